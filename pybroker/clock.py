@@ -1,0 +1,45 @@
+"""Time as the broker sees it: one object, handed down, so that tests can hold it still or move it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for record timestamps and retention; monotonic time for every timer (a clock jump must fire nothing)."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> int: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since an arbitrary moment; never goes back."""
+        return time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until it is told to advance."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 1_000
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def advance(self, milliseconds: int) -> None:
+        """Moves both clocks forward by ``milliseconds``."""
+        self._now_ms += milliseconds
+        self._monotonic_ms += milliseconds

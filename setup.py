@@ -1,0 +1,35 @@
+"""Builds the Cython extensions of ``cy/``; everything else about the distribution is in pyproject.toml and setup.cfg."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+}
+
+# PYBROKER_ONLY="cy/batch.pyx" builds one module; used while developing.
+ONLY = os.environ.get("PYBROKER_ONLY", "").split()
+
+
+def extensions() -> list[Extension]:
+    sources = ONLY or sorted(str(path) for path in Path("cy").glob("*.pyx"))
+    return [
+        Extension(
+            source.removesuffix(".pyx").replace("/", "."),
+            [source],
+            extra_compile_args=["-O3", "-fno-strict-aliasing"],
+        )
+        for source in sources
+    ]
+
+
+setup(ext_modules=cythonize(extensions(), compiler_directives=DIRECTIVES, quiet=True))
