@@ -1,0 +1,69 @@
+from collections.abc import Sequence
+from typing import Protocol
+
+from cy.sendfile import FileSlice
+
+SCRATCH_SIZE: int
+POOL_LIMIT: int
+AGAIN: int
+STARVED: int
+
+class FrameError(ValueError):
+    """The stream cannot be a stream of frames; ``prefix`` holds the bytes at fault, at most eight."""
+
+    prefix: bytes
+    def __init__(self, message: str, prefix: bytes) -> None: ...
+
+class ReceiveMemory:
+    """What the connections of one event loop receive into."""
+
+    limit: int
+    """Bound of ``held`` in bytes."""
+    def __init__(
+        self, limit: int = ..., *, scratch_size: int = ..., pool_limit: int = ...
+    ) -> None: ...
+    @property
+    def held(self) -> int:
+        """Bytes in blocks that connections hold."""
+    @property
+    def pooled(self) -> int:
+        """Bytes in free blocks that are kept for the next large frame."""
+    def trim(self) -> None:
+        """Frees the pool; for times when nothing large arrives."""
+
+class FrameReader:
+    """The receiving half of one connection: ``receive`` once, ``next`` until None or enough, ``keep``."""
+
+    max_frame: int
+    """The largest length that is accepted, in bytes."""
+    def __init__(self, memory: ReceiveMemory, max_frame: int) -> None: ...
+    @property
+    def pending(self) -> int:
+        """Bytes that were received and not handed out."""
+    @property
+    def held(self) -> int:
+        """Bytes of memory that this connection holds."""
+    def receive(self, fd: int) -> int:
+        """Receives once: the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError, OSError."""
+    def next(self) -> tuple[memoryview, int, int] | None:
+        """The next whole frame without its length field: ``(view, start, end)``. Raises FrameError.
+
+        The view is good until the next call of any reader of the same memory.
+        """
+    def keep(self) -> None:
+        """Ends a turn: what was not handed out moves to this connection. Raises FrameError."""
+    def close(self) -> None:
+        """Gives all memory back."""
+
+class SendQueue:
+    """The sending half of one connection: what is still to be sent, in order."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are not sent."""
+    def __init__(self) -> None: ...
+    def append(self, reply: bytes | FileSlice | Sequence[bytes | FileSlice]) -> None: ...
+    def flush(self, fd: int) -> bool:
+        """Sends until the socket takes no more; True when nothing is left. Raises OSError, EOFError."""
+    def close(self) -> None:
+        """Forgets what was not sent."""

@@ -1,0 +1,421 @@
+"""Frames of the Kafka protocol over a non-blocking socket: in by ``FrameReader``, out by ``SendQueue``.
+
+    frame := length:int32 byte[length]          big-endian; length counts what follows it
+
+**In.** All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames are handed out where
+they lie, as ``(view, start, end)``; nothing is copied and an idle connection owns no memory. Only what is left when all
+whole frames are used, part of a frame, moves to a block of the connection. That block grows with the bytes that
+have *arrived*, doubling up to the declared length, so a peer that declares 100 MB and sends two bytes costs 512 bytes.
+The rest of a large frame is received straight into its block, and whatever follows it in the socket into
+scratch, by one ``readv``. Blocks of large frames go back to a small pool, so that a stream of them touches the
+same pages again and again.
+
+A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same memory. A block whose views
+are still alive when it comes back is left to the garbage collector instead of being reused.
+
+**Out.** ``SendQueue`` keeps the order of byte strings and file slices and counts what is not sent. Runs of byte strings
+leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a header with the slice that follows it.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
+from cpython.memoryview cimport PyMemoryView_FromObject
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memmove, memset
+
+from cy.sendfile import sendfile
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t readv(int fd, const iovec* parts, int count)
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: MSG_NOSIGNAL, MSG_DONTWAIT
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void* data, size_t size, int flags)
+    ssize_t send(int fd, const void* data, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
+
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #ifndef MSG_MORE
+    #define MSG_MORE 0          /* a hint, and Linux's own */
+    #endif
+    """
+    int MSG_MORE
+
+SCRATCH_SIZE = 256 * 1024
+POOL_LIMIT = 16 * 1024 * 1024
+# What receive() returns besides a count of bytes (0: the peer has closed).
+AGAIN = -1                      # nothing there
+STARVED = -2                    # memory is at its limit: ask again when some is free
+
+cdef enum:
+    SMALLEST_BLOCK = 512
+    LARGE = 64 * 1024           # frames and blocks from here on are worth pooling
+    PEEK = 4096                 # read before a frame that is expected to be large: finds its length, copies little
+    MAX_PARTS = 64              # of one sendmsg
+    TURN = 4 * 1024 * 1024      # bytes that one connection may send before the others get their turn
+
+
+class FrameError(ValueError):
+    """The stream cannot be a stream of frames: a length below 0 or above the limit.
+
+    ``prefix`` holds the bytes at fault, at most eight; they often tell which protocol the peer believes to speak.
+    """
+
+    def __init__(self, message, prefix):
+        super().__init__(message)
+        self.prefix = prefix
+
+
+cdef class Block:
+    """Memory that a socket fills; a writable buffer to Python."""
+
+    def __cinit__(self, Py_ssize_t capacity):
+        self.data = <char*> malloc(capacity)
+        if self.data == NULL:
+            raise MemoryError
+        self.capacity = capacity
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data, self.capacity, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.exports -= 1
+
+
+cdef class ReceiveMemory:
+    """What the connections of one event loop receive into.
+
+    ``limit`` bounds the bytes that connections hold for partial frames (``queued.max.request.bytes``).
+    """
+
+    def __cinit__(self, Py_ssize_t limit=1 << 62, *, Py_ssize_t scratch_size=SCRATCH_SIZE,
+                  Py_ssize_t pool_limit=POOL_LIMIT):
+        self.scratch = Block(scratch_size)
+        self.scratch_view = PyMemoryView_FromObject(self.scratch)
+        self.pool = []
+        self.limit = limit
+        self.pool_limit = pool_limit
+
+    def trim(self):
+        """Frees the pool; for times when nothing large arrives."""
+        self.pool.clear()
+        self.pooled = 0
+
+    cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted):
+        """A block of ``wanted`` bytes if a pooled one fits, else a new one of ``at_least``."""
+        cdef Block block
+        cdef Py_ssize_t index
+        for index in range(len(self.pool)):
+            block = <Block> self.pool[index]
+            if wanted <= block.capacity <= 4 * wanted:
+                del self.pool[index]
+                self.pooled -= block.capacity
+                self.held += block.capacity
+                return block
+        block = Block(at_least)
+        self.held += at_least
+        return block
+
+    cdef Block grow(self, Block block, Py_ssize_t begin, Py_ssize_t filled, Py_ssize_t wanted):
+        """A larger block with the bytes [begin, filled) of ``block`` at its front; None at the limit."""
+        cdef Py_ssize_t used = filled - begin
+        cdef Py_ssize_t capacity = min(2 * block.capacity, wanted)
+        cdef Block larger
+        if capacity > LARGE:
+            capacity = (capacity + LARGE - 1) & ~(<Py_ssize_t> LARGE - 1)
+        if self.held + capacity - block.capacity > self.limit:
+            return None
+        larger = self.take(capacity, wanted)
+        memcpy(larger.data, block.data + begin, used)
+        self.give(block)
+        return larger
+
+    cdef void give(self, Block block):
+        """Takes a block back."""
+        self.held -= block.capacity
+        if (block.capacity >= LARGE and block.exports == 0
+                and self.pooled + block.capacity <= self.pool_limit):
+            self.pool.append(block)
+            self.pooled += block.capacity
+
+
+cdef inline int32_t read_int32(const char* at) noexcept nogil:
+    cdef const uint8_t* b = <const uint8_t*> at
+    return <int32_t> ((<uint32_t> b[0] << 24) | (b[1] << 16) | (b[2] << 8) | b[3])
+
+
+cdef inline bint is_other_protocol(const char* at) noexcept nogil:
+    """A TLS record (as a length: 369 MB) or an HTTP method (over 1.1 GB), whatever the limit is."""
+    cdef uint32_t word = <uint32_t> read_int32(at)
+    return word >> 16 == 0x1603 or word in (0x47455420, 0x504F5354, 0x48454144, 0x50555420)
+
+
+cdef class FrameReader:
+    """The receiving half of one connection.
+
+    In turn: ``receive`` once, ``next`` until it returns None or enough is under way, ``keep``.
+    """
+
+    def __cinit__(self, ReceiveMemory memory not None, Py_ssize_t max_frame):
+        self.memory = memory
+        self.max_frame = max_frame
+
+    @property
+    def pending(self):
+        """Bytes that were received and not handed out."""
+        return self.filled - self.begin + self.spilled
+
+    @property
+    def held(self):
+        """Bytes of memory that this connection holds."""
+        return 0 if self.own is None else self.own.capacity
+
+    def receive(self, int fd):
+        """Receives once from the socket ``fd``.
+
+        Returns the number of bytes, 0 when the peer has closed, AGAIN when nothing is there, STARVED when memory is at
+        its limit. Raises FrameError for an impossible length and OSError as recv does.
+        """
+        cdef iovec parts[2]
+        cdef Block scratch = self.memory.scratch
+        cdef Py_ssize_t needed, room, count
+        cdef size_t peek = PEEK if self.bulk else scratch.capacity
+        if self.own is None:
+            count = recv(fd, scratch.data, peek, MSG_DONTWAIT)
+            if count < 0:
+                return self.failed()
+            self.filled = count
+            return count
+        needed = self.make_room()
+        if needed < 0:
+            return STARVED
+        room = self.own.capacity - self.filled
+        parts[0].iov_base = self.own.data + self.filled
+        parts[0].iov_len = min(room, needed)
+        parts[1].iov_base = scratch.data
+        parts[1].iov_len = peek
+        count = readv(fd, parts, 2 if room >= needed else 1)
+        if count < 0:
+            return self.failed()
+        self.filled += min(count, <Py_ssize_t> parts[0].iov_len)
+        self.spilled = max(0, count - <Py_ssize_t> parts[0].iov_len)
+        return count
+
+    cdef failed(self):
+        if errno == EAGAIN or errno == EINTR:
+            return AGAIN
+        PyErr_SetFromErrno(OSError)
+
+    cdef Py_ssize_t make_room(self) except? -2:
+        """Makes room in own for at least one byte; returns how many its frame still needs, -1 at the memory's limit."""
+        cdef Block larger
+        cdef Py_ssize_t total = 4 if self.filled - self.begin < 4 else 4 + self.declared()
+        if total <= self.filled - self.begin:
+            raise RuntimeError("a whole frame is there: take it by next()")
+        if self.begin + total > self.own.capacity and self.begin > 0:
+            memmove(self.own.data, self.own.data + self.begin, self.filled - self.begin)
+            self.filled -= self.begin
+            self.begin = 0
+        if self.filled == self.own.capacity:
+            larger = self.memory.grow(self.own, self.begin, self.filled, total)
+            if larger is None:
+                return -1
+            self.own = larger
+            self.filled -= self.begin
+            self.begin = 0
+        return self.begin + total - self.filled
+
+    cdef Py_ssize_t declared(self) except -1:
+        """The length at ``begin``, once four bytes are there."""
+        cdef Block block = self.memory.scratch if self.own is None else self.own
+        cdef const char* at = block.data + self.begin
+        cdef Py_ssize_t length = read_int32(at)
+        if 0 <= length <= self.max_frame and not is_other_protocol(at):
+            return length
+        raise FrameError(f"frame length {length} is not in 0..{self.max_frame}",
+                         at[:min(8, self.filled - self.begin)])
+
+    def next(self):
+        """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises FrameError."""
+        cdef Py_ssize_t start, length
+        if self.own is not None and self.begin == self.filled:
+            self.drop_own()
+        if self.filled - self.begin < 4:
+            return None
+        length = self.declared()
+        start = self.begin + 4
+        if self.filled - start < length:
+            return None
+        self.begin = start + length
+        self.bulk = length >= LARGE
+        if self.own is None:
+            return self.memory.scratch_view, start, self.begin
+        if self.view is None:
+            self.view = PyMemoryView_FromObject(self.own)
+        return self.view, start, self.begin
+
+    def keep(self):
+        """Ends a turn: what was not handed out moves from the shared buffer to this connection."""
+        cdef Py_ssize_t remaining, wanted
+        cdef Block block
+        if self.own is not None:
+            if self.begin < self.filled:
+                self.view = None
+                self.keep_spilled()
+                return
+            self.drop_own()
+        remaining = self.filled - self.begin
+        if remaining > 0:
+            wanted = remaining
+            if remaining >= 4:
+                wanted = max(remaining, 4 + self.declared())
+            block = self.memory.take(max(remaining, SMALLEST_BLOCK), wanted)
+            memcpy(block.data, self.memory.scratch.data + self.begin, remaining)
+            self.own = block
+        self.begin = 0
+        self.filled = remaining
+
+    cdef int keep_spilled(self) except -1:
+        """Own holds frames that were not handed out (the connection is muted), and scratch what followed them."""
+        cdef Block larger
+        cdef Py_ssize_t used = self.filled - self.begin
+        if self.spilled == 0:
+            return 0
+        larger = self.memory.take(used + self.spilled, used + self.spilled)
+        memcpy(larger.data, self.own.data + self.begin, used)
+        memcpy(larger.data + used, self.memory.scratch.data, self.spilled)
+        self.memory.give(self.own)
+        self.own = larger
+        self.begin = 0
+        self.filled = used + self.spilled
+        self.spilled = 0
+        return 0
+
+    cdef int drop_own(self) except -1:
+        """All of own was handed out: go on in scratch."""
+        self.view = None
+        self.memory.give(self.own)
+        self.own = None
+        self.begin = 0
+        self.filled = self.spilled
+        self.spilled = 0
+        return 0
+
+    def close(self):
+        """Gives all memory back."""
+        self.begin = self.filled = self.spilled = 0
+        if self.own is not None:
+            self.drop_own()
+
+
+cdef class SendQueue:
+    """The sending half of one connection: what is still to be sent, in order."""
+
+    def append(self, reply):
+        """Adds ``bytes``, a file slice, or a list of both."""
+        if type(reply) is list:
+            for part in <list> reply:
+                self.append(part)
+            return
+        if self.items is None:
+            self.items = []
+        self.items.append(reply)
+        self.unsent += PyBytes_GET_SIZE(reply) if type(reply) is bytes else <Py_ssize_t> reply.length
+
+    def flush(self, int fd):
+        """Sends until the socket takes no more; True when nothing is left.
+
+        Returns False also after 4 MiB, so that other connections get their turn. Raises OSError as send does, and
+        EOFError when a file is shorter than its slice, after which the stream is beyond repair.
+        """
+        cdef Py_ssize_t count, turn = 0
+        while self.items is not None:
+            if type(self.items[self.head]) is bytes:
+                count = self.send_bytes(fd)
+            else:
+                count = self.send_slice(fd)
+            if count < 0:
+                return False
+            turn += count
+            if turn >= TURN:
+                return self.items is None
+        return True
+
+    cdef Py_ssize_t send_slice(self, int fd) except -2:
+        """One sendfile; -1 when the socket is full."""
+        cdef object part = self.items[self.head]
+        cdef Py_ssize_t count
+        try:
+            count = sendfile(fd, part, self.sent)
+        except BlockingIOError:
+            return -1
+        if count == 0 and self.sent < part.length:
+            raise EOFError(f"file ended at {self.sent} of {part.length} bytes of {part!r}")
+        self.advance(count)
+        return count
+
+    cdef Py_ssize_t send_bytes(self, int fd) except -2:
+        """One send of the run of byte strings at the head; -1 when the socket is full."""
+        cdef iovec parts[MAX_PARTS]
+        cdef msghdr message
+        cdef Py_ssize_t index = self.head, end = len(self.items), count, number = 0
+        cdef object part
+        while index < end and number < MAX_PARTS:
+            part = self.items[index]
+            if type(part) is not bytes:
+                break
+            parts[number].iov_base = PyBytes_AS_STRING(part)
+            parts[number].iov_len = PyBytes_GET_SIZE(part)
+            number += 1
+            index += 1
+        parts[0].iov_base = <char*> parts[0].iov_base + self.sent
+        parts[0].iov_len -= self.sent
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = parts
+        message.msg_iovlen = number
+        count = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if index < end else 0))
+        if count < 0:
+            if errno == EAGAIN or errno == EINTR:
+                return -1
+            PyErr_SetFromErrno(OSError)
+        self.advance(count)
+        return count
+
+    cdef int advance(self, Py_ssize_t count) except -1:
+        """``count`` bytes are sent: drops the items that are done."""
+        cdef Py_ssize_t size
+        cdef object part
+        self.unsent -= count
+        count += self.sent
+        while self.head < len(self.items):
+            part = self.items[self.head]
+            size = PyBytes_GET_SIZE(part) if type(part) is bytes else <Py_ssize_t> part.length
+            if count < size:
+                self.sent = count
+                return 0
+            count -= size
+            self.items[self.head] = None
+            self.head += 1
+        self.items = None
+        self.head = self.sent = 0
+        return 0
+
+    def close(self):
+        """Forgets what was not sent."""
+        self.items = None
+        self.head = self.sent = self.unsent = 0

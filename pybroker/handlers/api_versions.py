@@ -1,0 +1,55 @@
+"""ApiVersions (18), 0-4: the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511, KIP-584)."""
+
+from __future__ import annotations
+
+import re
+
+from pybroker import handlers
+from pybroker.handlers.call import Call
+from pyclient.protocol import ApiVersions, errors
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+Response = ApiVersions.Response
+
+
+def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
+    """Answers what is served; remembers the client's software on its connection."""
+    if call.version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
+            return Response(error_code=errors.InvalidRequest.code)
+        call.connection.client_software_name = name
+        call.connection.client_software_version = version
+    image = call.broker.metadata.image
+    return Response(
+        api_keys=served(),
+        finalized_features_epoch=image.version,
+        supported_features=[
+            Response.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in image.features.items()
+            if call.version >= 4
+        ],
+        finalized_features=[
+            Response.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+            if level > 0
+        ],
+    )
+
+
+def served() -> list[ApiVersions.Response.ApiVersion]:
+    """The table of ``SERVED`` as the response has it."""
+    return [
+        Response.ApiVersion(
+            api_key=row.api.key, min_version=row.min_version, max_version=row.max_version
+        )
+        for row in handlers.rows()
+    ]
+
+
+def unsupported(correlation_id: int) -> bytes:
+    """The reply to an ApiVersions request of a version that we do not know: v0, error 35 and our range (KIP-511)."""
+    own = [entry for entry in served() if entry.api_key == ApiVersions.key]
+    response = Response(error_code=errors.UnsupportedVersion.code, api_keys=own)
+    encoded = ApiVersions.encode_response(0, correlation_id, response)
+    return encoded if isinstance(encoded, bytes) else b"".join(encoded)  # type: ignore[arg-type]

@@ -1,0 +1,56 @@
+"""What a handler knows besides the request: who asks, in which version, and the broker that is asked."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from pybroker.clock import Clock
+
+
+class Connection(Protocol):
+    """A client's connection, as handlers see it."""
+
+    id: str
+    """Unique among the broker's connections: ``local-remote-number`` as in Kafka's logs."""
+    listener_name: str
+    local_address: tuple[str, int]
+    peer_address: tuple[str, int]
+    client_software_name: str
+    client_software_version: str
+
+
+class Broker(Protocol):
+    """The broker, as handlers see it. ``pybroker.server`` builds the real one; tests use small fakes."""
+
+    node_id: int
+    cluster_id: str
+    clock: Clock
+    config: Any
+    metadata: Any
+    controller: Any
+    replicas: Any
+    logs: Any
+    groups: Any
+    producer_ids: Any
+    executor: ThreadPoolExecutor
+    loop: AbstractEventLoop
+
+    def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
+        """Host and port of every live broker, by node id, as the client on ``connection`` should reach it."""
+        ...
+
+
+class Call:
+    """One request's context. Shared by consecutive requests of a connection: never changed after it is made."""
+
+    __slots__ = ("broker", "client_id", "connection", "version")
+
+    def __init__(
+        self, broker: Broker, version: int, client_id: str | None, connection: Connection
+    ) -> None:
+        self.broker = broker
+        self.version = version
+        self.client_id = client_id
+        self.connection = connection
