@@ -1,0 +1,198 @@
+"""The configuration of one broker: four layers over the table of keys, of which the upper two change while it runs.
+
+From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over environment over file), default.
+Listeners hear the names whose value changed, after the change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from pybroker.config import sources
+from pybroker.config.broker_keys import BROKER_KEYS
+from pybroker.config.inert_keys import INERT_KEYS
+from pybroker.config.key import ConfigError, Key, Scope, Value, format_value
+from pybroker.config.sources import Setting
+
+KEYS: dict[str, Key] = {key.name: key for key in (*BROKER_KEYS, *INERT_KEYS)}
+
+_LISTENER_PREFIX = "listener.name."
+_FREE_PREFIXES = ("rlmm.config.", "rsm.config.", "sasl.", "ssl.")
+
+Listener = Callable[[frozenset[str]], None]
+
+
+class Source(IntEnum):
+    """Where a value comes from; the number is DescribeConfigs' ``config_source`` (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
+
+
+class Origin(NamedTuple):
+    """One layer's value of a key, as text, with its layer."""
+
+    name: str
+    text: str | None
+    source: Source
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``: did you mean log.segment.bytes?`` where a known name is near, else nothing."""
+    import difflib  # costs 3 ms, needed once, on the way out
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f": did you mean {near[0]}?" if near else ""
+
+
+def is_ignored(name: str) -> bool:
+    """True for settings of plug-ins and of single listeners, whose names no table can list."""
+    return name.startswith(_LISTENER_PREFIX) or name.startswith(_FREE_PREFIXES)
+
+
+class BrokerConfig:
+    """``config["log.segment.bytes"]`` is the effective typed value of a broker key."""
+
+    def __init__(self, settings: Mapping[str, Setting | str | int | float | bool] | None = None):
+        self._static_text: dict[str, Setting] = {}
+        self._static = self._parse_all(settings or {}, self._static_text)
+        self._broker: dict[str, Value] = {}
+        self._cluster: dict[str, Value] = {}
+        self._values: dict[str, Value] = {}
+        self._listeners: list[Listener] = []
+        self.derived: dict[str, Any] = {}
+        self._resolve()
+
+    @classmethod
+    def load(
+        cls,
+        arguments: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+        file: str | None = None,
+        fallback: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """``--set`` texts over the environment (default: the process's) over ``file`` over ``fallback``.
+
+        Raises ConfigError for the first unknown key or bad value.
+        """
+        environment = os.environ if environment is None else environment
+        return cls(
+            {
+                **{name: Setting(text, "start command") for name, text in (fallback or {}).items()},
+                **(sources.from_file(file) if file else {}),
+                **sources.from_environment(environment),
+                **sources.from_arguments(arguments),
+            }
+        )
+
+    def _parse_all(
+        self, settings: Mapping[str, Setting | Any], texts: dict[str, Setting]
+    ) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for name, given in settings.items():
+            setting = given if isinstance(given, Setting) else Setting(format_value(given) or "", "")
+            key = self.key(name, setting.source)
+            if key is not None:
+                values[name] = key.parse(setting.text, setting.source)
+                texts[name] = setting
+        return values
+
+    @staticmethod
+    def key(name: str, source: str = "") -> Key | None:
+        """The row of ``name``, None for settings of plug-ins; raises ConfigError where there is none."""
+        key = KEYS.get(name)
+        if key is None and not is_ignored(name):
+            where = f" (from {source})" if source else ""
+            raise ConfigError(f"{name} is unknown{suggestion(name, KEYS)}{where}")
+        return key
+
+    def _resolve(self) -> None:
+        self._values = {
+            **{name: key.default for name, key in KEYS.items()},
+            **self._static,
+            **self._cluster,
+            **self._broker,
+        }
+        self.derived = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """The effective value, typed by the key's type (LIST: tuple of str; null: None); KeyError if unknown."""
+        return self._values[name]
+
+    def is_set(self, name: str) -> bool:
+        """True where any layer but the default gives the key a value."""
+        return name in self._static or name in self._cluster or name in self._broker
+
+    def source(self, name: str) -> Source:
+        """The layer that the effective value comes from."""
+        return self.origins(name)[0].source
+
+    def origins(self, name: str) -> list[Origin]:
+        """Every layer's value of the key, the effective one first."""
+        layers = (
+            (self._broker, Source.DYNAMIC_BROKER),
+            (self._cluster, Source.DYNAMIC_DEFAULT_BROKER),
+            (self._static, Source.STATIC_BROKER),
+        )
+        found = [
+            Origin(name, format_value(layer[name]), source)
+            for layer, source in layers
+            if name in layer
+        ]
+        default = KEYS[name].default
+        if default is not None or not found:
+            found.append(Origin(name, format_value(default), Source.DEFAULT))
+        return found
+
+    def override(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> frozenset[str]:
+        """Replaces both dynamic layers by these texts; calls the listeners; returns the names whose value changed.
+
+        A value that no longer parses is left out, as a broker must not stop over what another version stored.
+        """
+        before = self._values
+        self._broker, self._cluster = _parse_stored(broker), _parse_stored(cluster)
+        self._resolve()
+        changed = frozenset(name for name, value in self._values.items() if before[name] != value)
+        if changed:
+            for listener in tuple(self._listeners):
+                listener(changed)
+        return changed
+
+    def on_change(self, listener: Listener) -> None:
+        """Calls ``listener(names)`` after each change of effective values, until the broker ends."""
+        self._listeners.append(listener)
+
+    @property
+    def node_id(self) -> int | None:
+        """node.id, else broker.id unless that is negative, else None."""
+        node_id: int | None = self["node.id"]
+        if node_id is None and self["broker.id"] >= 0:
+            return int(self["broker.id"])
+        return node_id
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """log.dirs, else log.dir, else nothing."""
+        return tuple(self["log.dirs"] or self["log.dir"] or ())
+
+
+def _parse_stored(texts: Mapping[str, str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, text in texts.items():
+        key = KEYS.get(name)
+        if key is None or key.scope is Scope.READ_ONLY:
+            continue
+        try:
+            values[name] = key.parse(text)
+        except ConfigError:
+            continue
+    return values

@@ -1,0 +1,223 @@
+"""What a configuration key is: its name, Kafka's type, default and valid values, and how its text is read and written.
+
+A value has two forms: the text of files, environment and wire, and the typed value of the program. ``Key.parse`` goes one way
+with Kafka's rules for each type, ``Key.format`` goes back. ``None`` is Kafka's null: not set, no default.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+MAX_INT: Final = (1 << 31) - 1
+MAX_LONG: Final = (1 << 63) - 1
+MAX_DOUBLE: Final = 1.7976931348623157e308
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_SEPARATOR = re.compile(r"\s*,\s*")
+
+
+class ConfigError(ValueError):
+    """An unknown key or a bad value; the text names key, value, source, and what would be right."""
+
+
+class Type(IntEnum):
+    """Kafka's types of values; the number is DescribeConfigs' ``config_type``."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Scope(Enum):
+    """Where a broker key may be changed while the broker runs."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Importance(Enum):
+    """How many users need to know of a key, as Kafka's documentation grades it."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
+LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
+CLASS, PASSWORD = Type.CLASS, Type.PASSWORD
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = Scope.READ_ONLY, Scope.PER_BROKER, Scope.CLUSTER_WIDE
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+_BITS: Final = {SHORT: 15, INT: 31, LONG: 63}
+
+
+class Valid(NamedTuple):
+    """The values that a key takes: a range of numbers, or a few words (each member of a list)."""
+
+    low: float | None = None
+    high: float | None = None
+    words: tuple[str, ...] = ()
+    any_case: bool = False
+    besides: int | None = None
+
+    def complaint(self, value: Value) -> str | None:
+        """What is wrong with ``value``, as the rest of a sentence, or None."""
+        if isinstance(value, (int, float)) and value != self.besides:
+            if self.low is not None and value < self.low:
+                return f"is below {self.low}"
+            if self.high is not None and value > self.high:
+                return f"is above {self.high}"
+        if self.words and value is not None:
+            members = value if isinstance(value, tuple) else (str(value),)
+            known = {word.lower() for word in self.words} if self.any_case else set(self.words)
+            if any((word.lower() if self.any_case else word) not in known for word in members):
+                return f"is none of {', '.join(self.words)}"
+        return None
+
+    def __str__(self) -> str:
+        if self.words:
+            return f"[{', '.join(self.words)}]"
+        if self.low is None:
+            return ""
+        text = f"[{self.low},...]" if self.high is None else f"[{self.low},...,{self.high}]"
+        return text if self.besides is None else f"{text} or {self.besides}"
+
+
+ANY: Final = Valid()
+GZIP_LEVEL: Final = Valid(1, 9, besides=-1)
+
+
+def at_least(low: int) -> Valid:
+    """Numbers from ``low`` on."""
+    return Valid(low)
+
+
+def between(low: float, high: float) -> Valid:
+    """Numbers from ``low`` to ``high``, both included."""
+    return Valid(low, high)
+
+
+def one_of(*words: str) -> Valid:
+    """One of these words; of a list, each member."""
+    return Valid(words=words)
+
+
+def any_case(*words: str) -> Valid:
+    """One of these words, in capitals or not."""
+    return Valid(words=words, any_case=True)
+
+
+class Synonym(NamedTuple):
+    """A broker key that gives a topic key its default: its value times ``factor`` (hours to milliseconds)."""
+
+    name: str
+    factor: int = 1
+
+
+class Key(NamedTuple):
+    """One row of a table of keys.
+
+    ``inert`` keys are Kafka's, are accepted and shown, and change nothing here. ``internal`` ones are not shown.
+    ``synonyms`` of a topic or group key are the broker keys of its default, the strongest first.
+    """
+
+    name: str
+    type: Type
+    default: Value
+    valid: Valid
+    importance: Importance
+    scope: Scope
+    doc: str
+    synonyms: tuple[Synonym, ...] = ()
+    inert: bool = False
+
+    @property
+    def is_sensitive(self) -> bool:
+        """True where the value must be neither shown nor logged."""
+        return self.type is PASSWORD
+
+    def parse(self, text: str, source: str = "") -> Value:
+        """The typed value of ``text``; raises ConfigError naming ``source``."""
+        try:
+            value = parse_type(self.type, text)
+        except ValueError:
+            article = "an" if self.type is INT else "a"
+            raise self._error(text, f"is not {article} {self.type.name}", source) from None
+        return self.check(value, source)
+
+    def check(self, value: Value, source: str = "") -> Value:
+        """``value`` itself; raises ConfigError where it is not among the valid ones."""
+        complaint = self.valid.complaint(value)
+        if complaint is None and isinstance(value, tuple) and len(set(value)) != len(value):
+            complaint = "names a member twice"
+        if complaint is not None:
+            raise self._error(format_value(value) or "", complaint, source)
+        return value
+
+    def _error(self, text: str, complaint: str, source: str) -> ConfigError:
+        shown = "[hidden]" if self.is_sensitive else text
+        return ConfigError(f"{self.name}={shown} {complaint}" + (f" (from {source})" if source else ""))
+
+
+def parse_type(kind: Type, text: str) -> Value:
+    """Reads ``text`` as Kafka's ConfigDef does; raises ValueError."""
+    if kind is PASSWORD:
+        return text
+    text = text.strip()
+    if kind is BOOLEAN:
+        return _parse_boolean(text)
+    if kind in _BITS:
+        return _parse_integer(text, _BITS[kind])
+    if kind is DOUBLE:
+        return _parse_double(text)
+    if kind is LIST:
+        return tuple(_SEPARATOR.split(text)) if text else ()
+    return text
+
+
+def _parse_boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(text)
+    return lowered == "true"
+
+
+def _parse_integer(text: str, bits: int) -> int:
+    if not _INTEGER.match(text) or len(text) > 20:
+        raise ValueError(text)
+    number = int(text)
+    if not -(1 << bits) <= number < 1 << bits:
+        raise ValueError(text)
+    return number
+
+
+def _parse_double(text: str) -> float:
+    if "_" in text or not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
+
+
+def format_value(value: Value) -> str | None:
+    """The text of a typed value, as Kafka shows it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).replace("e+", "E").replace("e", "E")
+    return str(value)

@@ -1,0 +1,115 @@
+"""Where settings come from: ``--set``, the environment and a .properties file, each as text with its place of origin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from pybroker.config.key import ConfigError
+
+
+class Setting(NamedTuple):
+    """A value as text, and where it was found, in words."""
+
+    text: str
+    source: str
+
+
+ENVIRONMENT_PREFIX: Final = "KAFKA_"
+
+# Variables that Kafka's own scripts and Kubernetes (for a service named kafka) set: they are not configuration.
+_FOREIGN = re.compile(
+    r"KAFKA_((HOME|OPTS|VERSION|DEBUG|MODE|JMX_\w+|HEAP_OPTS|GC_LOG_OPTS|GC_LOG_ENABLED|LOG4J_\w+"
+    r"|JVM_PERFORMANCE_OPTS|CLASSPATH|HOST|SERVICE_\w+|PORT|PORT_\w+)|\w+_(SERVICE|PORT)_\w+)\Z"
+)
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def from_arguments(arguments: Iterable[str]) -> dict[str, Setting]:
+    """``key=value`` texts of ``--set``; raises ConfigError where there is no ``=``."""
+    settings = {}
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {argument} is not of the form key=value")
+        settings[name.strip()] = Setting(text, "--set")
+    return settings
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
+    """``KAFKA_LOG_RETENTION_HOURS=1`` is ``log.retention.hours=1``; ``__`` is ``_``, ``___`` is ``-``."""
+    return {
+        _key_of_variable(variable): Setting(text, variable)
+        for variable, text in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX) and not _FOREIGN.match(variable)
+    }
+
+
+def _key_of_variable(variable: str) -> str:
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def from_file(path: str) -> dict[str, Setting]:
+    """The settings of a .properties file; raises ConfigError where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise ConfigError(f"{path}: {reason}") from error
+    return {
+        name: Setting(value, f"{path}:{line}") for line, name, value in parse_properties(text)
+    }
+
+
+def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line number, key and value of each entry, by the rules of java.util.Properties.
+
+    ``#`` and ``!`` begin a comment line; ``=``, ``:`` or white space ends a key; a backslash at the end of a line
+    joins the next one without its indentation; ``\\t \\n \\r \\f \\uXXXX`` and any escaped character stand for themselves.
+    """
+    for number, line in _logical_lines(text):
+        end = _end_of_key(line)
+        rest = line[end:].lstrip(" \t\f")
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(" \t\f")
+        yield number, _unescape(line[:end], number), _unescape(rest, number)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    begun, parts = 0, list[str]()
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        line = raw.lstrip(" \t\f")
+        if not parts and (not line or line[0] in "#!"):
+            continue
+        begun = begun if parts else number
+        if _ends_in_odd_backslashes(line):
+            parts.append(line[:-1])
+            continue
+        yield begun, "".join((*parts, line))
+        parts = []
+    if parts:
+        yield begun, "".join(parts)
+
+
+def _ends_in_odd_backslashes(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _end_of_key(line: str) -> int:
+    match = re.match(r"(?:\\.|[^\\=: \t\f])*", line, re.DOTALL)
+    return match.end() if match else 0
+
+
+def _unescape(text: str, line: int) -> str:
+    def replacement(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if escaped == "u":
+            raise ConfigError(f"line {line}: \\u needs four hexadecimal digits")
+        if escaped.startswith("u"):
+            return chr(int(escaped[1:], 16))
+        return _ESCAPES.get(escaped, escaped)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.|$)", replacement, text, flags=re.DOTALL)

@@ -1,0 +1,82 @@
+"""Topic configuration: overrides over the broker keys that are their defaults, as one LogConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pybroker.config.broker_config import BrokerConfig, Origin, Source, suggestion
+from pybroker.config.key import ConfigError, Key, Value, format_value
+from pybroker.config.topic_keys import TOPIC_KEYS
+from pybroker.log.config import LogConfig
+
+TOPICS: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
+
+_FIELDS: Final = {
+    name: name.replace(".", "_")
+    for name in TOPICS
+    if name.replace(".", "_") in LogConfig.__dataclass_fields__
+}
+
+
+def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The LogConfig of a topic with these overrides (as text); equal configurations are one object.
+
+    Raises ConfigError for an unknown key or a bad value.
+    """
+    cache: dict[Any, LogConfig] = config.derived.setdefault("topics", {})
+    identity = tuple(sorted(overrides.items()))
+    if identity not in cache:
+        values = {**_defaults(config), **parse_topic_overrides(overrides)}
+        cache[identity] = LogConfig(**{f: _field(values[name]) for name, f in _FIELDS.items()})
+    return cache[identity]
+
+
+def _field(value: Value) -> Any:
+    return frozenset(value) if isinstance(value, tuple) else value
+
+
+def _defaults(config: BrokerConfig) -> dict[str, Value]:
+    defaults: dict[str, Value] | None = config.derived.get("topic defaults")
+    if defaults is None:
+        defaults = {name: topic_default(config, key) for name, key in TOPICS.items()}
+        config.derived["topic defaults"] = defaults
+    return defaults
+
+
+def topic_default(config: BrokerConfig, key: Key) -> Value:
+    """The value of a topic key where the topic has no override."""
+    for name, factor in key.synonyms:
+        value: Value = config[name]
+        if value is not None:
+            return value * factor if isinstance(value, int) and factor != 1 else value
+    return key.default
+
+
+def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
+    """Typed values of a topic's overrides; raises ConfigError for an unknown key, a bad value or a contradiction."""
+    values: dict[str, Value] = {}
+    for name, text in overrides.items():
+        key = TOPICS.get(name)
+        if key is None:
+            raise ConfigError(f"{name} is unknown{suggestion(name, TOPICS)}")
+        values[name] = key.parse(text)
+    _check_lags(values)
+    return values
+
+
+def _check_lags(values: Mapping[str, Value]) -> None:
+    low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        raise ConfigError(f"min.compaction.lag.ms={low} is above max.compaction.lag.ms={high}")
+
+
+def topic_origins(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> list[Origin]:
+    """Every place that gives this topic key a value, the effective one first, as DescribeConfigs' synonyms."""
+    key = TOPICS[name]
+    found = []
+    if name in overrides:
+        found.append(Origin(name, overrides[name], Source.DYNAMIC_TOPIC))
+    for synonym in key.synonyms:
+        found += [o for o in config.origins(synonym.name) if o.text is not None]
+    return found or [Origin(name, format_value(key.default), Source.DEFAULT)]
