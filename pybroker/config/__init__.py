@@ -1,4 +1,4 @@
-"""Configuration: the tables of keys, where settings come from, and the effective values of a broker, a topic and a group.
+"""Configuration: the tables of keys, where settings come from, and the effective values.
 
 ``KEYS`` has the broker's keys; ``topic_config`` makes a log's configuration of a topic's overrides.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source
 from pybroker.config.key import ConfigError, Importance, Key, Scope, Type
-from pybroker.config.listeners import Listener, advertised_listeners, listeners
+from pybroker.config.listeners import Endpoint, advertised_listeners, listeners
 from pybroker.config.topic_config import TOPICS, parse_topic_overrides, topic_config
 
 __all__ = [
@@ -15,9 +15,9 @@ __all__ = [
     "TOPICS",
     "BrokerConfig",
     "ConfigError",
+    "Endpoint",
     "Importance",
     "Key",
-    "Listener",
     "Origin",
     "Scope",
     "Source",

@@ -1,7 +1,7 @@
-"""The configuration of one broker: four layers over the table of keys, of which the upper two change while it runs.
+"""The configuration of one broker: layers over the table of keys.
 
-From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over environment over file), default.
-Listeners hear the names whose value changed, after the change.
+From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over
+environment over file), default. The two dynamic layers change while the broker runs; listeners hear the names whose value changed, after the change.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class BrokerConfig:
         file: str | None = None,
         fallback: Mapping[str, str] | None = None,
     ) -> BrokerConfig:
-        """``--set`` texts over the environment (default: the process's) over ``file`` over ``fallback``.
+        """``--set`` texts over the environment (default: the process's) over file over fallback.
 
         Raises ConfigError for the first unknown key or bad value.
         """
@@ -99,7 +99,10 @@ class BrokerConfig:
     ) -> dict[str, Value]:
         values: dict[str, Value] = {}
         for name, given in settings.items():
-            setting = given if isinstance(given, Setting) else Setting(format_value(given) or "", "")
+            if isinstance(given, Setting):
+                setting = given
+            else:
+                setting = Setting(format_value(given) or "", "")
             key = self.key(name, setting.source)
             if key is not None:
                 values[name] = key.parse(setting.text, setting.source)
@@ -108,7 +111,7 @@ class BrokerConfig:
 
     @staticmethod
     def key(name: str, source: str = "") -> Key | None:
-        """The row of ``name``, None for settings of plug-ins; raises ConfigError where there is none."""
+        """The row of ``name``, None for those of plug-ins; raises ConfigError for an unknown one."""
         key = KEYS.get(name)
         if key is None and not is_ignored(name):
             where = f" (from {source})" if source else ""
@@ -125,7 +128,7 @@ class BrokerConfig:
         self.derived = {}
 
     def __getitem__(self, name: str) -> Any:
-        """The effective value, typed by the key's type (LIST: tuple of str; null: None); KeyError if unknown."""
+        """The effective value, typed (LIST: tuple of str; null: None); KeyError if unknown."""
         return self._values[name]
 
     def is_set(self, name: str) -> bool:
@@ -154,9 +157,10 @@ class BrokerConfig:
         return found
 
     def override(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> frozenset[str]:
-        """Replaces both dynamic layers by these texts; calls the listeners; returns the names whose value changed.
+        """Replaces both dynamic layers by these texts and calls the listeners.
 
-        A value that no longer parses is left out, as a broker must not stop over what another version stored.
+        Returns the names whose value changed. A value that does not parse is left out: a broker
+        must not stop over what another version stored.
         """
         before = self._values
         self._broker, self._cluster = _parse_stored(broker), _parse_stored(cluster)

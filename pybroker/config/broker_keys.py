@@ -1,8 +1,8 @@
-"""The broker keys that mean something here: Kafka 4.3's names, types, defaults and dynamic scopes, and a few of older Kafka.
+"""The broker keys that mean something here: Kafka 4.3's, and a few of older Kafka.
 
-Where this table differs from Kafka's: ``log.segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), ``listeners`` cannot
-be changed while the broker runs, ``node.id`` and ``log.dir`` have no default (the start command chooses), and ``flush.acks``
-is ours.
+Where this table differs from Kafka's: ``log.segment.bytes`` may be as small as 1024 (Kafka: 1 MiB),
+``listeners`` cannot be changed while the broker runs, ``node.id`` and ``log.dir`` have no default
+(the start command chooses), and ``flush.acks`` is ours.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Kafka's broker keys that have no meaning here. They are accepted, checked and shown, so that a real server.properties starts.
+"""Kafka's broker keys that have no meaning here.
 
+They are accepted, checked and shown, so that a real server.properties starts.
 Each table gives its reason once; a key moves to ``broker_keys`` when the broker learns to obey it.
 """
 
@@ -107,7 +108,8 @@ _TIERED: tuple[_Row, ...] = (
     ("remote.log.manager.thread.pool.size", INT, 2, at_least(1), MEDIUM, READ_ONLY),
     ("remote.log.metadata.custom.metadata.max.bytes", INT, 128, at_least(0), LOW, READ_ONLY),
     ("remote.log.metadata.manager.class.name", STRING,
-     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", ANY, MEDIUM, READ_ONLY),
+     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+     ANY, MEDIUM, READ_ONLY),
     ("remote.log.metadata.manager.class.path", STRING, None, ANY, MEDIUM, READ_ONLY),
     ("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", ANY, MEDIUM, READ_ONLY),
     ("remote.log.metadata.manager.listener.name", STRING, None, ANY, MEDIUM, READ_ONLY),
@@ -131,7 +133,8 @@ _SECURITY: tuple[_Row, ...] = (
     ("delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
     ("early.start.listeners", LIST, None, ANY, HIGH, READ_ONLY),
     ("principal.builder.class", CLASS,
-     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, MEDIUM, READ_ONLY),
+     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+     ANY, MEDIUM, READ_ONLY),
     ("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
     ("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, READ_ONLY),
     ("sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY),

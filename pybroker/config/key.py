@@ -1,7 +1,8 @@
-"""What a configuration key is: its name, Kafka's type, default and valid values, and how its text is read and written.
+"""What a configuration key is: its name, type, default and valid values, and how its text is read.
 
-A value has two forms: the text of files, environment and wire, and the typed value of the program. ``Key.parse`` goes one way
-with Kafka's rules for each type, ``Key.format`` goes back. ``None`` is Kafka's null: not set, no default.
+A value has two forms: the text of files, environment and wire, and the typed value of the program.
+``Key.parse`` goes one way with Kafka's rules for each type, ``format_value`` goes back. ``None`` is
+Kafka's null: not set, no default.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Valid(NamedTuple):
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
+    pattern: str = ""
     any_case: bool = False
     besides: int | None = None
 
@@ -85,6 +87,8 @@ class Valid(NamedTuple):
             known = {word.lower() for word in self.words} if self.any_case else set(self.words)
             if any((word.lower() if self.any_case else word) not in known for word in members):
                 return f"is none of {', '.join(self.words)}"
+        if self.pattern and not re.fullmatch(self.pattern, format_value(value) or ""):
+            return f"does not match {self.pattern}"
         return None
 
     def __str__(self) -> str:
@@ -97,6 +101,7 @@ class Valid(NamedTuple):
 
 
 ANY: Final = Valid()
+THROTTLED_REPLICAS: Final = Valid(pattern=r"\*|(\d+:\d+(,\d+:\d+)*)?")
 GZIP_LEVEL: Final = Valid(1, 9, besides=-1)
 
 
@@ -121,7 +126,7 @@ def any_case(*words: str) -> Valid:
 
 
 class Synonym(NamedTuple):
-    """A broker key that gives a topic key its default: its value times ``factor`` (hours to milliseconds)."""
+    """A broker key that gives a topic key its default: its value times ``factor`` (hours to ms)."""
 
     name: str
     factor: int = 1
@@ -130,8 +135,8 @@ class Synonym(NamedTuple):
 class Key(NamedTuple):
     """One row of a table of keys.
 
-    ``inert`` keys are Kafka's, are accepted and shown, and change nothing here. ``internal`` ones are not shown.
-    ``synonyms`` of a topic or group key are the broker keys of its default, the strongest first.
+    ``inert`` keys are Kafka's, are accepted and shown, and change nothing here. ``synonyms`` of a
+    topic or group key are the broker keys of its default, the strongest first.
     """
 
     name: str
@@ -161,15 +166,14 @@ class Key(NamedTuple):
     def check(self, value: Value, source: str = "") -> Value:
         """``value`` itself; raises ConfigError where it is not among the valid ones."""
         complaint = self.valid.complaint(value)
-        if complaint is None and isinstance(value, tuple) and len(set(value)) != len(value):
-            complaint = "names a member twice"
         if complaint is not None:
             raise self._error(format_value(value) or "", complaint, source)
         return value
 
     def _error(self, text: str, complaint: str, source: str) -> ConfigError:
         shown = "[hidden]" if self.is_sensitive else text
-        return ConfigError(f"{self.name}={shown} {complaint}" + (f" (from {source})" if source else ""))
+        where = f" (from {source})" if source else ""
+        return ConfigError(f"{self.name}={shown} {complaint}{where}")
 
 
 def parse_type(kind: Type, text: str) -> Value:
@@ -184,7 +188,7 @@ def parse_type(kind: Type, text: str) -> Value:
     if kind is DOUBLE:
         return _parse_double(text)
     if kind is LIST:
-        return tuple(_SEPARATOR.split(text)) if text else ()
+        return tuple(dict.fromkeys(_SEPARATOR.split(text))) if text else ()
     return text
 
 

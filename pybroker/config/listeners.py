@@ -1,4 +1,4 @@
-"""The grammar of ``listeners`` and ``advertised.listeners``: NAME://host:port, NAME mapped to a security protocol."""
+"""The grammar of ``listeners`` and ``advertised.listeners``: NAME://host:port, and the protocol map."""
 
 from __future__ import annotations
 
@@ -12,56 +12,66 @@ _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):(\d+
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-class Listener(NamedTuple):
-    """Where to listen, or where clients are told to connect to; an empty host is every interface."""
+class Endpoint(NamedTuple):
+    """Where a listener listens, or is reached.
 
-    name: str
+    An empty host is every interface, port 0 a free one.
+    """
+
+    listener: str
     security_protocol: str
     host: str
     port: int
 
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
 
-def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
-    """The listeners for clients; those of a KRaft controller are left out. Raises ConfigError for bad text."""
+
+def listeners(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """The listeners for clients, without those of a KRaft controller.
+
+    Raises ConfigError for bad text.
+    """
     texts = config["listeners"]
     if not config.is_set("listeners") and (config.is_set("port") or config.is_set("host.name")):
         texts = (f"PLAINTEXT://{config['host.name']}:{config['port']}",)
     return _parse(config, "listeners", texts)
 
 
-def advertised_listeners(config: BrokerConfig) -> dict[str, Listener]:
-    """Listener name → what clients are told; empty where it is unset. Raises ConfigError for bad text."""
+def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
+    """Listener name → what clients are told; empty where it is unset.
+
+    Raises ConfigError for bad text.
+    """
     parsed = _parse(config, "advertised.listeners", config["advertised.listeners"] or ())
-    names = {listener.name for listener in listeners(config)}
-    for listener in parsed:
-        if listener.name not in names:
-            raise ConfigError(f"advertised.listeners names {listener.name}, listeners does not")
-        if not listener.host or listener.host == "0.0.0.0":
-            raise ConfigError(
-                f"advertised.listeners={listener.name}://{listener.host}:{listener.port} "
-                "needs a host that clients can reach"
-            )
-    return {listener.name: listener for listener in parsed}
+    names = {endpoint.listener for endpoint in listeners(config)}
+    for endpoint in parsed:
+        if endpoint.listener not in names:
+            raise ConfigError(f"advertised.listeners={endpoint}: listeners has no such name")
+        if endpoint.host in ("", "0.0.0.0", "::"):
+            raise ConfigError(f"advertised.listeners={endpoint} needs a host to connect to")
+    return {endpoint.listener: endpoint for endpoint in parsed}
 
 
-def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Listener, ...]:
+def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     protocols = _protocol_map(config)
     controllers = set(config["controller.listener.names"] or ())
     parsed = [_endpoint(key, text, protocols) for text in texts if text]
-    names = [listener.name for listener in parsed]
+    names = [endpoint.listener for endpoint in parsed]
     if len(set(names)) != len(names):
         raise ConfigError(f"{key}={','.join(texts)} names a listener twice")
-    return tuple(listener for listener in parsed if listener.name not in controllers)
+    return tuple(endpoint for endpoint in parsed if endpoint.listener not in controllers)
 
 
-def _endpoint(key: str, text: str, protocols: dict[str, str]) -> Listener:
+def _endpoint(key: str, text: str, protocols: dict[str, str]) -> Endpoint:
     match = _ENDPOINT.match(text)
     if match is None or int(match[3]) > 65535:
         raise ConfigError(f"{key}={text} is not of the form NAME://host:port")
     name = match[1].upper()
     if name not in protocols:
         raise ConfigError(f"{key}={text}: listener.security.protocol.map has no {name}")
-    return Listener(name, protocols[name], match[2].strip("[]"), int(match[3]))
+    return Endpoint(name, protocols[name], match[2].strip("[]"), int(match[3]))
 
 
 def _protocol_map(config: BrokerConfig) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where settings come from: ``--set``, the environment and a .properties file, each as text with its place of origin."""
+"""Where settings come from: ``--set``, the environment and a .properties file."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def from_file(path: str) -> dict[str, Setting]:
 def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
     """Line number, key and value of each entry, by the rules of java.util.Properties.
 
-    ``#`` and ``!`` begin a comment line; ``=``, ``:`` or white space ends a key; a backslash at the end of a line
-    joins the next one without its indentation; ``\\t \\n \\r \\f \\uXXXX`` and any escaped character stand for themselves.
+    ``#`` and ``!`` begin a comment line; ``=``, ``:`` or white space ends a key; a backslash at the
+    end of a line joins the next one without its indentation; ``\\t \\n \\r \\f \\uXXXX`` are as in Java,
+    any other escaped character stands for itself.
     """
     for number, line in _logical_lines(text):
         end = _end_of_key(line)

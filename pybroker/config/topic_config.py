@@ -54,7 +54,10 @@ def topic_default(config: BrokerConfig, key: Key) -> Value:
 
 
 def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Typed values of a topic's overrides; raises ConfigError for an unknown key, a bad value or a contradiction."""
+    """Typed values of a topic's overrides.
+
+    Raises ConfigError for an unknown key, a bad value or a contradiction.
+    """
     values: dict[str, Value] = {}
     for name, text in overrides.items():
         key = TOPICS.get(name)
@@ -72,7 +75,7 @@ def _check_lags(values: Mapping[str, Value]) -> None:
 
 
 def topic_origins(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> list[Origin]:
-    """Every place that gives this topic key a value, the effective one first, as DescribeConfigs' synonyms."""
+    """Every place that gives this topic key a value, the effective one first."""
     key = TOPICS[name]
     found = []
     if name in overrides:

@@ -1,4 +1,4 @@
-"""The keys of a topic: Kafka 4.3's names, types and ranges, and the broker keys that give each its default.
+"""The keys of a topic: Kafka 4.3's, each with the broker keys that give it its default.
 
 Where this table differs from Kafka's: ``segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), and
 ``flush.acks`` is ours.
@@ -20,6 +20,7 @@ from pybroker.config.key import (
     MAX_LONG,
     MEDIUM,
     STRING,
+    THROTTLED_REPLICAS,
     Key,
     Synonym,
     at_least,
@@ -60,12 +61,12 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
     Key("flush.ms", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE,
         "The log is synced to disk when a record has waited so long.",
         (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms"))),
-    Key("follower.replication.throttled.replicas", LIST, (), ANY, MEDIUM, CLUSTER_WIDE,
+    Key("follower.replication.throttled.replicas", LIST, (), THROTTLED_REPLICAS, MEDIUM, CLUSTER_WIDE,
         "Replicas whose replication is throttled on the follower: partition:broker, or *."),
     Key("index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
         "An index entry is written each time so many bytes were appended.",
         (Synonym("log.index.interval.bytes"),)),
-    Key("leader.replication.throttled.replicas", LIST, (), ANY, MEDIUM, CLUSTER_WIDE,
+    Key("leader.replication.throttled.replicas", LIST, (), THROTTLED_REPLICAS, MEDIUM, CLUSTER_WIDE,
         "Replicas whose replication is throttled on the leader: partition:broker, or *."),
     Key("local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there is no tiered storage.",
