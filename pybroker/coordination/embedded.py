@@ -72,7 +72,9 @@ class EmbeddedServer:
         """Names of the children; raises NoNode."""
         return await self.run(lambda: self._tree.children(path))
 
-    async def write(self, operations: Sequence[Operation], session: Session) -> list[OperationResult]:
+    async def write(
+        self, operations: Sequence[Operation], session: Session
+    ) -> list[OperationResult]:
         """Performs the operations for ``session``."""
         now_ms = time.time_ns() // 1_000_000
 
@@ -92,11 +94,11 @@ class EmbeddedServer:
             store.session.change(state)
         self._fire(await self.run(lambda: self._tree.expire(session_id)))
 
-    async def renew(self, store: EmbeddedStore) -> Session:
-        """A new session for a store whose session ended."""
-        session = Session(await self.run(self._tree.new_session))
-        self._stores[session.id] = store
-        return session
+    async def renew(self, store: EmbeddedStore) -> None:
+        """A new session for a store whose session expired."""
+        store.session.id = await self.run(self._tree.new_session)
+        self._stores[store.session.id] = store
+        store.session.change(SessionState.CONNECTED)
 
     def add_watch(self, watch: EmbeddedWatch) -> None:
         """For the store: ``watch`` is called after changes at its path."""
@@ -210,7 +212,7 @@ class EmbeddedStore:
 
     async def new_session(self) -> Session:
         if self.session.state is SessionState.EXPIRED:
-            self.session = await self._server.renew(self)
+            await self._server.renew(self)
         return self.session
 
     async def close(self) -> None:

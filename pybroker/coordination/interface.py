@@ -118,7 +118,7 @@ class SessionState(Enum):
 
 
 class Session:
-    """The session of one store: its id, its state, and who wants to hear of changes."""
+    """The session of one store: its id (another one after an expiry), its state, its listeners."""
 
     def __init__(self, session_id: int) -> None:
         self.id = session_id
@@ -149,7 +149,7 @@ class CoordinationStore(Protocol):
 
     @property
     def session(self) -> Session:
-        """The current session."""
+        """The session of this store."""
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False

@@ -124,7 +124,7 @@ class NodeTree:
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted; raises NoNode."""
         self._stat(path)
-        query = "SELECT name FROM nodes WHERE parent = ? AND name != '' ORDER BY name"
+        query = "SELECT name FROM nodes WHERE parent = ? ORDER BY name"
         return [row[0] for row in self._database.execute(query, (path,))]
 
     def apply(
@@ -171,9 +171,10 @@ class NodeTree:
             return None
         if isinstance(operation, Set):
             return self._set(operation, changed)
-        if isinstance(operation, Delete):
-            return self._delete(operation, changed)
-        return self._create(operation, session, now_ms, created, changed)
+        if isinstance(operation, Create):
+            return self._create(operation, session, now_ms, created, changed)
+        self._delete(operation, changed)
+        return None
 
     def _create(
         self, operation: Create, session: int, now_ms: int, created: int, changed: list[str]
