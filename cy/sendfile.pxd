@@ -1,0 +1,11 @@
+from libc.stdint cimport int64_t
+
+
+cdef class FileSlice:
+    cdef readonly object file       # keeps fd open
+    cdef readonly int fd
+    cdef readonly int64_t position
+    cdef readonly int64_t length
+
+# Sends what is left of the slice: bytes sent, or -1 where the socket takes none now; OSError.
+cdef Py_ssize_t send_slice(int socket_fd, FileSlice part, int64_t sent) except -2
