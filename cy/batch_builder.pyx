@@ -14,7 +14,7 @@ from cy.batch_header cimport (
 )
 from cy.crc32c cimport update as crc32c_update
 from cy.endian cimport store_int16, store_int32, store_int64
-from cy.varint cimport size_of_unsigned, write_unsigned, zigzag32, zigzag64
+from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
 
 from cy.compression import compress
 
@@ -99,17 +99,14 @@ cdef class Builder:
             self.base_timestamp = self.max_timestamp = timestamp
         cdef int64_t since = timestamp - self.base_timestamp
         cdef Py_ssize_t length = (
-            1 + size_of_unsigned(zigzag64(since)) + size_of_unsigned(zigzag32(delta)) + size_of_field(key) + size_of_field(value) + len(tail)
+            1 + size_of_varlong(since) + size_of_varint(delta) + size_of_field(key) + size_of_field(value) + len(tail)
         )
         if length > INT32_MAX - LONGEST_PREFIX - self.used:
             raise ValueError("a batch has at most 2 GiB")
         self.reserve(length + LONGEST_PREFIX)
-        cdef uint8_t *at = self.data + self.used
-        at += write_unsigned(at, zigzag32(<int32_t>length))
+        cdef uint8_t *at = write_varint(self.data + self.used, <int32_t>length)
         at[0] = 0
-        at += 1
-        at += write_unsigned(at, zigzag64(since))
-        at += write_unsigned(at, zigzag32(delta))
+        at = write_varint(write_varlong(at + 1, since), delta)
         at = write_field(write_field(at, key), value)
         memcpy(at, PyBytes_AS_STRING(tail), len(tail))
         self.used = at + len(tail) - self.data
@@ -165,11 +162,11 @@ cdef void release_optional(Py_buffer *view) noexcept:
 
 
 cdef inline Py_ssize_t size_of_field(const Py_buffer *field) noexcept:
-    return size_of_unsigned(zigzag32(<int32_t>min(field.len, INT32_MAX))) + max(field.len, 0)
+    return size_of_varint(<int32_t>min(field.len, INT32_MAX)) + max(field.len, 0)
 
 
 cdef inline uint8_t *write_field(uint8_t *at, const Py_buffer *field) noexcept:
-    at += write_unsigned(at, zigzag32(<int32_t>field.len))
+    at = write_varint(at, <int32_t>field.len)
     if field.len > 0:
         memcpy(at, field.buf, field.len)
         at += field.len
@@ -197,4 +194,4 @@ cdef bytes encode_headers(object headers):
 
 cdef bytes encode_varint(int32_t value):
     cdef uint8_t[5] target
-    return PyBytes_FromStringAndSize(<const char *>target, write_unsigned(target, zigzag32(value)))
+    return PyBytes_FromStringAndSize(<const char *>target, write_varint(target, value) - target)

@@ -7,7 +7,7 @@ from cython cimport final, freelist
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from cy.batch_header cimport CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME_FLAG, Batch
-from cy.varint cimport read_zigzag32, read_zigzag64
+from cy.varint cimport read_varint, read_varlong
 
 from cy.batch_header import InvalidBatch
 from cy.compression import CorruptData, OutputTooLarge, decompress, output_limit
@@ -29,21 +29,9 @@ cdef tuple REASONS = (
 )
 
 
-cdef inline bint next32(const uint8_t **cursor, const uint8_t *end, int32_t *value) noexcept nogil:
-    cdef int used = read_zigzag32(cursor[0], end, value)
-    cursor[0] += used
-    return used != 0
-
-
-cdef inline bint next64(const uint8_t **cursor, const uint8_t *end, int64_t *value) noexcept nogil:
-    cdef int used = read_zigzag64(cursor[0], end, value)
-    cursor[0] += used
-    return used != 0
-
-
 cdef inline bint take(const uint8_t **cursor, const uint8_t *end, int32_t *length, const uint8_t **data) noexcept nogil:
     """A length (-1: null) and that many bytes."""
-    if not next32(cursor, end, length) or length[0] < -1 or length[0] > end - cursor[0]:
+    if not read_varint(cursor, end, length) or length[0] < -1 or length[0] > end - cursor[0]:
         return False
     data[0] = cursor[0]
     if length[0] > 0:
@@ -66,17 +54,17 @@ cdef int skip_headers(const uint8_t **cursor, const uint8_t *end, int32_t count)
 cdef int parse_record(const uint8_t **cursor, const uint8_t *end, RecordView *record) noexcept nogil:
     cdef int32_t length
     cdef int reason
-    if not next32(cursor, end, &length) or length < MIN_RECORD_SIZE - 1 or length > end - cursor[0]:
+    if not read_varint(cursor, end, &length) or length < MIN_RECORD_SIZE - 1 or length > end - cursor[0]:
         return BAD_LENGTH
     end = record.end = cursor[0] + length
     cursor[0] += 1
-    if not next64(cursor, end, &record.timestamp_delta) or not next32(cursor, end, &record.offset_delta):
+    if not read_varlong(cursor, end, &record.timestamp_delta) or not read_varint(cursor, end, &record.offset_delta):
         return BAD_FIELD
     if not take(cursor, end, &record.key_length, &record.key):
         return BAD_KEY
     if not take(cursor, end, &record.value_length, &record.value):
         return BAD_VALUE
-    if not next32(cursor, end, &record.header_count):
+    if not read_varint(cursor, end, &record.header_count):
         return BAD_HEADER_COUNT
     record.headers = cursor[0]
     if record.header_count:
