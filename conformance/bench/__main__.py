@@ -1,0 +1,134 @@
+"""The benchmark: our broker and a real Kafka, one after the other, several times, under the same librdkafka load.
+
+``python -m conformance.bench`` prints the table; with ``--write`` it also renews docs/benchmarks.md (between its markers), the
+raw figures (docs/benchmarks.json) and the plot. Brokers alternate, so that a noisy neighbour meets both.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from conformance.bench import cases, report, scale
+from conformance.brokers import KINDS, Broker
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+START, END = "<!-- measured: start -->", "<!-- measured: end -->"
+SETTINGS = {"group_initial_rebalance_delay_ms": "0", "log_retention_check_interval_ms": "300000"}
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr, a line each."""
+    click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+
+
+def measure(kind: str, number: int, load: cases.Scale, warm_up_s: float, only: set[str]) -> list[report.Measurement]:
+    """One round of one broker: cold cases on a fresh broker, load until it is warm, warm cases."""
+    folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
+    found: list[report.Measurement] = []
+    try:
+        with KINDS[kind](folder / "data", **SETTINGS) as broker:
+            found += run(broker, "cold", number, _chosen(cases.COLD, only), load)
+            warm = _chosen(cases.WARM, only)
+            if warm_up_s > 0 and warm:
+                warm_up(broker, warm_up_s)
+                found += run(broker, "warm", number, warm, load)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _chosen(some: Iterable[cases.Case], only: set[str]) -> list[cases.Case]:
+    return [case for case in some if not only or case.__name__ in only]
+
+
+def run(
+    broker: Broker, phase: str, number: int, chosen: Iterable[cases.Case], load: cases.Scale
+) -> list[report.Measurement]:
+    found = []
+    for case in chosen:
+        figures = case(broker, load)
+        told = "  ".join(f"{name} {value:.3g}" for name, value in figures.items())
+        say(f"round {number} {broker.name} {phase}: {told}")
+        found += [
+            report.Measurement(broker.name, phase, number, name, value) for name, value in figures.items()
+        ]
+    return found
+
+
+def warm_up(broker: Broker, seconds: float) -> None:
+    """Load of every kind until the time is over: a JVM compiles what it meets often."""
+    say(f"warming {broker.name} for {seconds:g} s")
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        cases.produce_small(broker, cases.FULL)
+        cases.produce_large(broker, cases.QUICK)
+
+
+def write(measurements: list[report.Measurement], command: str) -> None:
+    """Renews the measured part of docs/benchmarks.md, the raw figures and the plot."""
+    found = report.rows(measurements)
+    report.plot(found, DOCS / "img" / "benchmarks.png")
+    raw = json.dumps([asdict(one) for one in measurements], indent=0)
+    (DOCS / "benchmarks.json").write_text(raw + "\n")
+    page = DOCS / "benchmarks.md"
+    head, _, rest = page.read_text().partition(START)
+    tail = rest.partition(END)[2]
+    measured = f"\nMeasured by `{command}` on {report.machine()}.\n\n{report.table(found)}\n\n![plot](img/benchmarks.png)\n"
+    page.write_text(f"{head}{START}{measured}{END}{tail}")
+
+
+@click.command()
+@click.option("--rounds", default=3, show_default=True, help="how often each broker is measured")
+@click.option("--quick", is_flag=True, help="a tenth of the load, one round, cold only")
+@click.option("--warm-up", default=90.0, show_default=True, help="seconds of load before the warm figures; 0: none")
+@click.option("--only", multiple=True, help="a case by name, such as produce_small; may be repeated")
+@click.option("--broker", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), help="only this one")
+@click.option("--breadth", is_flag=True, help="10,000 partitions and 15,000 connections instead")
+@click.option("--write", "writes", is_flag=True, help="renew docs/benchmarks.md, its figures and its plot")
+def main(
+    rounds: int,
+    quick: bool,
+    warm_up: float,
+    only: tuple[str, ...],
+    kinds: tuple[str, ...],
+    breadth: bool,
+    writes: bool,
+) -> None:
+    """Measures our broker against a real Kafka in one run."""
+    if breadth:
+        for kind in kinds or ("ours",):
+            show_breadth(kind)
+        return
+    load = cases.QUICK if quick else cases.FULL
+    rounds, warm_up = (1, 0.0) if quick else (rounds, warm_up)
+    measurements: list[report.Measurement] = []
+    for number in range(1, rounds + 1):
+        for kind in kinds or ("ours", "kafka"):
+            measurements += measure(kind, number, load, warm_up, set(only))
+    click.echo(report.table(report.rows(measurements)))
+    if writes:
+        write(measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
+
+
+def show_breadth(kind: str) -> None:
+    for case in (scale.many_partitions, scale.idle_connections):
+        folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
+        try:
+            with KINDS[kind](folder / "data", **SETTINGS) as broker:
+                figures = case(broker)
+            click.echo(f"{kind} {case.__name__}: " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The loads of the benchmark, the same for every broker: librdkafka in front, ``/proc`` behind.
+
+A case puts a load on a running broker and returns figures; broker CPU is what the broker's process used while the load ran, so
+a slow or busy client changes the throughput but not the cost. All loads run from their own processes or threads on the machine
+that the broker runs on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from conformance import processes
+from conformance.brokers import Broker
+
+KIB = 1024
+GB = 1_000_000_000
+_number = count(1)
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much load one measurement takes."""
+
+    produce_records: int
+    small_records: int
+    latency_s: float
+    idle_s: float
+
+
+FULL = Scale(produce_records=1_000_000, small_records=60_000, latency_s=15, idle_s=20)
+QUICK = Scale(produce_records=250_000, small_records=15_000, latency_s=5, idle_s=5)
+
+
+class LoadError(RuntimeError):
+    """A broker refused a part of the load."""
+
+
+def create_topic(broker: Broker, partitions: int) -> str:
+    """A fresh topic that the broker leads."""
+    name = f"bench-{next(_number)}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    while name not in admin.list_topics(timeout=10).topics:
+        time.sleep(0.01)
+    return name
+
+
+def delete_topic(broker: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def produce_large(broker: Broker, scale: Scale) -> Figures:
+    """1 KB records in batches of up to 1 MB to 4 partitions, acks=all; then the same records are read back."""
+    topic = create_topic(broker, 4)
+    figures = _produce(broker, topic, scale.produce_records)
+    figures |= _fetch(broker, topic, scale.produce_records)
+    delete_topic(broker, topic)
+    return figures
+
+
+def _produce(broker: Broker, topic: str, records: int) -> Figures:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "acks": "all",
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "batch.num.messages": 10_000,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 512 * KIB,
+        }
+    )
+    value = bytes(range(256)) * 4
+    before, start = processes.cpu(broker.pid), time.monotonic()
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number & 3)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if producer.flush(120):
+        raise LoadError("records were not acknowledged within 120 s")
+    seconds = time.monotonic() - start
+    cpu = processes.cpu(broker.pid) - before
+    volume = records * len(value) / GB
+    return {"produce_cpu_s_per_gb": cpu.total_s / volume, "produce_mb_s": volume * 1000 / seconds}
+
+
+def _fetch(broker: Broker, topic: str, records: int) -> Figures:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 500_000,
+            "queued.max.messages.kbytes": 512 * KIB,
+            "fetch.max.bytes": 64_000_000,
+            "max.partition.fetch.bytes": 8_000_000,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(4)])
+    before, start = processes.cpu(broker.pid), time.monotonic()
+    seen = volume = 0
+    while seen < records:
+        for message in consumer.consume(5_000, 30):
+            if message.error():
+                raise LoadError(str(message.error()))
+            seen += 1
+            volume += len(message.value() or b"")
+    seconds = time.monotonic() - start
+    cpu = processes.cpu(broker.pid) - before
+    consumer.close()
+    return {
+        "fetch_cpu_s_per_gb": cpu.total_s / (volume / GB),
+        "fetch_mb_s": volume / 1_000_000 / seconds,
+    }
+
+
+def produce_small(broker: Broker, scale: Scale) -> Figures:
+    """One record of 100 B a request, 5 requests in flight, acks=1, one partition."""
+    topic = create_topic(broker, 1)
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "acks": 1,
+            "linger.ms": 0,
+            "batch.num.messages": 1,
+            "max.in.flight.requests.per.connection": 5,
+            "queue.buffering.max.messages": scale.small_records + 1,
+        }
+    )
+    producer.produce(topic, b"first")
+    producer.flush(30)
+    value = b"x" * 100
+    before, start = processes.cpu(broker.pid), time.monotonic()
+    for _ in range(scale.small_records):
+        producer.produce(topic, value, partition=0)
+    if producer.flush(120):
+        raise LoadError("records were not acknowledged within 120 s")
+    seconds = time.monotonic() - start
+    cpu = processes.cpu(broker.pid) - before
+    delete_topic(broker, topic)
+    return {
+        "small_cpu_us": cpu.total_s * 1e6 / scale.small_records,
+        "small_requests_s": scale.small_records / seconds,
+    }
+
+
+def end_to_end(broker: Broker, scale: Scale) -> Figures:
+    """1,000 records/s of 100 B, linger 0: from ``produce`` in one process to the record in another, milliseconds."""
+    topic = create_topic(broker, 1)
+    command = [sys.executable, "-m", "conformance.bench.latency", broker.bootstrap, topic]
+    done = subprocess.run(
+        [*command, str(scale.latency_s)], capture_output=True, text=True, timeout=scale.latency_s + 60, check=False
+    )
+    if done.returncode:
+        raise LoadError(done.stderr[-2000:])
+    delete_topic(broker, topic)
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def idle(broker: Broker, scale: Scale) -> Figures:
+    """Memory and CPU of a broker that nobody talks to."""
+    time.sleep(3)
+    before, start = processes.cpu_ns(broker.pid), time.monotonic()
+    time.sleep(scale.idle_s)
+    used_s = (processes.cpu_ns(broker.pid) - before) / 1e9
+    return {
+        "idle_rss_mb": processes.rss_kib(broker.pid) * KIB / 1e6,
+        "idle_cpu_percent": 100 * used_s / (time.monotonic() - start),
+    }
+
+
+def start_to_first_ack(broker: Broker, scale: Scale) -> Figures:
+    """From the start of the process to the first acknowledged record; the producer waits for the broker to come up."""
+    del scale
+    broker.stop()
+    acknowledged: list[float] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            acknowledged.append(time.monotonic())
+
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "reconnect.backoff.ms": 5,
+            "reconnect.backoff.max.ms": 20,
+            "retry.backoff.ms": 10,
+            "topic.metadata.refresh.fast.interval.ms": 10,
+            "linger.ms": 0,
+            "log_level": 0,
+        }
+    )
+    producer.produce(f"first-{next(_number)}", b"hello", on_delivery=delivered)
+    start = time.monotonic()
+    broker.start(wait=False)
+    while not acknowledged and time.monotonic() - start < 60:
+        producer.poll(0.005)
+    if not acknowledged:
+        raise LoadError("no record was acknowledged within 60 s of the start")
+    broker.wait_ready()
+    return {"first_ack_s": acknowledged[0] - start}
+
+
+Case = Callable[[Broker, Scale], Figures]
+
+#: In the order in which they run on a fresh broker; the first ones need it fresh.
+COLD: tuple[Case, ...] = (start_to_first_ack, idle, produce_small, produce_large, end_to_end)
+WARM: tuple[Case, ...] = (produce_small, produce_large, end_to_end)

@@ -1,0 +1,162 @@
+"""Turns the measurements into a table and a plot: medians over the rounds, and the ratio of ours to Kafka's."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One row of the table. ``goal``: ours is at or better than this; ``share``: … than this share of Kafka's figure."""
+
+    name: str
+    title: str
+    unit: str
+    goal: float | None = None
+    share: float | None = None
+    more_is_better: bool = False
+
+
+FIGURES = (
+    Figure("first_ack_s", "start to first ack", "s", goal=0.4),
+    Figure("idle_rss_mb", "idle memory", "MB", goal=60),
+    Figure("idle_cpu_percent", "idle CPU", "%", goal=0.5),
+    Figure("produce_cpu_s_per_gb", "produce 1 KB, acks=all: broker CPU", "s/GB", goal=0.8),
+    Figure("produce_mb_s", "produce 1 KB, acks=all: throughput", "MB/s", more_is_better=True),
+    Figure("fetch_cpu_s_per_gb", "fetch 1 KB: broker CPU", "s/GB", goal=0.17),
+    Figure("fetch_mb_s", "fetch 1 KB: throughput", "MB/s", more_is_better=True),
+    Figure("small_cpu_us", "one 100 B record a request: broker CPU", "µs", goal=20),
+    Figure("small_requests_s", "one 100 B record a request: rate", "/s", more_is_better=True),
+    Figure("e2e_p50_ms", "end to end at 1,000/s: p50", "ms"),
+    Figure("e2e_p99_ms", "end to end at 1,000/s: p99", "ms", share=0.5),
+    Figure("e2e_p999_ms", "end to end at 1,000/s: p99.9", "ms"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One figure of one broker in one round. ``phase`` is ``cold`` or ``warm``."""
+
+    broker: str
+    phase: str
+    round: int
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Both brokers' figure in one phase: median, least and greatest."""
+
+    figure: Figure
+    phase: str
+    ours: Sequence[float]
+    kafka: Sequence[float]
+
+    @property
+    def ratio(self) -> float:
+        """Ours to Kafka's, of the medians."""
+        return statistics.median(self.ours) / statistics.median(self.kafka)
+
+    @property
+    def verdict(self) -> str:
+        """The goal and whether it was reached; empty where there is none."""
+        ours = statistics.median(self.ours)
+        if self.figure.goal is not None:
+            return f"≤ {self.figure.goal:g}: {'reached' if ours <= self.figure.goal else 'missed'}"
+        if self.figure.share is not None:
+            reached = self.ratio <= self.figure.share
+            return f"≤ {self.figure.share:g} × Kafka: {'reached' if reached else 'missed'}"
+        return ""
+
+
+def rows(measurements: Iterable[Measurement]) -> list[Row]:
+    """The rows for which both brokers have figures, in the order of ``FIGURES``."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for one in measurements:
+        values.setdefault((one.name, one.phase, one.broker), []).append(one.value)
+    found = []
+    for figure in FIGURES:
+        for phase in ("cold", "warm"):
+            ours = values.get((figure.name, phase, "ours"))
+            kafka = values.get((figure.name, phase, "kafka"))
+            if ours and kafka:
+                found.append(Row(figure, phase, ours, kafka))
+    return found
+
+
+def _cell(values: Sequence[float]) -> str:
+    middle = statistics.median(values)
+    if len(values) == 1:
+        return f"{middle:.3g}"
+    return f"{middle:.3g} ({min(values):.3g}–{max(values):.3g})"
+
+
+def table(found: Sequence[Row]) -> str:
+    """A Markdown table."""
+    lines = [
+        "| Figure | State | pybroker | Kafka | Ratio | Goal |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.figure.title}, {row.figure.unit} | {row.phase} | {_cell(row.ours)} | {_cell(row.kafka)} "
+        f"| {row.ratio:.2f} | {row.verdict} |"
+        for row in found
+    ]
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """What the figures were measured on, in one line."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    when = datetime.now(UTC).date().isoformat()
+    return f"{os.cpu_count()} cores of {model}, Linux {platform.release()}, Python {platform.python_version()}, {when}"
+
+
+def plot(found: Sequence[Row], path: Path) -> None:
+    """Each figure as the factor by which ours is better than Kafka's, on a logarithmic scale."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    gains = [row.ratio if row.figure.more_is_better else 1 / row.ratio for row in found]
+    colours = ["#3b6ea5" if row.phase == "cold" else "#d9822b" for row in found]
+    figure, axes = plt.subplots(figsize=(9, 0.42 * len(found) + 1.4))
+    places = range(len(found), 0, -1)
+    axes.barh(list(places), [gain - 1 for gain in gains], left=1, color=colours, height=0.7)
+    axes.set_yticks(list(places), [f"{row.figure.title} ({row.phase})" for row in found], fontsize=8)
+    axes.set_xscale("log")
+    axes.axvline(1, color="#444444", linewidth=0.8)
+    for place, gain in zip(places, gains, strict=True):
+        axes.annotate(
+            f"{gain:.2g}×",
+            (gain, place),
+            xytext=(4 if gain >= 1 else -4, 0),
+            textcoords="offset points",
+            ha="left" if gain >= 1 else "right",
+            va="center",
+            fontsize=8,
+        )
+    axes.margins(x=0.12)
+    axes.set_xlabel("times better than Apache Kafka 4.3.1 (right is better; blue: cold, orange: warm)", fontsize=8)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

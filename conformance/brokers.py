@@ -1,0 +1,298 @@
+"""Brokers under test, as processes: ours and the real one, with the same methods.
+
+A test starts, stops, kills and restarts a broker without knowing which it is; ``--broker=kafka`` runs the suite against the real
+one and so proves the tests.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Self
+
+from conformance import peers
+from conformance.wire_client import Wire
+
+START_TIMEOUT_S = 60.0
+READY = re.compile(r"pybroker ready: bootstrap=(\S+):(\d+) pids=(\d+)\n")
+
+
+class BrokerError(RuntimeError):
+    """A broker did not start or stop as it should; the text ends with what it logged."""
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Broker(ABC):
+    """One broker process on 127.0.0.1 with its own data folder.
+
+    ``config`` holds Kafka's keys; a change of it takes effect with the next start. The port stays the same over restarts.
+    """
+
+    name: str
+
+    def __init__(self, data_dir: Path, **config: str) -> None:
+        """``config``: Kafka's keys with ``_`` for ``.``, or, by ``**{}``, as they are."""
+        self.data_dir = data_dir
+        self.config: dict[str, str] = {key.replace("_", "."): str(config[key]) for key in config}
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.environment: dict[str, str] = {}
+        self.wrapper: list[str] = []
+        self.preexec: Callable[[], None] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_file = data_dir.with_name(data_dir.name + ".stderr")
+
+    @property
+    @abstractmethod
+    def log_dir(self) -> Path:
+        """The folder that holds ``topic-partition`` folders."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        if self.process is None:
+            raise BrokerError("the broker was not started")
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path:
+        return self.log_dir / f"{topic}-{partition}"
+
+    def logged(self) -> str:
+        """What the broker wrote to its log so far."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Starts the process; ``wait`` until it takes requests.
+
+        Raises:
+            BrokerError: it ended, or was not ready in time.
+        """
+        if self.alive:
+            raise BrokerError("the broker runs already")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._prepare()
+        with self.log_file.open("ab") as log:
+            self.process = self._spawn(log)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self.wrapper, *self._command()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **self.environment},
+            preexec_fn=self.preexec,
+        )
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Writes what a start needs."""
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """The command line of the process."""
+
+    @abstractmethod
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Returns when requests are served.
+
+        Raises:
+            BrokerError: the process ended or the time is over.
+        """
+
+    def kill(self) -> None:
+        """kill -9, and waits until the process is gone."""
+        self._end(signal.SIGKILL, 30)
+
+    def stop(self, timeout_s: float = 60) -> int:
+        """SIGTERM; returns the exit code."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            os.kill(self.pid, number)
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise BrokerError(f"still running {timeout_s} s after {number.name}{self._tail()}") from None
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def restart(self) -> Self:
+        """Stops in order and starts again."""
+        self.stop()
+        return self.start()
+
+    def crash(self) -> Self:
+        """kill -9 and starts again."""
+        self.kill()
+        return self.start()
+
+    def _tail(self) -> str:
+        return "\n" + "\n".join(self.logged().splitlines()[-30:])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+class OurBroker(Broker):
+    """``python -m pybroker`` as a user starts it."""
+
+    name = "ours"
+
+    def __init__(self, data_dir: Path, **config: str) -> None:
+        super().__init__(data_dir, **config)
+        self.arguments: list[str] = []
+        self._pid: int | None = None
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data_dir / "broker-1"
+
+    @property
+    def pid(self) -> int:
+        """The process that serves, also when it runs below a wrapper such as strace."""
+        if self._pid is not None and self.wrapper:
+            return self._pid
+        return super().pid
+
+    def _prepare(self) -> None:
+        self._pid = None
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "pybroker", "--host", self.host, "--port", str(self.port)]
+        command += ["--data-dir", str(self.data_dir), *self.arguments]
+        for key, value in self.config.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
+        line = self.process.stdout.readline().decode() if ready else ""
+        match = READY.fullmatch(line)
+        if match is None:
+            self.process.kill()
+            code = self.process.wait()
+            raise BrokerError(f"no ready line but {line!r}, exit code {code}{self._tail()}")
+        self.port, self._pid = int(match[2]), int(match[3])
+
+
+class RealKafka(Broker):
+    """Apache Kafka in KRaft mode, one node that is broker and controller."""
+
+    name = "kafka"
+    heap = "1g"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.data_dir / "server.properties"
+
+    def _prepare(self) -> None:
+        first = self.port == 0
+        if first:
+            self.port, self._controller_port = free_port(), free_port()
+        self._properties_file.write_text(_properties(self._properties()))
+        if first:
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]
+            peers.Java()(
+                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_file)
+            )
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},"
+            f"CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.log_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **self.config,
+        }
+
+    def _command(self) -> list[str]:
+        return [*peers.jvm(self.heap, ()), "kafka.Kafka", str(self._properties_file)]
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self.alive:
+            if self._serves():
+                return
+            time.sleep(0.02)
+        raise BrokerError(f"Kafka is not ready after {timeout_s} s{self._tail()}")
+
+    def _serves(self) -> bool:
+        """Whether the broker has joined its own cluster; it prints nothing by which one could tell."""
+        try:
+            with Wire(self.address, 5) as wire:
+                return bool(wire.ask("Metadata", 1, topics=[]).brokers)
+        except OSError:
+            return False
+
+
+KINDS: Mapping[str, type[Broker]] = {"ours": OurBroker, "kafka": RealKafka}
+
+
+def _properties(values: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def remove(broker: Broker) -> None:
+    """Kills a broker and removes its data."""
+    broker.kill()
+    shutil.rmtree(broker.data_dir, ignore_errors=True)

@@ -1,0 +1,138 @@
+"""Fixtures of the black-box suite.
+
+``pytest conformance`` tests our broker; ``pytest conformance --broker=kafka`` runs the same tests against a real Kafka, which
+proves the tests. What we promise beyond Kafka is marked ``ours`` and is left out there. ``long`` tests are left out unless
+asked for by ``-m long``; their short forms always run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance import dataset
+from conformance.brokers import KINDS, Broker
+from conformance.peers import Java
+from conformance.wire_client import Wire
+
+NewBroker = Callable[..., Broker]
+NewTopic = Callable[..., str]
+
+#: The suite waits for nobody to join a group; everything else is at its default.
+QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
+_number = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--broker", choices=sorted(KINDS), default="ours", help="which broker to test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ours: promised by pybroker, not by Kafka")
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib.resources")
+    config.addinivalue_line("markers", "long: takes minutes; runs with -m long only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects (does not skip) what was not asked for."""
+    unwanted = [item for item in items if _unwanted(config, item)]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+        items[:] = [item for item in items if item not in unwanted]
+
+
+def _unwanted(config: pytest.Config, item: pytest.Item) -> bool:
+    if not str(item.path).startswith(str(Path(__file__).parent)):
+        return False
+    if item.get_closest_marker("ours") and config.getoption("--broker") != "ours":
+        return True
+    return bool(item.get_closest_marker("long")) and "long" not in config.getoption("-m")
+
+
+@pytest.fixture(scope="session")
+def broker_kind(request: pytest.FixtureRequest) -> type[Broker]:
+    return KINDS[request.config.getoption("--broker")]
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where data folders live; removed at the end, since they are large."""
+    root = tmp_path_factory.mktemp("brokers")
+    yield root
+    if "PYBROKER_KEEP" not in os.environ:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def broker(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
+    """A broker that the tests share; a test that disturbs it takes ``new_broker`` instead."""
+    with broker_kind(data_root / "shared", **QUICK_GROUPS) as shared:
+        yield shared
+        assert shared.alive, f"the shared broker died:\n{shared.logged()[-4000:]}"
+
+
+@pytest.fixture
+def new_broker(broker_kind: type[Broker], data_root: Path) -> Iterator[NewBroker]:
+    """Starts a broker of a test's own: ``new_broker(log_segment_bytes=1048576)``; ``start=False`` leaves that to the test."""
+    made: list[Broker] = []
+
+    def make(*, start: bool = True, **config: object) -> Broker:
+        values = {key: str(value) for key, value in config.items()}
+        one = broker_kind(data_root / f"own-{next(_number)}", **{**QUICK_GROUPS, **values})
+        made.append(one)
+        return one.start() if start else one
+
+    yield make
+    for one in made:
+        one.kill()
+        shutil.rmtree(one.data_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def wire(broker: Broker) -> Iterator[Wire]:
+    """A bare connection to the shared broker."""
+    with Wire(broker.address) as connection:
+        yield connection
+
+
+@pytest.fixture
+def new_topic(broker: Broker) -> NewTopic:
+    """Creates a topic of a fresh name on the shared broker: ``new_topic(partitions=3, retention_ms=1000)``."""
+
+    def make(partitions: int = 1, name: str | None = None, **configs: object) -> str:
+        topic = name or f"topic-{next(_number)}"
+        with Wire(broker.address) as connection:
+            dotted = {key.replace("_", "."): value for key, value in configs.items()}
+            connection.create_topic(topic, partitions, dotted)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def topic(new_topic: NewTopic) -> str:
+    """A topic of one partition."""
+    return new_topic()
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that nobody used."""
+    return f"group-{next(_number)}"
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    return Java()
+
+
+@pytest.fixture(scope="session")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real file: 336,777 lines of CSV."""
+    return dataset.write_flights(tmp_path_factory.mktemp("flights") / "flights.csv")

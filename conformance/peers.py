@@ -1,0 +1,137 @@
+"""The real peers: Apache Kafka's jars, fetched once by maven, and a runner for their classes.
+
+The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROKER_PEERS`` names. A JVM's start is what a test
+of a Java tool pays for most, so every tool runs on a small heap, the serial collector, the first compiler only, and an archive
+of its classes (AppCDS) that the first run of a tool leaves behind for the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+KAFKA_VERSION = "4.3.1"
+HERE = Path(__file__).resolve().parent
+#: Options of every JVM that the suite starts for a moment.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+class PeerError(RuntimeError):
+    """A peer could not be fetched, or a tool of it failed; the text holds what it printed."""
+
+
+def folder() -> Path:
+    """Where the peers live: ``PYBROKER_PEERS``, else ``.peers`` of the checkout."""
+    return Path(os.environ.get("PYBROKER_PEERS") or HERE.parent / ".peers")
+
+
+def libs() -> Path:
+    """The folder of Kafka's jars, fetched on the first call (some 90 MB).
+
+    Raises:
+        PeerError: maven is missing or failed.
+    """
+    target = folder() / "libs"
+    if not _complete(target):
+        with _lock():
+            if not _complete(target):
+                _fetch(target)
+    return target
+
+
+def _complete(target: Path) -> bool:
+    return (target / f"kafka-tools-{KAFKA_VERSION}.jar").exists()
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    folder().mkdir(parents=True, exist_ok=True)
+    with (folder() / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(target: Path) -> None:
+    """Copies the jars beside the target first, so that an interrupted fetch leaves no half folder."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise PeerError("mvn is not installed: run `sh conformance/setup.sh`, or `apt-get install maven`")
+    unfinished = target.with_name("libs.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    command.append(f"-DoutputDirectory={unfinished}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PeerError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)
+
+
+def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
+    """The start of a command line that runs a class of the peers."""
+    java = shutil.which("java")
+    if java is None:
+        raise PeerError("java is not installed: run `sh conformance/setup.sh`")
+    return [java, f"-Xmx{heap}", *options, "-cp", f"{libs()}/*"]
+
+
+def tool(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """The command line of one of Kafka's tools, with the class archive that its last run left, or making one."""
+    archive = folder() / "cds" / f"{main_class}.jsa"
+    options = [*SHORT_LIVED, "-Xlog:disable", "-Xlog:all=error:stderr"]
+    if archive.exists():
+        options.append(f"-XX:SharedArchiveFile={archive}")
+    elif os.access(folder(), os.W_OK):
+        archive.parent.mkdir(exist_ok=True)
+        options.append(f"-XX:ArchiveClassesAtExit={archive}")
+    return [*jvm(heap, options), main_class, *arguments]
+
+
+class Java:
+    """Runs the classes of the peers, one JVM each."""
+
+    def __call__(
+        self,
+        main_class: str,
+        *arguments: str,
+        stdin: str | bytes | IO[bytes] | None = None,
+        timeout_s: float = 60,
+        check: bool = True,
+        heap: str = "256m",
+    ) -> str:
+        """Runs to the end and returns stdout.
+
+        Raises:
+            PeerError: the exit code is not 0 (with ``check``), or stderr shows an exception.
+        """
+        feed: dict[str, object] = {}
+        if isinstance(stdin, str | bytes):
+            feed["input"] = stdin.encode() if isinstance(stdin, str) else stdin
+        elif stdin is not None:
+            feed["stdin"] = stdin
+        else:
+            feed["stdin"] = subprocess.DEVNULL
+        command = tool(main_class, *arguments, heap=heap)
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, **feed)  # type: ignore[call-overload]
+        output, errors = done.stdout.decode(), done.stderr.decode()
+        if check and (done.returncode != 0 or "Exception" in errors):
+            raise PeerError(
+                f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{output}{errors}"
+            )
+        return output
+
+    def start(self, main_class: str, *arguments: str, heap: str = "256m") -> subprocess.Popen[str]:
+        """Starts a tool that runs until it is stopped."""
+        return subprocess.Popen(
+            tool(main_class, *arguments, heap=heap),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
