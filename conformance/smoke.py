@@ -1,0 +1,45 @@
+"""The installed package, as a user meets it: ``pybroker`` starts, a record goes in and comes back, SIGTERM ends it with 0.
+
+Runs with nothing but the package installed: the client is kcat.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def kcat(bootstrap: str, *arguments: str, data: bytes = b"") -> bytes:
+    """Runs kcat; its output."""
+    command = ["kcat", "-b", bootstrap, *arguments]
+    return subprocess.run(command, input=data, capture_output=True, timeout=60, check=True).stdout
+
+
+def main() -> int:
+    program = Path(sys.executable).with_name("pybroker")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        broker = subprocess.Popen(
+            [program, "--data-dir", "data", "--port", "0"], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert broker.stdout is not None
+            ready = broker.stdout.readline()
+            bootstrap = ready.split("bootstrap=")[1].split()[0]
+            lines = b"".join(b"line %d\n" % number for number in range(10_000))
+            kcat(bootstrap, "-P", "-t", "smoke", "-z", "snappy", data=lines)
+            back = kcat(bootstrap, "-C", "-t", "smoke", "-e", "-q")
+            assert back == lines, f"{len(back)} of {len(lines)} bytes came back"
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            code = broker.wait(30)
+    print(f"10,000 lines went in and came back; exit code {code}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+#!/bin/sh
+# sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
+# sh install.sh tests    and what the tests need: kcat, a JDK, maven, strace, tox
+set -eu
+cd "$(dirname "$0")"
+
+# One Debian package a line: the package, and a command that shows whether it is there already.
+needed() {
+    echo "gcc gcc --version"
+    echo "python3-dev $python -c 'import sysconfig,os,sys;sys.exit(not os.path.exists(sysconfig.get_path(\"include\")+\"/Python.h\"))'"
+    echo "python3-venv $python -c 'import ensurepip,venv'"
+    [ "${1:-}" = tests ] || return 0
+    echo "libc6-dev test -e /usr/include/stdio.h"
+    echo "kcat kcat -V"
+    echo "default-jdk-headless javac -version"
+    echo "maven mvn -version"
+    echo "strace strace -V"
+    echo "git git --version"
+}
+
+install_debian_packages() {
+    missing=$(needed "${1:-}" | while read -r package check; do
+        sh -c "$check" >/dev/null 2>&1 || echo "$package"
+    done)
+    [ -n "$missing" ] || return 0
+    as_root=""
+    [ "$(id -u)" = 0 ] || as_root=sudo
+    # shellcheck disable=SC2086
+    $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $missing
+}
+
+python=${PYTHON:-python3}
+install_debian_packages "${1:-}"
+[ -x .venv/bin/python ] || $python -m venv .venv
+.venv/bin/python -m pip install --quiet --upgrade pip
+if [ "${1:-}" = tests ]; then
+    .venv/bin/python -m pip install --quiet "tox>=4.25"
+else
+    .venv/bin/python -m pip install --quiet .
+fi
