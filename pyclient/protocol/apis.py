@@ -1,0 +1,116 @@
+"""The APIs: an ``Api`` is a class without instances, the namespace of its messages.
+
+    request = Fetch.Request(max_wait_ms=500, topics=[Fetch.Request.FetchTopic(topic="a")])
+    frame = Fetch.encode_request(12, correlation_id, client_id, request)
+
+Of a schema only the head is read when this module is imported; the rest when ``Request``,
+``Response`` or a codec is first wanted, and a version's plan when that version is first met.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cy.wire import Codec
+from pyclient.protocol.messages import PlanCompiler, message_classes
+from pyclient.protocol.schema import Head, read_bodies, read_head
+
+SCHEMAS = Path(__file__).parent / "schemas"
+
+
+class Api(type):
+    """An API of the protocol. Its attributes:
+
+    ``key``, ``name``; ``min_version``, ``max_version`` (as in Kafka 4.3.1); ``advertised_min``, lower
+    than ``min_version`` only for Produce; ``flexible_from``, the first flexible version (KIP-482);
+    ``Request``, ``Response``, the message classes;
+    ``decode_request(version, view, position, end)`` and ``decode_response``: a message;
+    ``encode_request(version, correlation_id, client_id, request)`` and
+    ``encode_response(version, correlation_id, response)``: a whole frame with its length, as bytes,
+    or where large or file-backed pieces are inside as a list of ``bytes`` and slices of files.
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    advertised_min: int
+    flexible_from: int
+    head: Head
+
+    def is_flexible(cls, version: int) -> bool:
+        """Whether the version has compact sizes and tagged fields (KIP-482)."""
+        return version >= cls.flexible_from
+
+    def __repr__(cls) -> str:
+        return f"{cls.name} ({cls.key}) {cls.min_version}-{cls.max_version}"
+
+    def __getattr__(cls, name: str) -> Any:
+        """Called for what is not there yet: loads the schema, then it is."""
+        if name not in _LOADED or "Request" in cls.__dict__:
+            raise AttributeError(f"{cls.__name__} has no attribute {name}")
+        _load(cls)
+        return getattr(cls, name)
+
+
+_LOADED = frozenset(
+    "Request Response request_codec response_codec"
+    " decode_request decode_response encode_request encode_response".split()
+)
+_API_VERSIONS = 18
+_NEVER = 0x7FFF
+
+
+def _load(api: Api) -> None:
+    """Reads the schema and gives the API its classes and codecs."""
+    bodies = read_bodies(api.head)
+    for side in ("request", "response"):
+        message = message_classes(bodies[side], f"{api.name}.{side.title()}", {})
+
+        def compile_plan(version: int, body=bodies[side], message=message):  # type: ignore[no-untyped-def]
+            return PlanCompiler(body, message, version, api.is_flexible(version)).compile()
+
+        # KIP-482: whoever does not know the versions yet must be able to read the header
+        fixed = api.key == _API_VERSIONS and side == "response"
+        codec = Codec(
+            f"{api.name} {side}",
+            api.key,
+            api.min_version,
+            api.max_version,
+            _NEVER if fixed else api.flexible_from,
+            compile_plan,
+        )
+        setattr(api, side.title(), message)
+        setattr(api, f"{side}_codec", codec)
+        setattr(api, f"decode_{side}", codec.decode)
+        setattr(api, f"encode_{side}", getattr(codec, f"encode_{side}"))
+
+
+def _api(path: Path) -> Api:
+    head = read_head(path)
+    return Api(
+        head.name,
+        (),
+        {
+            "__module__": "pyclient.protocol",
+            "key": head.key,
+            "name": head.name,
+            "min_version": head.versions.first,
+            "max_version": head.versions.last,
+            "advertised_min": head.advertised.first,
+            "flexible_from": head.flexible_from,
+            "head": head,
+        },
+    )
+
+
+ALL: tuple[Api, ...] = tuple(
+    sorted((_api(path) for path in SCHEMAS.glob("*.api")), key=lambda api: api.key)
+)
+_BY_KEY: dict[int, Api] = {api.key: api for api in ALL}
+
+
+def by_key(key: int) -> Api | None:
+    """The API of a key, None if this project has no schema of it."""
+    return _BY_KEY.get(key)

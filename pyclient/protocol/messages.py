@@ -1,0 +1,115 @@
+"""Makes message classes of schemas, and compiles their plans.
+
+One class per struct for all versions, as in Kafka's own clients: a field that a version lacks keeps
+its default when decoded. Inner structs are attributes of the message: ``Fetch.Request.FetchTopic``.
+A plan is compiled per version; what executes it is ``cy.wire``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cy import wire
+from pyclient.protocol.schema import Body, Field
+
+Message = wire.Message
+
+ZERO_UUID = bytes(16)
+
+_TYPES: dict[str, type[wire.WireType]] = {
+    "bool": wire.Bool,
+    "int8": wire.Int8,
+    "int16": wire.Int16,
+    "uint16": wire.UInt16,
+    "int32": wire.Int32,
+    "uint32": wire.UInt32,
+    "int64": wire.Int64,
+    "float64": wire.Float64,
+    "uuid": wire.Uuid,
+}
+_SIZED: dict[str, type[wire.Sized]] = {
+    "string": wire.String,
+    "bytes": wire.Bytes,
+    "records": wire.Records,
+}
+_FIXED: dict[str, wire.WireType] = {name: make() for name, make in _TYPES.items()}
+_DEFAULTS: dict[str, Any] = {
+    "bool": False,
+    "float64": 0.0,
+    "uuid": ZERO_UUID,
+    "string": "",
+    "bytes": b"",
+    "records": None,
+}
+
+
+def default_of(line: Field, structs: dict[str, type[Message]]) -> Any:
+    """The default of a field; a type if every instance gets its own."""
+    if line.default == "null":
+        return None
+    if line.array:
+        return list
+    if line.is_struct:
+        return structs[line.type] if line.tag is None else None
+    if line.default is None:
+        return _DEFAULTS.get(line.type, 0)
+    if line.type == "bool":
+        return line.default == "true"
+    return line.default if line.type == "string" else int(line.default, 0)
+
+
+def message_classes(body: Body, qualname: str, attributes: dict[str, Any]) -> type[Message]:
+    """The class of a body, its structs nested in it; ``attributes`` go into the outer class."""
+    structs: dict[str, type[Message]] = {}
+    module = {"__module__": "pyclient.protocol"}
+    for name, fields in body.all_structs().items():
+        defaults = {line.name: default_of(line, structs) for line in fields}
+        inner = module | {"__qualname__": f"{qualname}.{name}"}
+        structs[name] = wire.message_class(name, defaults, inner)
+    defaults = {line.name: default_of(line, structs) for line in body.fields}
+    outer = module | {"__qualname__": qualname} | structs | attributes
+    return wire.message_class(qualname.rpartition(".")[2], defaults, outer)
+
+
+class PlanCompiler:
+    """Compiles one version of one body."""
+
+    def __init__(self, body: Body, message: type[Message], version: int, flexible: bool) -> None:
+        self.body = body
+        self.message = message
+        self.version = version
+        self.flexible = flexible
+        self.structs = body.all_structs()
+        self.plans: dict[str, wire.Plan] = {}
+
+    def compile(self) -> wire.Plan:
+        return self._plan(self.message, self.body.fields)
+
+    def _plan(self, message: type[Message], lines: list[Field]) -> wire.Plan:
+        here = [line for line in lines if self.version in line.versions]
+        return wire.Plan(
+            message,
+            [(line.name, self._type(line)) for line in here if line.tag is None],
+            [(line.name, self._type(line), line.tag) for line in here if line.tag is not None],
+            [line.name for line in lines if line not in here and not line.ignorable],
+            self.flexible,
+        )
+
+    def _type(self, line: Field) -> wire.WireType:
+        nullable = self.version in line.nullable
+        if line.array:
+            return wire.Array(self._one(line, False), compact=self.flexible, nullable=nullable)
+        return self._one(line, nullable)
+
+    def _one(self, line: Field, nullable: bool) -> wire.WireType:
+        if line.is_struct:
+            plan = self._struct(line.type)
+            return wire.Nullable(plan) if nullable else plan
+        if line.type in _FIXED:
+            return _FIXED[line.type]
+        return _SIZED[line.type](compact=self.flexible, nullable=nullable)
+
+    def _struct(self, name: str) -> wire.Plan:
+        if name not in self.plans:
+            self.plans[name] = self._plan(getattr(self.message, name), self.structs[name])
+        return self.plans[name]

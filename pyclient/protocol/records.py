@@ -1,0 +1,45 @@
+"""Formats of internal records: keys and values of ``__consumer_offsets`` and the like.
+
+``from pyclient.protocol.records import OffsetCommitValue``: a message class per schema of
+``schemas/records``, loaded when first wanted. ``OffsetCommitValue.encode(version, message)`` gives the
+version as int16 and the message; ``OffsetCommitValue.decode(data)`` reads both. The version of a key
+is the type of its record (0 and 1 an offset, 2 a group).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cy.wire import Codec
+from pyclient.protocol.apis import SCHEMAS
+from pyclient.protocol.messages import Message, PlanCompiler, message_classes
+from pyclient.protocol.schema import read_bodies, read_head
+
+_PATHS = {read_head(path).name: path for path in sorted((SCHEMAS / "records").glob("*.api"))}
+__all__ = list(_PATHS)
+
+
+def _load(name: str) -> type[Message]:
+    head = read_head(_PATHS[name])
+    body = read_bodies(head)["fields"]
+
+    def compile_plan(version: int):  # type: ignore[no-untyped-def]
+        return PlanCompiler(body, message, version, version in head.flexible).compile()
+
+    first, last = head.versions.first, head.versions.last
+    codec = Codec(name, -1, first, last, head.flexible_from, compile_plan)
+    attributes = {
+        "min_version": first,
+        "max_version": last,
+        "encode": codec.encode_record,
+        "decode": codec.decode_open_record if head.is_open else codec.decode_record,
+    }
+    message = message_classes(body, name, attributes)
+    return message
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PATHS:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    globals()[name] = message = _load(name)
+    return message
