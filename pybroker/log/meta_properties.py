@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybroker.log.storage import Storage
 
@@ -67,10 +67,7 @@ def claim(storage: Storage, log_dir: str, cluster_id: str, node_id: int) -> Meta
     Raises WrongOwner if it belongs to somebody else, OSError if it cannot be read or written.
     """
     path = os.path.join(log_dir, FILE_NAME)
-    found = read(storage, log_dir)
-    if found is None or not found.directory_id:
-        found = MetaProperties(cluster_id, node_id, random_directory_id())
-        storage.replace(path, found.encode())
+    found = read(storage, log_dir) or MetaProperties(cluster_id, node_id, "")
     if found.cluster_id != cluster_id:
         raise WrongOwner(
             f"data folder {log_dir} belongs to cluster {found.cluster_id}, this is {cluster_id}: "
@@ -81,4 +78,7 @@ def claim(storage: Storage, log_dir: str, cluster_id: str, node_id: int) -> Meta
             f"data folder {log_dir} belongs to node {found.node_id}, this is {node_id}: "
             f"choose another --data-dir, or start with --node-id {found.node_id}"
         )
+    if not found.directory_id:
+        found = replace(found, directory_id=random_directory_id())
+        storage.replace(path, found.encode())
     return found

@@ -23,9 +23,10 @@ import mmap
 import os
 import shutil
 from collections.abc import Mapping
-from typing import Protocol
+from time import time_ns
 
 TEMPORARY_SUFFIX = ".tmp"
+SMALL_FILE_BYTES = 16_384
 
 Bytes = bytes | bytearray | memoryview
 
@@ -33,10 +34,11 @@ Bytes = bytes | bytearray | memoryview
 class DataFile:
     """An open file with a descriptor of its own."""
 
-    __slots__ = ("__weakref__", "_fd", "path")
+    __slots__ = ("__weakref__", "_fd", "_written_ns", "path")
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
+        self._written_ns = os.fstat(fd).st_mtime_ns
         self.path = path
 
     def fileno(self) -> int:
@@ -48,6 +50,7 @@ class DataFile:
         written = os.pwrite(self._fd, data, position)
         while written < len(data):
             written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
+        self._written_ns = time_ns()
 
     def read(self, length: int, position: int) -> bytes:
         """Up to ``length`` bytes from ``position``; fewer only at the end of the file."""
@@ -62,6 +65,7 @@ class DataFile:
     def truncate(self, size: int) -> None:
         """Cuts the file to ``size`` bytes."""
         os.ftruncate(self._fd, size)
+        self._written_ns = time_ns()
 
     def allocate(self, size: int) -> None:
         """Reserves disk space for ``size`` bytes without changing the file's length."""
@@ -76,20 +80,16 @@ class DataFile:
         """Length in bytes."""
         return os.fstat(self._fd).st_size
 
-    def modified_ns(self) -> int:
-        """When the content last changed, in nanoseconds since the epoch."""
-        return os.fstat(self._fd).st_mtime_ns
+    def changed_by_others(self) -> bool:
+        """True, once, if the file's modification time says that somebody else wrote to it since we last did."""
+        modified_ns = os.fstat(self._fd).st_mtime_ns
+        changed = modified_ns > self._written_ns
+        if changed:
+            self._written_ns = modified_ns
+        return changed
 
     def __del__(self) -> None:
         os.close(self._fd)
-
-
-class ReadableBuffer(Protocol):
-    """Bytes with a length: what ``Storage.map`` returns and an index reads."""
-
-    def __len__(self) -> int: ...
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 class Storage:
@@ -106,10 +106,10 @@ class Storage:
             return file.readall()
 
     def map(self, path: str) -> mmap.mmap | bytes:
-        """A read-only view of a file that changes no more, backed by the page cache."""
+        """A read-only view of a file that changes no more: mapped from the page cache, or read where it is small."""
         with open(path, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return b""
+            if os.fstat(file.fileno()).st_size <= SMALL_FILE_BYTES:
+                return file.readall()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def write(self, path: str, data: Bytes) -> None:

@@ -1,0 +1,93 @@
+"""What goes into an append and what comes out of it."""
+
+from __future__ import annotations
+
+import enum
+
+from cy.batch import Batch, CorruptBatch, read_header, scan
+from pybroker.log.storage import Bytes
+from pyclient.protocol import errors
+
+
+class UnexpectedOffset(ValueError):
+    """Records from the leader begin below our log end: the fetcher asked for the wrong offset."""
+
+
+class Origin(enum.Enum):
+    """Who appends: decides how much is checked."""
+
+    CLIENT = enum.auto()
+    COORDINATOR = enum.auto()
+    """The broker's own coordinators: control batches are allowed, sequences are not looked at."""
+
+
+class AppendInfo:
+    """The outcome of an append.
+
+    ``log_append_time_ms`` is -1 where the records keep the producer's times. A ``duplicate`` was appended before: the offsets are
+    those of that time.
+    """
+
+    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms", "log_start_offset")
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        again = ", duplicate" if self.duplicate else ""
+        return f"AppendInfo({self.first_offset}…{self.last_offset}{again})"
+
+
+def writable(records: Bytes) -> Bytes:
+    """``records``, or a copy of it where it must not be changed in place."""
+    if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
+        return bytearray(records)
+    return records
+
+
+def whole_batches(records: Bytes, log_end_offset: int) -> list[Batch]:
+    """The undamaged batches in a leader's response, up to one that its end cuts or that is damaged.
+
+    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, CorruptMessage where the first is damaged.
+    """
+    batches = scan(records, check_crcs=True)
+    if not batches:
+        _refuse_damaged(records)
+    end = log_end_offset
+    for batch in batches:
+        if batch.base_offset < end:
+            raise UnexpectedOffset(f"batch at offset {batch.base_offset}, the log ends at {end}")
+        end = batch.next_offset
+    return batches
+
+
+def _refuse_damaged(records: Bytes) -> None:
+    try:
+        if len(records) and read_header(records).size <= len(records):
+            raise errors.CorruptMessage("a batch from the leader has a wrong CRC")
+    except CorruptBatch as error:
+        if len(records) >= 61:
+            raise errors.CorruptMessage(f"from the leader: {error}") from error
+
+
+def runs(batches: list[Batch], room: int, segment_bytes: int) -> list[list[Batch]]:
+    """Groups of batches by segment: ``room`` bytes are left in the active one, every other takes ``segment_bytes``."""
+    groups: list[list[Batch]] = [[]]
+    for batch in batches:
+        if batch.size > room and groups[-1]:
+            groups.append([])
+            room = segment_bytes
+        groups[-1].append(batch)
+        room -= batch.size
+    return groups

@@ -1,0 +1,69 @@
+"""Group commit: many producers wait, one sync per log is in flight (``flush.acks``).
+
+A waiter is told once the log is synced up to its offset. Whoever comes while a sync runs may not ride on it (the sync may have
+read the log's end before), so it waits for the next one, together with all others who came meanwhile: under load the disk syncs back
+to back, and each sync serves as many appends as arrived during the last one.
+
+Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call ``done(error or None)`` on the loop's thread.
+
+Thread-safety: loop's thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+Done = Callable[[Exception | None], None]
+Submit = Callable[[Callable[[], object], Done], None]
+
+
+class Syncable(Protocol):
+    """What can be synced: a ``Log``."""
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the disk."""
+
+    def flush(self) -> int:
+        """Syncs; blocks; raises KafkaStorageError."""
+
+
+class GroupCommit:
+    """The waiters of one log."""
+
+    __slots__ = ("_log", "_running", "_submit", "_waiters")
+
+    def __init__(self, log: Syncable, submit: Submit) -> None:
+        self._log = log
+        self._submit = submit
+        self._waiters: list[tuple[int, Done]] = []
+        self._running = False
+
+    def wait(self, offset: int, done: Done) -> bool:
+        """Calls ``done(None)`` when everything below ``offset`` is on the disk, ``done(error)`` if that failed.
+
+        True where it is so already; ``done`` is then not called.
+        """
+        if self._log.recovery_point >= offset:
+            return True
+        self._waiters.append((offset, done))
+        if not self._running:
+            self._start()
+        return False
+
+    def _start(self) -> None:
+        self._running = True
+        self._submit(self._log.flush, self._on_synced)
+
+    def _on_synced(self, error: Exception | None) -> None:
+        self._running = False
+        synced = self._log.recovery_point
+        waiters, self._waiters = self._waiters, []
+        if error is None:
+            self._waiters = [waiter for waiter in waiters if waiter[0] > synced]
+            waiters = [waiter for waiter in waiters if waiter[0] <= synced]
+        if self._waiters:
+            self._start()
+        for _, done in waiters:
+            done(error)

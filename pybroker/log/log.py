@@ -1,0 +1,563 @@
+"""The log of one partition replica: an ordered sequence of record batches in segments, in Kafka's own files.
+
+Offsets, always ``log_start_offset <= high_watermark <= log_end_offset``:
+
+* ``log_start_offset``: the first one that may be read; raised by retention and DeleteRecords.
+* ``recovery_point``: everything below is on the disk. Only ``flush`` raises it, only a truncation lowers it.
+* ``last_stable_offset``: read_committed consumers read below it; the high watermark, or the first transaction still open below it.
+* ``high_watermark``: consumers read below it. The partition sets it; the log keeps it within its bounds.
+* ``log_end_offset``: the next record's.
+
+A batch is appended as the bytes that came in: checked, its base offset and leader epoch written into the header in place, one
+``pwrite``. An append that fails half-way is cut off again, fails the log dir and is not acknowledged.
+
+**What survives.** Without flush settings an append is in the page cache: it survives the end of the process, not of the machine.
+``flush`` (called for flush.messages, flush.ms, when a segment is sealed, and by group commit for ``flush.acks``) syncs the data,
+then the files' names, then moves ``recovery_point``; what a crash leaves beyond it is checked by ``recovery``.
+
+Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may call at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
+from cy.crc32c import crc32c
+from pybroker.log import leader_epochs, partition_metadata
+from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
+from pybroker.log.batches import MalformedBatch
+from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
+from pybroker.log.log_dir import LogDir
+from pybroker.log.log_slice import LogSlice
+from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.producer_state import Marker, ProducerStates, marker_of
+from pybroker.log.replay import replay_producers
+from pybroker.log.retention import SegmentView, expired_count
+from pybroker.log.segment import Segment
+from pybroker.log.segments import Segments
+from pybroker.log.storage import Bytes
+from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
+from pybroker.log.txn_index import AbortedTransaction
+from pybroker.log.validation import rules_for
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+
+class Log:
+    """One partition's log. Built by ``recovery.load`` or ``LogManager``."""
+
+    __slots__ = (
+        "_active",
+        "_config",
+        "_flush_lock",
+        "_flush_messages",
+        "_log_append_time",
+        "_names_synced",
+        "_roll_ms",
+        "_rules",
+        "_segment_bytes",
+        "epochs",
+        "folder",
+        "high_watermark",
+        "last_flush_ms",
+        "log_dir",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+        "segments",
+        "topic_id",
+        "topic_partition",
+        "truncations",
+    )
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        folder: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+    ) -> None:
+        self.log_dir = log_dir
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self.last_flush_ms = now_ms
+        self._active = segments[-1]
+        self._flush_lock = threading.Lock()
+        self.truncations = 0
+        self._names_synced = False
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}…{self.log_end_offset})"
+
+    # What the log is
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration; may be replaced at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rules = rules_for(config)
+        self._log_append_time = config.uses_log_append_time
+        self._segment_bytes = config.segment_bytes
+        self._flush_messages = config.flush_messages
+        self._configure_active()
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """Where each leader epoch began."""
+        return self.epochs
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided and replicated."""
+        unstable = self.producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
+
+    @property
+    def first_segment_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self.segments[0].base_offset
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that grows."""
+        return self._active
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments, indexes not counted."""
+        return sum(segment.size for segment in self.segments)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Sets the high watermark, kept within the log's bounds; returns what it is now."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+        return offset
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Where ``epoch`` ended in this log (OffsetForLeaderEpoch)."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """This replica leads from here on, in ``epoch``."""
+        self.epochs.assign(epoch, self.log_end_offset)
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """Writes the id of a log that has none yet; raises InconsistentTopicId where it has another one."""
+        if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
+            raise errors.InconsistentTopicId(f"log {self.folder} belongs to another topic of this name")
+        if self.topic_id != topic_id:
+            self.topic_id = topic_id
+            with self._failing("writing partition.metadata"):
+                partition_metadata.write(self.log_dir.storage, self.folder, topic_id)
+
+    # Appending
+
+    def append_as_leader(
+        self, records: Bytes, leader_epoch: int, now_ms: int, *, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Appends one v2 batch and gives it offsets.
+
+        ``records`` is changed in place where it is writable. Raises errors.KafkaError: CorruptMessage, InvalidRecord,
+        InvalidTimestamp, MessageTooLarge, RecordListTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
+        DuplicateSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, KafkaStorageError.
+        """
+        if self.log_dir.offline:
+            raise self.log_dir.storage_error()
+        from_client = origin is Origin.CLIENT
+        batch = self._rules.check(records, now_ms, from_client=from_client)
+        marker = None
+        if batch.producer_id >= 0:
+            if batch.is_control:
+                marker = self._checked_marker(batch, records)
+            else:
+                earlier = self.producers.check(batch, with_sequence=from_client)
+                if earlier is not None:
+                    time = earlier.timestamp if self._log_append_time else -1
+                    return AppendInfo(
+                        earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True
+                    )
+        records = self._rules.recompressed(writable(records), batch)
+        first = self.log_end_offset
+        last = first + batch.last_offset_delta
+        timestamp = batch.records_max_timestamp
+        if self._log_append_time:
+            timestamp = now_ms
+            set_log_append_time(records, now_ms)
+        elif timestamp != batch.max_timestamp:
+            set_max_timestamp(records, timestamp)
+        assign(records, first, leader_epoch)
+        self._write(records, last, timestamp, now_ms)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, first)
+        if batch.producer_id >= 0:
+            self._remember_producer(batch, marker, first, last, timestamp)
+        if last + 1 - self.recovery_point >= self._flush_messages:
+            self.flush()
+        return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
+
+    def append_as_follower(self, records: Bytes, now_ms: int) -> AppendInfo | None:
+        """Appends batches as the leader wrote them; a batch cut by the end of ``records`` is left out.
+
+        Returns None where no whole batch is in ``records``. Raises UnexpectedOffset, CorruptMessage, KafkaStorageError.
+        """
+        self.log_dir.check_online()
+        batches = whole_batches(records, self.log_end_offset)
+        if not batches:
+            return None
+        first = batches[0].base_offset
+        view = memoryview(records)
+        for run in runs(batches, self._segment_bytes - self._active.size, self._segment_bytes):
+            self._append_run(run, view[run[0].position : run[-1].end], now_ms)
+        return AppendInfo(first, self.log_end_offset - 1, -1, self.log_start_offset)
+
+    def _append_run(self, run: list[Batch], data: memoryview, now_ms: int) -> None:
+        timestamp = max(batch.max_timestamp for batch in run)
+        self._write(data, run[-1].last_offset, timestamp, now_ms, first_offset=run[0].base_offset)
+        for batch in run:
+            if batch.partition_leader_epoch > self.epochs.latest:
+                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            if batch.producer_id >= 0:
+                start = batch.position - run[0].position
+                marker = marker_of(data[start : start + batch.size]) if batch.is_control else None
+                self._remember_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+
+    def _write(
+        self, data: Bytes, last_offset: int, timestamp: int, now_ms: int, first_offset: int | None = None
+    ) -> None:
+        """Appends to the active segment or a new one, and moves the log's end; on failure nothing has changed."""
+        segment = self._active
+        if segment.size and self._must_roll(segment, len(data), last_offset, timestamp, now_ms):
+            segment = self.roll(now_ms, first_offset)
+        try:
+            segment.append(data, last_offset, timestamp)
+        except OSError as error:
+            segment.cut_failed_write()
+            raise self.log_dir.fail(error, f"appending to {segment.path}") from error
+        self.log_end_offset = last_offset + 1
+
+    def _must_roll(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
+        if segment.size + length > self._segment_bytes:
+            return True
+        first = segment.first_timestamp
+        waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - segment.created_ms
+        if waited > self._roll_ms:
+            return True
+        return segment.index_is_full or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+
+    def _checked_marker(self, batch: Batch, records: Bytes) -> Marker | None:
+        marker = marker_of(records)
+        if marker is not None:
+            self.producers.check_marker(batch, marker)
+        return marker
+
+    def _remember_producer(
+        self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int
+    ) -> None:
+        if not batch.is_control:
+            self.producers.append(batch, first, last, timestamp)
+        elif marker is not None:
+            completed = self.producers.append_marker(batch, marker, first, timestamp)
+            if completed is not None:
+                if completed.is_aborted:
+                    stable = self.producers.stable_offset_after(completed)
+                    aborted = AbortedTransaction(completed.producer_id, completed.first_offset, last, stable)
+                    with self._failing("writing the transaction index"):
+                        self._active.txn_index.add(aborted)
+                self.producers.complete(completed)
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Seals the active segment and starts another one at the log's end; raises KafkaStorageError."""
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        with self._failing("rolling a segment"):
+            sealed = self._active
+            if sealed.size == 0 and sealed.base_offset == base_offset:
+                return sealed
+            sealed.seal()
+            self.producers.take_snapshot(self.log_end_offset)
+            self._add_segment(base_offset, now_ms)
+        self.log_dir.on_roll(self)
+        return self._active
+
+    def _add_segment(self, base_offset: int, now_ms: int) -> None:
+        log_dir = self.log_dir
+        allocate = self._segment_bytes if self._config.preallocate else 0
+        self._names_synced = False
+        segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms, allocate)
+        self.segments.add(segment)
+        self._active = segment
+        self._configure_active()
+
+    def _configure_active(self) -> None:
+        """Limits of the active segment; the jitter spreads the rolls of logs that began at the same time."""
+        config = self._config
+        segment = self._active
+        segment.index_interval_bytes = config.index_interval_bytes
+        segment.max_index_bytes = config.segment_index_bytes
+        jitter = 0
+        if config.segment_jitter_ms > 0:
+            jitter = crc32c(f"{self.topic_partition}-{segment.base_offset}".encode()) % config.segment_jitter_ms
+        self._roll_ms = config.segment_ms - min(jitter, config.segment_ms)
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True
+    ) -> LogSlice:
+        """Whole batches of one segment, from the one that holds ``offset``, below offset ``upper_bound``.
+
+        At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end. Raises OffsetOutOfRange,
+        CorruptMessage, KafkaStorageError.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise errors.OffsetOutOfRange(f"offset {offset} is not in {self}")
+        bound = min(upper_bound, end)
+        if offset >= bound:
+            return LogSlice(b"", 0, offset, offset)
+        self.log_dir.check_online()
+        segments = self.segments
+        try:
+            for number in range(segments.find(offset), len(segments)):
+                segment_end = segments.end_offset(number, end)
+                found = segments[number].read(offset, max_bytes, bound, segment_end, min_one=min_one)
+                if found is not None:
+                    return found
+        except OSError as error:
+            raise self.log_dir.fail(error, f"reading {self.folder}") from error
+        return LogSlice(b"", 0, offset, offset)
+
+    def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
+        """As ``read``, as bytes."""
+        found = self.read(offset, max_bytes, upper_bound)
+        with self._failing("reading"):
+            return found.read()
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record as new as ``timestamp``, None where all are older. Raises CorruptMessage, KafkaStorageError."""
+        self.log_dir.check_online()
+        with self._failing("searching a timestamp"):
+            return first_record_since(self, timestamp)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record with the greatest timestamp (KIP-734), None in a log without timestamps."""
+        self.log_dir.check_online()
+        with self._failing("searching a timestamp"):
+            return newest_record(self)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in ``[start, end)``."""
+        found: list[AbortedTransaction] = []
+        with self._failing("reading the transaction index"):
+            for number in range(self.segments.find(start), len(self.segments)):
+                for aborted in self.segments[number].txn_index:
+                    if aborted.last_offset >= start and aborted.first_offset < end:
+                        found.append(aborted)
+                    if aborted.last_stable_offset >= end:
+                        return found
+        return found
+
+    # Shortening
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Removes every batch with a record at or beyond ``offset``; True if there was one. Raises KafkaStorageError."""
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset <= self.first_segment_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        with self._failing("truncating"):
+            self._lower_recovery_point(offset)
+            self._remove_segments(self.segments.remove_from(offset))
+            self._active = self.segments[-1]
+            position = self._active.position_of(offset)
+            if position >= 0:
+                self._active.truncate(position)
+            self._ends_at(self._active.last_offset() + 1)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Removes everything; the next record's offset is ``offset``. Raises KafkaStorageError."""
+        with self._failing("truncating"):
+            self._lower_recovery_point(offset)
+            self._remove_segments(self.segments.remove_from(0))
+            self.log_start_offset = offset
+            self._add_segment(offset, now_ms)
+            self.producers.remove_snapshots(lambda _: True)
+            self._ends_at(offset)
+
+    def _ends_at(self, offset: int) -> None:
+        """The log has been cut to ``offset``: everything that is derived from it follows."""
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.epochs.truncate_from_end(offset)
+        self._configure_active()
+        replay_producers(self.producers, self.segments, self.log_start_offset, offset)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Done, durably, before the log is cut: what is appended next lies below the old recovery point and is not synced."""
+        self.truncations += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.log_dir.checkpoint_recovery_points()
+
+    def raise_log_start_offset(self, offset: int) -> None:
+        """Records below ``offset`` are gone (DeleteRecords, or the leader's start); raises OffsetOutOfRange."""
+        if offset > self.high_watermark:
+            raise errors.OffsetOutOfRange(f"offset {offset} is beyond the high watermark of {self}")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes the oldest segments that retention takes; returns how many. Raises KafkaStorageError."""
+        self.log_dir.check_online()
+        if self.log_end_offset == self.first_segment_offset:
+            return 0
+        with self._failing("applying retention"):
+            views = [
+                SegmentView(self.segments.end_offset(n, self.log_end_offset), segment.size, segment.largest_timestamp)
+                for n, segment in enumerate(self.segments)
+            ]
+            count = expired_count(views, self._config, self.log_start_offset, self.high_watermark, now_ms)
+            if count == len(self.segments) and not self._active.size:
+                count -= 1
+            elif count == len(self.segments):
+                self.roll(now_ms)
+            self._delete_first(count)
+        return count
+
+    def _delete_first(self, count: int) -> None:
+        if count <= 0:
+            return
+        removed = self.segments.remove_first(count)
+        self.raise_log_start_offset(max(self.log_start_offset, self.first_segment_offset))
+        first = self.first_segment_offset
+        self.producers.remove_snapshots(lambda offset: offset < first)
+        self._remove_segments(removed)
+
+    def _remove_segments(self, removed: list[Segment]) -> None:
+        paths = [path for segment in removed for path in segment.delete()]
+        self.log_dir.discard(paths)
+
+    # Disk
+
+    def flush(self) -> int:
+        """Syncs the whole log; blocks. Returns the new recovery point; raises KafkaStorageError."""
+        return self._sync(self.log_end_offset)
+
+    def flush_sealed(self) -> int:
+        """Syncs all segments but the active one; blocks."""
+        return self._sync(self._active.base_offset)
+
+    def _sync(self, end: int) -> int:
+        with self._flush_lock:
+            self.log_dir.check_online()
+            if end > self.recovery_point:
+                truncations = self.truncations
+                with self._failing("syncing"):
+                    self.segments.sync(self.recovery_point, end)
+                    self._sync_names()
+                if truncations == self.truncations:
+                    self.recovery_point = end
+            return self.recovery_point
+
+    def _sync_names(self) -> None:
+        """Makes durable what the folder and the epoch file say, before the recovery point relies on it."""
+        self.save_epochs()
+        if not self._names_synced:
+            self._names_synced = True
+            self.log_dir.storage.sync_folder(self.folder)
+            self.log_dir.storage.sync_folder(self.log_dir.path)
+
+    def save_epochs(self) -> None:
+        """Writes ``leader-epoch-checkpoint`` if it lags; raises OSError."""
+        if self.epochs.dirty:
+            self.epochs.dirty = False
+            self.log_dir.storage.replace(f"{self.folder}/{leader_epochs.FILE_NAME}", self.epochs.encode())
+
+    def save_lagging_files(self) -> None:
+        """Brings index and epoch files up to date, for whoever looks at them; blocks. Raises KafkaStorageError."""
+        with self._failing("writing indexes"):
+            self._active.save_indexes()
+            self.save_epochs()
+
+    def distrust(self) -> None:
+        """What has been read before is checked again when it is read next."""
+        for segment in self.segments:
+            segment.distrust()
+
+    def relocate(self, log_dir: LogDir, folder: str) -> None:
+        """The files are in another place now."""
+        self.log_dir = log_dir
+        self.folder = folder
+        self.producers.folder = folder
+        for segment in self.segments:
+            segment.relocate(folder)
+
+    def release(self) -> None:
+        """Lets go of every open file."""
+        for segment in self.segments:
+            segment.release()
+
+    def close(self) -> None:
+        """Completes and syncs everything, so that the next start reads nothing; raises KafkaStorageError."""
+        with self._failing("closing"):
+            if self.log_end_offset > self.log_start_offset:
+                self.producers.take_snapshot(self.log_end_offset)
+            for segment in self.segments:
+                segment.close()
+        self.flush()
+        with self._failing("closing"):
+            self.save_epochs()
+            self.release()
+
+    def delete(self) -> None:
+        """Removes the folder; raises KafkaStorageError."""
+        for segment in self.segments:
+            segment.forget()
+        with self._failing("deleting"):
+            self.log_dir.storage.remove_folder(self.folder)
+
+    @contextlib.contextmanager
+    def _failing(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.log_dir.fail(error, f"{doing} ({os.path.basename(self.folder)})") from error
+        except MalformedBatch as error:
+            raise errors.CorruptMessage(f"{self}: {error}") from error

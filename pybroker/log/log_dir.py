@@ -1,0 +1,151 @@
+"""One entry of ``log.dirs``: a folder with a folder per partition, and a disk under it that may fail.
+
+Layout (Kafka's)::
+
+    meta.properties  .kafka_cleanshutdown
+    recovery-point-offset-checkpoint  replication-offset-checkpoint  log-start-offset-checkpoint
+    <topic>-<partition>/              a log
+    <topic>-<partition>.<id>-delete/  one that is being deleted
+    <topic>-<partition>.<id>-future/  one that is being moved here
+
+A dir *fails* once, for good: the first OSError takes it offline, every later use of its logs raises KafkaStorageError, and it stays
+so until the broker is started again. Retrying would be wrong: after a failed fsync the kernel may have dropped the pages.
+
+The clean-shutdown marker says that every log was closed after its last write. It is removed before anything is loaded, so that
+a crash during recovery is again an unclean stop, and written when everything else of a shutdown is on the disk.
+
+Thread-safety: ``fail`` may be called from any thread; its listeners run on that thread.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pybroker.log import checkpoints
+from pybroker.log.file_cache import FileCache
+from pybroker.log.storage import Storage
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+if TYPE_CHECKING:
+    from pybroker.log.log import Log
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+logger = logging.getLogger(__name__)
+
+
+class LogDir:
+    """A log dir and the logs in it."""
+
+    def __init__(self, storage: Storage, cache: FileCache, path: str, directory_id: str = "") -> None:
+        self.storage = storage
+        self.cache = cache
+        self.path = path
+        self.directory_id = directory_id
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline = False
+        self.failure = ""
+        """Why the dir is offline."""
+        self.on_failure: Callable[[LogDir], None] = lambda log_dir: None
+        self.on_roll: Callable[[Log], None] = lambda log: None
+        """A log of the dir has a new active segment; the sealed ones may be synced in the background."""
+        self.discard: Callable[[list[str]], None] = self.unlink
+        """Removes files that nobody needs any more; the manager does it on a pool thread."""
+        self._lock = threading.Lock()
+
+    def file(self, name: str) -> str:
+        """Path of a file or folder in the dir."""
+        return f"{self.path}/{name}"
+
+    # Failure
+
+    def fail(self, error: OSError, doing: str) -> errors.KafkaStorageError:
+        """The disk has failed while ``doing``: takes the dir offline and returns the error to raise."""
+        with self._lock:
+            first = not self.offline
+            if first:
+                self.failure = f"{doing}: {error}"
+                self.offline = True
+        if first:
+            logger.error("log dir %s goes offline, %s: %s", self.path, doing, error)
+            self.on_failure(self)
+        return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
+
+    def storage_error(self) -> errors.KafkaStorageError:
+        """The error of every use while the dir is offline."""
+        return errors.KafkaStorageError(f"log dir {self.path} is offline: {self.failure}")
+
+    def check_online(self) -> None:
+        """Raises KafkaStorageError where the dir is offline."""
+        if self.offline:
+            raise self.storage_error()
+
+    # Checkpoints
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes where each log is synced up to; raises KafkaStorageError."""
+        self._checkpoint(
+            checkpoints.RECOVERY_POINT, {tp: log.recovery_point for tp, log in list(self.logs.items())}
+        )
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Writes the high watermarks; raises KafkaStorageError."""
+        self._checkpoint(
+            checkpoints.HIGH_WATERMARK, {tp: log.high_watermark for tp, log in list(self.logs.items())}
+        )
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Writes the log start offsets that the segments do not tell; raises KafkaStorageError."""
+        starts = {
+            tp: log.log_start_offset
+            for tp, log in list(self.logs.items())
+            if log.log_start_offset > log.first_segment_offset
+        }
+        self._checkpoint(checkpoints.LOG_START, starts)
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """The offsets in one of the checkpoint files; raises OSError."""
+        return checkpoints.read_offsets(self.storage, self.file(name))
+
+    def _checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        self.check_online()
+        try:
+            with self._lock:
+                checkpoints.write_offsets(self.storage, self.file(name), offsets)
+        except OSError as error:
+            raise self.fail(error, f"writing {name}") from error
+
+    # Clean shutdown
+
+    def take_clean_shutdown(self) -> bool:
+        """True where the last stop was clean; the marker is gone, durably, when this returns. Raises OSError."""
+        clean = self.storage.exists(self.file(CLEAN_SHUTDOWN))
+        if clean:
+            self.storage.unlink(self.file(CLEAN_SHUTDOWN))
+            self.storage.sync_folder(self.path)
+        return clean
+
+    def mark_clean_shutdown(self, broker_epoch: int = -1) -> None:
+        """Says that everything is closed; raises OSError."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
+        self.storage.replace(self.file(CLEAN_SHUTDOWN), content.encode())
+
+    # Housekeeping
+
+    def unlink(self, paths: list[str]) -> None:
+        """Removes files at once; raises KafkaStorageError."""
+        try:
+            for path in paths:
+                self.storage.unlink(path)
+        except OSError as error:
+            raise self.fail(error, "removing files") from error
+
+    @property
+    def size(self) -> int:
+        """Bytes of all logs in the dir."""
+        return sum(log.size for log in list(self.logs.values()))

@@ -1,0 +1,26 @@
+"""What a read of the log gives: whole batches, as a place in a file or as bytes."""
+
+from __future__ import annotations
+
+from cy.sendfile import FileSlice
+
+
+class LogSlice:
+    """Batches of one segment, none of them cut.
+
+    ``records`` is a ``FileSlice`` to be sent by sendfile, or bytes where they had to be converted from an old message format, or
+    empty. ``first_offset``: where the read began; the first batch may begin earlier. ``next_offset``: no record of the slice
+    is at or beyond it, so ``[first_offset, next_offset)`` is the range for aborted transactions.
+    """
+
+    __slots__ = ("first_offset", "next_offset", "records", "size")
+
+    def __init__(self, records: FileSlice | bytes, size: int, first_offset: int, next_offset: int) -> None:
+        self.records = records
+        self.size = size
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+
+    def read(self) -> bytes:
+        """The batches as bytes."""
+        return self.records if isinstance(self.records, bytes) else self.records.read()

@@ -1,0 +1,84 @@
+"""What a log remembers of one producer: enough to tell a new batch from a resent one, and a zombie from its successor."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+WINDOW = 5
+"""Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
+SEQUENCE_MASK = 0x7FFF_FFFF
+"""Sequences wrap from 2^31-1 to 0."""
+NO_OFFSET = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that was appended."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the first record."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+
+class ProducerEntry:
+    """State of one producer id in one partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[BatchMetadata] = []
+        """The last ``WINDOW`` batches of this epoch, oldest first."""
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        """Epoch of the transaction coordinator that wrote the last marker."""
+        self.transaction_first_offset = NO_OFFSET
+        """Where the ongoing transaction began, -1 where there is none."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 where none was written in this epoch."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, -1 where none was written in this epoch."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find_duplicate(self, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The remembered batch with exactly these sequences."""
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
+                return batch
+        return None
+
+    def enter_epoch(self, epoch: int) -> None:
+        """A newer epoch of the producer: its sequences begin anew."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+    def add(self, batch: BatchMetadata) -> None:
+        """Remembers a batch, the oldest beyond the window is forgotten."""
+        if len(self.batches) == WINDOW:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp

@@ -1,0 +1,276 @@
+"""The producers of a log: duplicates, fencing, ongoing transactions (KIP-98, KIP-360).
+
+What is decided here:
+
+* A batch whose sequences equal those of one of the producer's last five is a *duplicate*: not appended, answered with its first
+  offset. Behind the window: DUPLICATE_SEQUENCE_NUMBER. A gap: OUT_OF_ORDER_SEQUENCE_NUMBER. A new epoch begins at sequence 0. A
+  producer of which nothing is known may begin anywhere, since its state may have gone with deleted segments.
+* An epoch older than the newest seen: INVALID_PRODUCER_EPOCH.
+* A transaction is *ongoing* from its first batch to its marker, and *unreplicated* until the high watermark has passed the marker.
+  The first unstable offset, which bounds the last stable offset, is the least first offset of either.
+
+The state is a function of the log: ``check`` only looks, ``append`` is the only mutator, and a start replays what the newest sound
+snapshot lacks. Time is an argument.
+
+Thread-safety: loop's thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from cy.batch import Batch, iterate
+from pybroker.log import producer_snapshot
+from pybroker.log.producer_entry import NO_OFFSET, SEQUENCE_MASK, BatchMetadata, ProducerEntry
+from pybroker.log.storage import Bytes, Storage
+from pyclient.protocol import errors
+
+DEFAULT_EXPIRATION_MS = 86_400_000
+ABORT, COMMIT = 0, 1
+
+_marker_key = struct.Struct(">hh")
+_marker_value = struct.Struct(">hi")
+
+logger = logging.getLogger(__name__)
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as its control record says."""
+
+    kind: int
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that ended with the batch just appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+def marker_of(records: Bytes) -> Marker | None:
+    """The marker in a control batch, None for control records of other kinds or a batch that compaction has emptied."""
+    for record in iterate(records):
+        if record.key is None or len(record.key) < _marker_key.size:
+            return None
+        _, kind = _marker_key.unpack_from(record.key)
+        if kind not in (ABORT, COMMIT) or record.value is None:
+            return None
+        _, coordinator_epoch = _marker_value.unpack_from(record.value)
+        return Marker(kind, coordinator_epoch)
+    return None
+
+
+class ProducerStates:
+    """All producers of one log."""
+
+    __slots__ = ("_ongoing", "_producers", "_snapshots", "_storage", "_unreplicated", "end_offset", "folder")
+
+    def __init__(self, storage: Storage, folder: str, snapshots: Iterable[int] = ()) -> None:
+        self._storage = storage
+        self.folder = folder
+        self._producers: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        """First offset → producer id of ongoing transactions, in the order of their first offsets."""
+        self._unreplicated: dict[int, int] = {}
+        """First offset → marker's offset of transactions whose marker the high watermark has not passed."""
+        self._snapshots = sorted(snapshots)
+        self.end_offset = 0
+        """The log's end as this state knows it."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def active(self) -> list[ProducerEntry]:
+        """The known producers (DescribeProducers)."""
+        return list(self._producers.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """The state of one producer."""
+        return self._producers.get(producer_id)
+
+    # Decisions
+
+    def check(self, batch: Batch, *, with_sequence: bool) -> BatchMetadata | None:
+        """May this data batch be appended? Returns the batch of which it is a duplicate.
+
+        ``with_sequence`` is False for batches of the broker's own coordinators, which have none. Raises
+        InvalidProducerEpoch, OutOfOrderSequenceNumber, DuplicateSequenceNumber, InvalidTxnState.
+        """
+        entry = self._producers.get(batch.producer_id)
+        if entry is None:
+            return None
+        epoch = batch.producer_epoch
+        self._check_epoch(entry, epoch)
+        if with_sequence:
+            if epoch == entry.epoch and entry.batches:
+                duplicate = entry.find_duplicate(batch.base_sequence, batch.last_sequence)
+                if duplicate is not None:
+                    return duplicate
+            self._check_sequence(entry, epoch, batch)
+        if entry.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
+            raise errors.InvalidTxnState(f"producer {entry.producer_id} has an open transaction")
+        return None
+
+    def check_marker(self, batch: Batch, marker: Marker) -> None:
+        """May this marker be appended? Raises InvalidProducerEpoch, TransactionCoordinatorFenced."""
+        entry = self._producers.get(batch.producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, batch.producer_epoch)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise errors.TransactionCoordinatorFenced(
+                f"marker of coordinator epoch {marker.coordinator_epoch}, newest is {entry.coordinator_epoch}"
+            )
+
+    @staticmethod
+    def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
+        if epoch < entry.epoch:
+            raise errors.InvalidProducerEpoch(
+                f"producer {entry.producer_id}: epoch {epoch} is older than {entry.epoch}"
+            )
+
+    @staticmethod
+    def _check_sequence(entry: ProducerEntry, epoch: int, batch: Batch) -> None:
+        sequence = batch.base_sequence
+        if epoch != entry.epoch:
+            if sequence != 0:
+                raise errors.OutOfOrderSequenceNumber(
+                    f"producer {entry.producer_id}: epoch {epoch} begins at sequence {sequence}, not 0"
+                )
+            return
+        last = entry.last_sequence
+        expected = (last + 1) & SEQUENCE_MASK
+        if sequence == expected:
+            return
+        behind = (last - batch.last_sequence) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
+        text = f"producer {entry.producer_id}: sequence {sequence}, expected {expected}"
+        if behind and entry.batches:
+            raise errors.DuplicateSequenceNumber(text)
+        raise errors.OutOfOrderSequenceNumber(text)
+
+    # Changes
+
+    def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """A data batch has been appended (or is read back from the log)."""
+        entry = self._entry(batch.producer_id, batch.producer_epoch)
+        metadata = BatchMetadata(batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
+        entry.add(metadata)
+        if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = first_offset
+            self._ongoing[first_offset] = batch.producer_id
+        self.end_offset = last_offset + 1
+
+    def append_marker(
+        self, batch: Batch, marker: Marker, offset: int, timestamp: int
+    ) -> CompletedTransaction | None:
+        """A marker has been appended at ``offset`` (or is read back); the transaction that it ended, if there was one."""
+        entry = self._entry(batch.producer_id, batch.producer_epoch)
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        entry.last_timestamp = timestamp
+        first_offset = entry.transaction_first_offset
+        entry.transaction_first_offset = NO_OFFSET
+        self.end_offset = offset + 1
+        if first_offset == NO_OFFSET:
+            return None
+        return CompletedTransaction(batch.producer_id, first_offset, offset, marker.kind == ABORT)
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once ``completed`` is replicated: the next ongoing transaction's start, or its own end."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction is in the transaction index; it stays unstable until the high watermark passes its marker."""
+        self._ongoing.pop(completed.first_offset, None)
+        self._unreplicated[completed.first_offset] = completed.last_offset
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Markers below ``offset`` are replicated."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: last for first, last in self._unreplicated.items() if last >= offset
+            }
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The least offset of a transaction that is undecided, or decided but not replicated."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min(*self._ongoing, *self._unreplicated, (1 << 63) - 1)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
+        """Forgets producers that have written nothing for ``expiration_ms`` and have no open transaction; returns how many."""
+        expired = [
+            entry.producer_id
+            for entry in self._producers.values()
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def _entry(self, producer_id: int, epoch: int) -> ProducerEntry:
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerEntry(producer_id, epoch)
+        elif epoch > entry.epoch:
+            entry.enter_epoch(epoch)
+        return entry
+
+    # Snapshots
+
+    def clear(self, end_offset: int) -> None:
+        """Forgets all producers; the log ends at ``end_offset``."""
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    def load(self, start_offset: int, end_offset: int) -> int:
+        """Reads the newest sound snapshot at or before ``end_offset``; returns the offset from which the log must be replayed."""
+        self.clear(start_offset)
+        self.remove_snapshots(lambda offset: offset > end_offset)
+        for offset in reversed(self._snapshots):
+            if offset < start_offset:
+                break
+            if self._load_snapshot(offset):
+                self.end_offset = offset
+                return offset
+        return start_offset
+
+    def take_snapshot(self, offset: int) -> None:
+        """Writes a snapshot at ``offset``, the log's end, unless there is one; raises OSError."""
+        if offset not in self._snapshots:
+            self._storage.write(self._path(offset), producer_snapshot.encode(self._producers.values()))
+            self._snapshots.append(offset)
+            self._snapshots.sort()
+
+    def remove_snapshots(self, condition: Callable[[int], bool]) -> None:
+        """Removes the snapshot files whose offset meets the condition; raises OSError."""
+        for offset in [offset for offset in self._snapshots if condition(offset)]:
+            self._storage.unlink(self._path(offset))
+            self._snapshots.remove(offset)
+
+    def _load_snapshot(self, offset: int) -> bool:
+        try:
+            entries = producer_snapshot.decode(self._storage.read(self._path(offset)))
+        except (FileNotFoundError, producer_snapshot.CorruptSnapshot) as error:
+            logger.warning("%s: %s; the log is read instead", self._path(offset), error)
+            self.remove_snapshots(lambda other: other == offset)
+            return False
+        self._producers = {entry.producer_id: entry for entry in entries}
+        ongoing = [entry for entry in entries if entry.transaction_first_offset != NO_OFFSET]
+        ongoing.sort(key=lambda entry: entry.transaction_first_offset)
+        self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in ongoing}
+        return True
+
+    def _path(self, offset: int) -> str:
+        return f"{self.folder}/{producer_snapshot.file_name(offset)}"

@@ -1,0 +1,357 @@
+"""Opens a log that is on the disk, and mends it after an unclean stop.
+
+After a clean stop nothing is read but names, sizes, the newest producer snapshot and the last few batch headers: 10,000 logs
+open in seconds. After an unclean one everything beyond the recovery point is suspect:
+
+1. Leftovers go: ``.deleted``, ``.cleaned``, ``.tmp``, indexes without a log. A ``.swap`` is a compaction that had finished
+   writing: it replaces the segments it was made from.
+2. From the segment that holds the recovery point on, indexes are made again and CRCs checked. Bytes below the recovery point
+   were synced: only their framing is checked here, a CRC when they are read.
+3. At the first bad batch the log ends. Where it is the last thing in the log it is a *torn tail*, an append cut by the crash,
+   and is cut off. Where more follows, in the same or later segments, the log has a *hole*: everything from there on is put
+   aside in files named ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
+4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is clamped, an end below the log
+   start resets the log to its start. Leader epochs and producers are cut to the end, or replayed up to it.
+
+A crash during all this is again an unclean stop (see ``log_dir``): each step can be repeated.
+
+Thread-safety: logs are opened in parallel by pool threads, each by one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
+from pybroker.log.batches import MalformedBatch, walk
+from pybroker.log.config import LogConfig
+from pybroker.log.leader_epochs import LeaderEpochs
+from pybroker.log.log import Log
+from pybroker.log.log_dir import LogDir
+from pybroker.log.producer_state import ProducerStates
+from pybroker.log.replay import replay_batch, replay_producers
+from pybroker.log.segment import DELETED_SUFFIX, SUFFIX, Segment
+from pybroker.log.segments import Segments
+from pybroker.log.storage import TEMPORARY_SUFFIX
+from pybroker.topic_partition import TopicPartition
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
+DIGITS = 20
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpointed(NamedTuple):
+    """What the log dir's checkpoint files say of a log; 0 where they say nothing."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+
+def load(
+    log_dir: LogDir,
+    topic_partition: TopicPartition,
+    folder: str,
+    config: LogConfig,
+    checkpointed: Checkpointed,
+    *,
+    clean: bool,
+    now_ms: int,
+) -> Log:
+    """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError, after which the dir is offline."""
+    try:
+        return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
+    except OSError as error:
+        raise log_dir.fail(error, f"opening {folder}") from error
+
+
+class _Loader:
+    """The steps of opening one log, and what they hand on to each other."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        topic_partition: TopicPartition,
+        folder: str,
+        config: LogConfig,
+        checkpointed: Checkpointed,
+        clean: bool,
+        now_ms: int,
+    ) -> None:
+        self.log_dir = log_dir
+        self.storage = log_dir.storage
+        self.topic_partition = topic_partition
+        self.folder = folder
+        self.config = config
+        self.checkpointed = checkpointed
+        self.clean = clean
+        self.now_ms = now_ms
+        self.files: dict[str, int] = {}
+
+    def load(self) -> Log:
+        self.files = dict(self.storage.files(self.folder))
+        self._remove_leftovers()
+        segments = self._segments()
+        epochs, epochs_known = self._epochs()
+        producers = ProducerStates(self.storage, self.folder, self._offsets_of(producer_snapshot.SUFFIX))
+        start = max(self.checkpointed.log_start_offset, segments[0].base_offset)
+        recovery_point = self.checkpointed.recovery_point
+        checked = segments.find(recovery_point) if not self.clean else len(segments)
+        self._mend_index_files(segments.snapshot()[:checked])
+        if not self.clean:
+            self._recover(segments, checked, producers, epochs, recovery_point)
+        if not epochs_known:
+            self._replay_epochs(segments, epochs)
+        end = self._end_offset(segments)
+        if end < start:
+            segments = self._restart_at(segments, start)
+            end = start
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(start)
+        if self.clean or producers.end_offset > end:
+            self._replay_producers(producers, segments, start, end)
+        producers.remove_snapshots(lambda offset: offset > end)
+        producers.end_offset = end
+        return self._log(segments, producers, epochs, start, end, min(recovery_point, end))
+
+    def _log(
+        self,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        start: int,
+        end: int,
+        recovery_point: int,
+    ) -> Log:
+        log = Log(
+            self.log_dir,
+            self.folder,
+            self.topic_partition,
+            partition_metadata.read(self.storage, self.folder),
+            self.config,
+            segments,
+            producers,
+            epochs,
+            log_start_offset=start,
+            log_end_offset=end,
+            recovery_point=recovery_point,
+            now_ms=self.now_ms,
+        )
+        log.update_high_watermark(self.checkpointed.high_watermark)
+        log.release()
+        return log
+
+    # Leftovers
+
+    def _remove_leftovers(self) -> None:
+        for name in list(self.files):
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+                self._remove(name)
+        self._finish_swaps()
+        for name in list(self.files):
+            stem, suffix = os.path.splitext(name)
+            if suffix in INDEX_SUFFIXES and stem + SUFFIX not in self.files:
+                self._remove(name)
+
+    def _finish_swaps(self) -> None:
+        """A cleaned segment that was complete replaces the segments between its first and last offset."""
+        swaps = [name for name in self.files if name.endswith(SUFFIX + SWAP_SUFFIX)]
+        for name in swaps:
+            base = int(name[:DIGITS])
+            last = self._last_offset_in(name)
+            for offset in self._offsets_of(SUFFIX):
+                if base <= offset <= last:
+                    self._remove(f"{offset:020d}{SUFFIX}")
+            self._rename(name, name.removesuffix(SWAP_SUFFIX))
+            for suffix in INDEX_SUFFIXES:
+                self._remove(f"{base:020d}{suffix}")
+                self._remove(f"{base:020d}{suffix}{SWAP_SUFFIX}")
+        for name in [name for name in self.files if name.endswith(SWAP_SUFFIX)]:
+            self._remove(name)
+
+    def _last_offset_in(self, name: str) -> int:
+        file = self.storage.open(f"{self.folder}/{name}")
+        last = int(name[:DIGITS])
+        for located in walk(file, 0, self.files[name]):
+            last = located.batch.last_offset
+        return last
+
+    def _remove(self, name: str) -> None:
+        if self.files.pop(name, None) is not None:
+            self.storage.unlink(f"{self.folder}/{name}")
+
+    def _rename(self, name: str, new_name: str) -> None:
+        self.storage.rename(f"{self.folder}/{name}", f"{self.folder}/{new_name}")
+        self.files[new_name] = self.files.pop(name)
+
+    def _offsets_of(self, suffix: str) -> list[int]:
+        return sorted(
+            int(name[:DIGITS])
+            for name in self.files
+            if name.endswith(suffix) and len(name) == DIGITS + len(suffix) and name[:DIGITS].isdecimal()
+        )
+
+    # Segments
+
+    def _segments(self) -> Segments:
+        log_dir = self.log_dir
+        found = [
+            Segment(self.storage, log_dir.cache, self.folder, base, self.files[f"{base:020d}{SUFFIX}"], self.now_ms)
+            for base in self._offsets_of(SUFFIX)
+        ]
+        return Segments(found or [self._new_segment(self.checkpointed.log_start_offset)])
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms)
+
+    def _restart_at(self, segments: Segments, offset: int) -> Segments:
+        """The log ends before its start (the checkpoint is newer than what survived): nothing of it may be read."""
+        logger.warning("%s ends before its start offset %d and starts anew there", self.folder, offset)
+        for segment in segments:
+            self.log_dir.unlink(segment.delete())
+        return Segments([self._new_segment(offset)])
+
+    def _mend_index_files(self, segments: list[Segment]) -> None:
+        """Makes missing and misshapen index files again; their content is checked when it is used."""
+        for segment in segments:
+            stem = f"{segment.base_offset:020d}"
+            sizes = [self.files.get(stem + suffix) for suffix in (".index", ".timeindex")]
+            if None in sizes or any(
+                self.files.get(stem + suffix, 0) % size for suffix, size in ENTRY_SIZES.items()
+            ):
+                logger.warning("index files of %s are made again", segment.path)
+                self._rebuild(segment)
+
+    def _rebuild(self, segment: Segment) -> None:
+        try:
+            segment.rebuild_indexes()
+        except MalformedBatch as error:
+            logger.error("%s: %s", segment.path, error)
+            segment.seal()
+
+    # Recovery
+
+    def _recover(
+        self,
+        segments: Segments,
+        first: int,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        recovery_point: int,
+    ) -> None:
+        """Checks everything from segment ``first`` on, and cuts the log at the first bad batch."""
+        start = segments[first].base_offset
+        self._replay_producers(producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start)
+        for number in range(first, len(segments)):
+            segment = segments[number]
+            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
+            try:
+                self._recover_segment(segment, producers, epochs, recovery_point, next_base)
+            except MalformedBatch as error:
+                self._cut(segments, number, error)
+                return
+
+    def _recover_segment(
+        self,
+        segment: Segment,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        recovery_point: int,
+        next_base: int | None,
+    ) -> None:
+        segment.start_indexes()
+        segment.txn_index.delete()
+        expected = segment.base_offset
+        try:
+            for position, batch in segment.verified_batches(0, recovery_point):
+                if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
+                    raise MalformedBatch(position, f"offset {batch.base_offset}, expected {expected} or more")
+                expected = batch.next_offset
+                segment.note(position, batch)
+                epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+                replay_batch(producers, segment, position, batch, index=True)
+        finally:
+            segment.seal()
+
+    def _cut(self, segments: Segments, number: int, error: MalformedBatch) -> None:
+        """Ends the log at the bad batch of segment ``number``."""
+        segment = segments[number]
+        if any(later.size for later in segments.snapshot()[number + 1 :]) or self._is_hole(segment, error):
+            self._quarantine(segment, error)
+        else:
+            logger.warning("%s: torn tail of %d bytes is cut: %s", segment.path, segment.size - error.position, error)
+        segment.file.truncate(error.position)
+        segment.size = error.position
+        segment.distrust()
+        for other in segments.remove_from(segment.base_offset + 1):
+            self._put_aside(other)
+
+    def _is_hole(self, segment: Segment, error: MalformedBatch) -> bool:
+        """False for a torn tail: one batch that is cut or damaged, or space that was never written."""
+        rest = segment.size - error.position
+        if error.size or error.is_cut:
+            return rest > max(error.size, self.config.max_message_bytes if error.is_cut else 0)
+        return any(
+            segment.read_bytes(start, 1 << 20).strip(b"\0") for start in range(error.position, segment.size, 1 << 20)
+        )
+
+    def _quarantine(self, segment: Segment, error: MalformedBatch) -> None:
+        """Keeps a copy of everything from the bad batch to the segment's end."""
+        path = f"{segment.path}.quarantined-{error.position}"
+        logger.error("%s: %s; what follows is kept in %s", segment.path, error, path)
+        copy = self.storage.open(path, create=True)
+        for start in range(error.position, segment.size, 1 << 20):
+            copy.write(segment.read_bytes(start, min(1 << 20, segment.size - start)), start - error.position)
+        copy.sync()
+        self.storage.sync_folder(self.folder)
+
+    def _put_aside(self, segment: Segment) -> None:
+        """A segment behind a hole: its log is kept under another name."""
+        if segment.size:
+            logger.error("%s lies behind a hole and is kept as %s.quarantined-0", segment.path, segment.path)
+            self.storage.rename(segment.path, f"{segment.path}.quarantined-0")
+        self.log_dir.unlink(segment.delete())
+
+    # Derived state
+
+    def _end_offset(self, segments: Segments) -> int:
+        """Behind the last batch. Where the active segment's end is damaged it is cut there, even after a clean stop."""
+        try:
+            return segments[-1].last_offset() + 1
+        except MalformedBatch as error:
+            self._cut(segments, len(segments) - 1, error)
+            self._rebuild(segments[-1])
+            return segments[-1].last_offset() + 1
+
+    def _epochs(self) -> tuple[LeaderEpochs, bool]:
+        """The epochs of the file, and whether they are complete up to the recovery point."""
+        if leader_epochs.FILE_NAME not in self.files:
+            return LeaderEpochs(), not any(name.endswith(SUFFIX) and size for name, size in self.files.items())
+        try:
+            data = self.storage.read(f"{self.folder}/{leader_epochs.FILE_NAME}")
+            return LeaderEpochs(leader_epochs.decode(data)), True
+        except ValueError as error:
+            logger.warning("%s/%s is made again: %s", self.folder, leader_epochs.FILE_NAME, error)
+            return LeaderEpochs(), False
+
+    def _replay_epochs(self, segments: Segments, epochs: LeaderEpochs) -> None:
+        epochs.clear()
+        try:
+            for segment in segments:
+                for _, batch in segment.batches():
+                    epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        except MalformedBatch as error:
+            logger.error("%s: %s", self.folder, error)
+
+    def _replay_producers(self, producers: ProducerStates, segments: Segments, start: int, end: int) -> None:
+        try:
+            replay_producers(producers, segments, start, end)
+        except MalformedBatch as error:
+            logger.error("producers of %s are known up to a damaged batch only: %s", self.folder, error)

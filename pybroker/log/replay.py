@@ -1,0 +1,49 @@
+"""Derived state made again from the batches of a log: producers, leader epochs, the transaction index."""
+
+from __future__ import annotations
+
+from cy.batch import Batch
+from pybroker.log.producer_state import ProducerStates, marker_of
+from pybroker.log.segment import Segment
+from pybroker.log.segments import Segments
+from pybroker.log.txn_index import AbortedTransaction
+
+
+def replay_producers(
+    producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int
+) -> None:
+    """Brings ``producers`` to the log's end: the newest sound snapshot, then the batches behind it.
+
+    Raises batches.MalformedBatch, OSError.
+    """
+    start = producers.load(log_start_offset, log_end_offset)
+    if start < log_end_offset:
+        for number in range(segments.find(start), len(segments)):
+            segment = segments[number]
+            position = segment.position_of(start) if start > segment.base_offset else 0
+            if position >= 0:
+                for at, batch in segment.batches(position):
+                    replay_batch(producers, segment, at, batch)
+    producers.end_offset = log_end_offset
+
+
+def replay_batch(
+    producers: ProducerStates, segment: Segment, position: int, batch: Batch, *, index: bool = False
+) -> None:
+    """Takes one batch into ``producers``; with ``index`` an aborted transaction is added to the segment's index too."""
+    if batch.producer_id < 0:
+        return
+    if not batch.is_control:
+        producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        return
+    marker = marker_of(segment.read_bytes(position, batch.size))
+    if marker is None:
+        return
+    completed = producers.append_marker(batch, marker, batch.base_offset, batch.max_timestamp)
+    if completed is None:
+        return
+    if index and completed.is_aborted:
+        stable = producers.stable_offset_after(completed)
+        aborted = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+        segment.txn_index.add(aborted)
+    producers.complete(completed)

@@ -1,0 +1,65 @@
+"""Which of a log's oldest segments may go. Pure: offsets, sizes, times in, a number out.
+
+Three reasons, each of which takes a run of oldest segments:
+
+* *log start offset*: every record is below it (DeleteRecords); for every cleanup policy.
+* *time* (``retention.ms``): the segment's greatest timestamp is older. A record dated in the future therefore keeps its segment
+  longer; it never takes another one with it.
+* *size* (``retention.bytes``): the log without the segment still has at least that size.
+
+A segment that reaches up to or beyond the high watermark never goes: consumers have not been promised its end yet.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pybroker.log.config import LogConfig
+
+
+class SegmentView(NamedTuple):
+    """What retention needs to know of a segment; ``end_offset`` is the next one's base or the log's end."""
+
+    end_offset: int
+    size: int
+    largest_timestamp: int
+
+
+def expired_count(
+    segments: list[SegmentView], config: LogConfig, log_start_offset: int, high_watermark: int, now_ms: int
+) -> int:
+    """How many of the oldest segments may be deleted."""
+    allowed = 0
+    while allowed < len(segments) and segments[allowed].end_offset <= high_watermark:
+        allowed += 1
+    candidates = segments[:allowed]
+    counts = [_below_start(candidates, log_start_offset)]
+    if config.is_deleted_by_retention:
+        counts.append(_too_old(candidates, config.retention_ms, now_ms))
+        counts.append(_too_much(candidates, config.retention_bytes, sum(view.size for view in segments)))
+    return max(counts)
+
+
+def _below_start(segments: list[SegmentView], log_start_offset: int) -> int:
+    count = 0
+    while count < len(segments) and segments[count].end_offset <= log_start_offset:
+        count += 1
+    return count
+
+
+def _too_old(segments: list[SegmentView], retention_ms: int, now_ms: int) -> int:
+    count = 0
+    if retention_ms >= 0:
+        while count < len(segments) and now_ms - segments[count].largest_timestamp > retention_ms:
+            count += 1
+    return count
+
+
+def _too_much(segments: list[SegmentView], retention_bytes: int, size: int) -> int:
+    count = 0
+    excess = size - retention_bytes
+    if retention_bytes >= 0:
+        while count < len(segments) and excess >= segments[count].size > 0:
+            excess -= segments[count].size
+            count += 1
+    return count

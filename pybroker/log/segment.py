@@ -1,0 +1,494 @@
+"""One segment of a log: ``<base offset, 20 digits>.log`` and its indexes.
+
+Format: record batches one behind the other (``cy.batch``), offsets ascending, all at or above the base offset and below the next
+segment's. Only the last segment of a log, the active one, grows.
+
+Invariants: ``size`` counts whole batches only; what a failed write left beyond it is cut off before anything else happens.
+Nothing below ``size`` changes, except that ``truncate`` makes it smaller.
+
+**Which bytes are trusted.** A record damaged on disk must never be served as good, but a CRC over every byte of every fetch
+would cost as much as sending it. So a segment knows which of its bytes it vouches for: those that this process appended (from
+``_trusted_from`` on), and the ranges whose CRCs a read has checked (``_verified``). Everything else, all that was found at
+start, is checked batch by batch when it is first read. Trust ends when the bytes may have left the page cache (the file was
+evicted from the cache of open files, or ``distrust`` was called by the periodic round) and when the file's modification time
+shows that somebody else wrote to it. A wrong CRC ends the slice before the batch, or raises CorruptMessage where it is the first.
+
+**Finding an offset**: the offset index, then a scan of batch headers. Reads mostly go on where the last one ended, so the starts
+of the last few reads' successors are remembered (``_starts``), which also serves the high watermark: followers read up to it.
+
+Thread-safety: loop's thread only, except ``sync``, which one pool thread at a time may call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from cy.batch import Batch
+from cy.legacy_batch import up_convert
+from cy.sendfile import FileSlice
+from pybroker.log.batches import (
+    MAGIC_2,
+    VERIFY_BYTES,
+    Located,
+    MalformedBatch,
+    first_reaching,
+    walk,
+    walk_verified,
+)
+from pybroker.log.file_cache import FileCache
+from pybroker.log.intervals import Intervals
+from pybroker.log.log_slice import LogSlice
+from pybroker.log.offset_index import OffsetIndex, OffsetPosition
+from pybroker.log.storage import Bytes, DataFile, Storage
+from pybroker.log.time_index import TimeIndex, TimestampEntry
+from pybroker.log.txn_index import TransactionIndex
+from pyclient.protocol import errors
+
+SUFFIX = ".log"
+DELETED_SUFFIX = ".deleted"
+UNKNOWN_TIMESTAMP = -2
+NO_BATCH = -1
+MAX_STARTS = 64
+
+logger = logging.getLogger(__name__)
+
+
+class Segment:
+    """A segment; the log decides when it rolls."""
+
+    __slots__ = (
+        "__weakref__",
+        "_bytes_since_index",
+        "_cache",
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_starts",
+        "_storage",
+        "_trusted_from",
+        "_verified",
+        "_was_rebuilt",
+        "base_offset",
+        "created_ms",
+        "folder",
+        "index_interval_bytes",
+        "index_is_full",
+        "max_index_bytes",
+        "offset_index",
+        "recently_used",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self, storage: Storage, cache: FileCache, folder: str, base_offset: int, size: int, created_ms: int
+    ) -> None:
+        self._storage = storage
+        self._cache = cache
+        self._file: DataFile | None = None
+        self.folder = folder
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.recently_used = False
+        self.index_interval_bytes = 4096
+        self.max_index_bytes = 10_485_760
+        self.index_is_full = False
+        """True where one more entry would pass ``max_index_bytes``."""
+        self.offset_index = OffsetIndex(storage, cache, folder, base_offset)
+        self.time_index = TimeIndex(storage, cache, folder, base_offset)
+        self.txn_index = TransactionIndex(storage, cache, folder, base_offset)
+        self._max_timestamp = UNKNOWN_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self._first_timestamp = UNKNOWN_TIMESTAMP
+        self._bytes_since_index = 0
+        self._trusted_from = size
+        self._verified: Intervals | None = None
+        self._starts: dict[int, int] | None = None
+        self._was_rebuilt = False
+
+    @classmethod
+    def create(
+        cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int, allocate: int = 0
+    ) -> Segment:
+        """Makes the files of a new, empty segment; ``allocate`` reserves disk space (``preallocate``)."""
+        segment = cls(storage, cache, folder, base_offset, 0, now_ms)
+        segment._max_timestamp = -1
+        file = storage.open(segment.path, create=True)
+        file.truncate(0)
+        if allocate:
+            file.allocate(allocate)
+        segment._adopt(file)
+        for index in (segment.offset_index, segment.time_index):
+            index.start_empty()
+            index.save()
+        return segment
+
+    @property
+    def path(self) -> str:
+        """Path of the ``.log`` file."""
+        return f"{self.folder}/{self.base_offset:020d}{SUFFIX}"
+
+    @property
+    def max_timestamp(self) -> int:
+        """Greatest timestamp of the records, -1 where none has one."""
+        if self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """Last offset of the batch that holds the greatest timestamp."""
+        if self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self._load_max_timestamp()
+        return self._max_timestamp_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """Greatest timestamp of the first batch, -1 where there is none: rolling by time goes by it."""
+        if self._first_timestamp == UNKNOWN_TIMESTAMP:
+            first = next(self.batches(), None)
+            self._first_timestamp = first.batch.max_timestamp if first else -1
+        return self._first_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the greatest timestamp, or where there is none the file's time, in ms."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._storage.modified_ms(self.path)
+
+    # Appending
+
+    def append(self, data: Bytes, last_offset: int, max_timestamp: int) -> None:
+        """Writes whole batches at the end and keeps the indexes; raises OSError, after which ``cut_failed_write``."""
+        file = self._file
+        if file is None:
+            file = self._open()
+        position = self.size
+        length = len(data)
+        file.write(data, position)
+        self.size = position + length
+        self.recently_used = True
+        if max_timestamp > self._max_timestamp:
+            if self._max_timestamp == UNKNOWN_TIMESTAMP:
+                self._load_max_timestamp()
+            if max_timestamp > self._max_timestamp:
+                self._max_timestamp = max_timestamp
+                self._max_timestamp_offset = last_offset
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        if self._bytes_since_index > self.index_interval_bytes:
+            self._index(last_offset, position)
+        self._bytes_since_index += length
+
+    def cut_failed_write(self) -> None:
+        """Removes what a failed append may have left behind the last whole batch, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            (self._file or self._open()).truncate(self.size)
+
+    def note(self, position: int, batch: Batch) -> None:
+        """Takes a batch that is already in the file into the indexes; used where they are rebuilt."""
+        if batch.max_timestamp > self._max_timestamp:
+            self._max_timestamp = batch.max_timestamp
+            self._max_timestamp_offset = batch.last_offset
+        if position == 0:
+            self._first_timestamp = batch.max_timestamp
+        if self._bytes_since_index > self.index_interval_bytes:
+            self._index(batch.last_offset, position)
+        self._bytes_since_index += batch.size
+
+    def start_indexes(self) -> None:
+        """Empties the offset and time index, to be filled by ``note``."""
+        self.offset_index.start_empty()
+        self.time_index.start_empty()
+        self._max_timestamp = -1
+        self._max_timestamp_offset = self.base_offset
+        self._bytes_since_index = 0
+
+    def rebuild_indexes(self) -> None:
+        """Makes the offset and time index again from the log; raises MalformedBatch."""
+        self.start_indexes()
+        for position, batch in self.batches():
+            self.note(position, batch)
+        self.seal()
+
+    def seal(self) -> None:
+        """Completes the indexes: no more appends are expected, at least for now."""
+        if self._max_timestamp >= 0:
+            self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
+        self.save_indexes()
+
+    def save_indexes(self) -> None:
+        """Brings the index files up to date; raises OSError."""
+        self.offset_index.save()
+        self.time_index.save()
+
+    def sync(self, *, with_indexes: bool) -> None:
+        """Returns when the log, and where asked the indexes, are on the disk. Raises OSError; never to be retried."""
+        (self._file or self._storage.open(self.path)).sync()
+        if with_indexes:
+            self.offset_index.save(sync=True)
+            self.time_index.save(sync=True)
+            self.txn_index.save(sync=True)
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, end_offset: int, *, min_one: bool
+    ) -> LogSlice | None:
+        """Batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``, None if there is none.
+
+        ``end_offset`` is where the next segment, or nothing, begins. Raises CorruptMessage and OSError.
+        """
+        file = self.file
+        if file.changed_by_others():
+            self.distrust()
+        try:
+            return self._read(file, offset, max_bytes, upper_bound, end_offset, min_one)
+        except MalformedBatch as error:
+            raise self._corrupt(error) from error
+
+    def _read(
+        self, file: DataFile, offset: int, max_bytes: int, upper_bound: int, end_offset: int, min_one: bool
+    ) -> LogSlice | None:
+        start = self.position_of(offset)
+        if start == NO_BATCH:
+            return None
+        end, next_offset = self.size, end_offset
+        if upper_bound < end_offset:
+            bound = self.position_of(upper_bound)
+            end, next_offset = (bound, upper_bound) if bound != NO_BATCH else (end, upper_bound)
+        if not self._vouches_for(start, min(end, start + max_bytes)):
+            max_bytes = min(max_bytes, VERIFY_BYTES)
+        if end - start > max_bytes:
+            end, next_offset = self._whole_batches(start, max_bytes, offset, min_one)
+        if end <= start:
+            return LogSlice(b"", 0, offset, offset)
+        if not self._vouches_for(start, end):
+            return self._read_verified(file, offset, start, end)
+        self._remember(next_offset, end)
+        return LogSlice(FileSlice(file, start, end - start), end - start, offset, next_offset)
+
+    def _vouches_for(self, start: int, end: int) -> bool:
+        if start >= self._trusted_from:
+            return True
+        return self._verified is not None and self._verified.covers(start, end)
+
+    def _whole_batches(self, start: int, max_bytes: int, offset: int, min_one: bool) -> tuple[int, int]:
+        """End, and the offset behind it, of the batches from ``start`` that fit into ``max_bytes``."""
+        limit = start + max_bytes
+        end, next_offset = start, offset
+        for position, batch in self.batches(self._anchor(start, limit)):
+            if position + batch.size > limit:
+                if position == start:
+                    return (position + batch.size, batch.next_offset) if min_one else (start, offset)
+                return position, batch.base_offset
+            end, next_offset = position + batch.size, batch.next_offset
+        return end, next_offset
+
+    def _anchor(self, start: int, limit: int) -> int:
+        """The last indexed batch that begins in ``[start, limit]``, ``start`` where there is none."""
+        entry = self.offset_index.last_upto(limit)
+        if entry is None or entry.position <= start:
+            return start
+        return entry.position if self._agrees(entry) else start
+
+    def _read_verified(self, file: DataFile, offset: int, start: int, end: int) -> LogSlice:
+        """Checks the batches first; the slice ends before a damaged one, or where the message format changes."""
+        magic, stop, next_offset = NO_BATCH, start, offset
+        try:
+            for position, batch in walk_verified(file, start, end):
+                if magic == NO_BATCH:
+                    magic = batch.magic
+                if (batch.magic == MAGIC_2) != (magic == MAGIC_2):
+                    break
+                stop, next_offset = position + batch.size, batch.next_offset
+        except MalformedBatch:
+            if stop == start:
+                raise
+        if magic != MAGIC_2:
+            converted = up_convert(file.read(stop - start, start))
+            return LogSlice(converted, len(converted), offset, next_offset)
+        self._verified = self._verified or Intervals()
+        self._verified.add(start, stop)
+        self._remember(next_offset, stop)
+        return LogSlice(FileSlice(file, start, stop - start), stop - start, offset, next_offset)
+
+    def _remember(self, next_offset: int, position: int) -> None:
+        """A read ended here: the next one most likely begins here."""
+        starts = self._starts
+        if starts is None or len(starts) >= MAX_STARTS:
+            starts = self._starts = {}
+        starts[next_offset] = position
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch whose last offset is at least ``offset`` begins; NO_BATCH where all are below."""
+        starts = self._starts
+        if starts is not None and offset in starts:
+            position = starts[offset]
+            return position if position < self.size else NO_BATCH
+        located = self._locate(offset)
+        return located.position if located else NO_BATCH
+
+    def batch_reaching(self, offset: int) -> Located | None:
+        """The first batch whose last offset is at least ``offset``; raises MalformedBatch."""
+        return self._locate(offset)
+
+    def batches(self, position: int = 0) -> Iterator[Located]:
+        """The batches from ``position`` on; raises MalformedBatch."""
+        return walk(self.file, position, self.size)
+
+    def verified_batches(self, position: int, trust_before: int) -> Iterator[Located]:
+        """As ``batches``, with CRCs checked from offset ``trust_before`` on."""
+        return walk_verified(self.file, position, self.size, trust_before)
+
+    def read_bytes(self, position: int, length: int) -> bytes:
+        """Bytes of the file, unchecked."""
+        return self.file.read(length, position)
+
+    def batches_since(self, timestamp: int) -> Iterator[Located]:
+        """The batches that have a record as new as ``timestamp``; raises MalformedBatch."""
+        for located in self.batches(self._start_of_time(timestamp)):
+            if located.batch.max_timestamp >= timestamp:
+                yield located
+
+    def _start_of_time(self, timestamp: int) -> int:
+        """A position at or before the first batch with a record as new as ``timestamp``."""
+        entry = self.time_index.lookup(timestamp)
+        if entry is None:
+            return 0
+        located = self._locate(entry.offset)
+        if located is not None and located.batch.max_timestamp == entry.timestamp:
+            return located.position
+        self._rebuild_once()
+        return 0
+
+    def last_offset(self) -> int:
+        """The last record's offset, ``base_offset - 1`` where the segment is empty; raises MalformedBatch."""
+        last = self.base_offset - 1
+        for located in self.batches(self.offset_index.last().position):
+            last = located.batch.last_offset
+        return last
+
+    def distrust(self) -> None:
+        """From now on every byte is checked again when it is first read."""
+        self._trusted_from = self.size
+        self._verified = None
+
+    # Files
+
+    @property
+    def file(self) -> DataFile:
+        """The open ``.log`` file."""
+        self.recently_used = True
+        return self._file or self._open()
+
+    def release(self) -> None:
+        """Lets go of the open file; what is appended later is trusted, what is there must be checked again."""
+        self._file = None
+        self.distrust()
+
+    def truncate(self, position: int) -> None:
+        """Cuts the log and its indexes at ``position``, where a batch begins or the log ends."""
+        located = next(self.batches(position), None) if position < self.size else None
+        self.file.truncate(position)
+        self.size = position
+        self._starts = None
+        self._verified = None
+        self._trusted_from = min(self._trusted_from, position)
+        self._max_timestamp = UNKNOWN_TIMESTAMP
+        if located is not None:
+            self.offset_index.truncate_to_position(position)
+            self.time_index.truncate_to_offset(located.batch.base_offset)
+            self.txn_index.truncate_to_offset(located.batch.base_offset)
+
+    def relocate(self, folder: str) -> None:
+        """The folder has another name now."""
+        self.folder = folder
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.folder = folder
+
+    def delete(self) -> list[str]:
+        """Takes the files away by renaming them; returns their new paths, to be unlinked where it does not hurt.
+
+        The ``.log`` goes first, so that a crash leaves orphaned indexes, never a log without its own.
+        """
+        self.forget()
+        renamed = []
+        for path in (self.path, self.offset_index.path, self.time_index.path, self.txn_index.path):
+            with contextlib.suppress(FileNotFoundError):
+                self._storage.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+    def close(self) -> None:
+        """Completes the index files and closes everything; raises OSError."""
+        if self.size and self._max_timestamp != UNKNOWN_TIMESTAMP:
+            self.seal()
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes everything."""
+        self._cache.forget(self)
+        self._file = None
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            self._cache.forget(index)
+            index.release()
+
+    def _open(self) -> DataFile:
+        return self._adopt(self._storage.open(self.path))
+
+    def _adopt(self, file: DataFile) -> DataFile:
+        self._file = file
+        self._cache.admit(self)
+        return file
+
+    def _index(self, last_offset: int, position: int) -> None:
+        self.offset_index.add(last_offset, position)
+        self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
+        self._bytes_since_index = 0
+        limit = self.max_index_bytes
+        if len(self.offset_index.entries) + 8 > limit or len(self.time_index.entries) + 24 > limit:
+            self.index_is_full = True
+
+    def _load_max_timestamp(self) -> None:
+        """The last time-index entry is the greatest up to there; the rest of the log, if there is more, is scanned."""
+        best = self.time_index.last()
+        for _, batch in self.batches(self.offset_index.last().position):
+            if batch.max_timestamp > best.timestamp:
+                best = TimestampEntry(batch.max_timestamp, batch.last_offset)
+        self._max_timestamp, self._max_timestamp_offset = best
+
+    def _locate(self, offset: int) -> Located | None:
+        entry = self.offset_index.lookup(offset)
+        if entry is not None and not self._agrees(entry):
+            self._rebuild_once()
+            entry = self.offset_index.lookup(offset)
+        return first_reaching(self.file, entry.position if entry else 0, self.size, offset)
+
+    def _agrees(self, entry: OffsetPosition) -> bool:
+        """True if the batch that the index speaks of is really there."""
+        try:
+            located = next(self.batches(entry.position), None)
+        except MalformedBatch:
+            return False
+        return located is not None and located.batch.last_offset == entry.offset
+
+    def _rebuild_once(self) -> None:
+        """An index lied. A log whose framing is broken keeps its old indexes: they lead past the damage."""
+        if self._was_rebuilt:
+            return
+        self._was_rebuilt = True
+        logger.warning("indexes of %s do not fit the log and are rebuilt", self.path)
+        with contextlib.suppress(MalformedBatch):
+            for _ in self.batches():
+                pass
+            self.rebuild_indexes()
+
+    def _corrupt(self, error: MalformedBatch) -> errors.CorruptMessage:
+        logger.error("%s: %s", self.path, error)
+        return errors.CorruptMessage(f"{self.path}: {error}")

@@ -1,0 +1,88 @@
+"""The segments of a log, ordered by base offset.
+
+Finding the segment of an offset is the first of a lookup's two binary searches (the second is in that segment's index).
+Invariant: never empty once the log is open; the last one is active, the only one that grows.
+
+Thread-safety: changed on the loop's thread only; ``snapshot`` gives other threads a list that does not change under them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from pybroker.log.segment import Segment
+
+
+class Segments:
+    """An ordered collection of segments."""
+
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __contains__(self, segment: Segment) -> bool:
+        return segment in self._segments
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    def snapshot(self) -> list[Segment]:
+        """The segments as a list of its own."""
+        return list(self._segments)
+
+    def find(self, offset: int) -> int:
+        """Number of the segment that would hold ``offset``; 0 for offsets before all of them."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def end_offset(self, number: int, log_end_offset: int) -> int:
+        """Where the segment's offsets end: the next one's base, or the log's end."""
+        return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
+
+    def add(self, segment: Segment) -> None:
+        """Adds the new active segment."""
+        assert not self._bases or segment.base_offset > self._bases[-1]
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def remove_first(self, count: int) -> list[Segment]:
+        """Removes and returns the ``count`` oldest."""
+        removed = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        return removed
+
+    def remove_from(self, offset: int) -> list[Segment]:
+        """Removes and returns those whose base offset is ``offset`` or more."""
+        first = bisect_left(self._bases, offset)
+        removed = self._segments[first:]
+        del self._segments[first:], self._bases[first:]
+        return removed
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Puts ``new`` in the place of ``old``, which follow each other (compaction)."""
+        first = self._segments.index(old[0])
+        assert self._segments[first : first + len(old)] == old
+        self._segments[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+
+    def sync(self, start: int, end: int) -> None:
+        """Syncs the segments that hold offsets of ``[start, end)``; indexes only of sealed ones. Raises OSError.
+
+        May run on a pool thread: a segment that retention has removed meanwhile needs no sync.
+        """
+        segments = self.snapshot()
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            if segment.base_offset < end and (following is None or following.base_offset > start):
+                try:
+                    segment.sync(with_indexes=following is not None)
+                except FileNotFoundError:
+                    if segment in self._segments:
+                        raise
