@@ -17,7 +17,7 @@ one pass without the GIL, and only where records are at fault a second pass coll
 end of the batch, in a record also by the end of the record.
 """
 
-from cy.batch_builder import Builder
+from cy.batch_builder import Builder, recompress
 from cy.batch_header import (
     ATTRIBUTES_AT, BASE_OFFSET_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, COUNT_AT, CRC_AT,
     DELETE_HORIZON_FLAG, HEADER_SIZE, KNOWN_FLAGS, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_APPEND_TIME_FLAG,

@@ -10,12 +10,14 @@ from libc.string cimport memcpy
 from cy.batch_header cimport (
     ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CONTROL_FLAG, COUNT_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT, LENGTH_AT, LOG_APPEND_TIME_FLAG, LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT,
-    PRODUCER_ID_AT, TRANSACTIONAL_FLAG,
+    PRODUCER_ID_AT, TRANSACTIONAL_FLAG, CODEC_MASK, Batch,
 )
+from cy.batch_reader cimport inflate
 from cy.crc32c cimport update as crc32c_update
 from cy.endian cimport store_int16, store_int32, store_int64
 from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
 
+from cy.batch_header import CorruptBatch, read_header
 from cy.compression import compress
 
 cdef enum:
@@ -195,3 +197,25 @@ cdef bytes encode_headers(object headers):
 cdef bytes encode_varint(int32_t value):
     cdef uint8_t[5] target
     return PyBytes_FromStringAndSize(<const char *>target, write_varint(target, value) - target)
+
+
+def recompress(buffer, int codec, level=None, *, max_output=None):
+    cdef Batch batch = read_header(buffer)
+    cdef int old_codec = batch.attributes & CODEC_MASK
+    octets = memoryview(buffer).cast("B")
+    if batch.magic != 2 or batch.size > len(octets):
+        raise CorruptBatch(f"{len(octets)} bytes are no whole v2 batch: {batch!r}")
+    records = octets[HEADER_SIZE:batch.size]
+    if old_codec:
+        records = inflate(old_codec, records, max_output)
+    return join(octets[:HEADER_SIZE], compress(codec, records, level), batch.attributes & ~CODEC_MASK | codec)
+
+
+cdef bytes join(object header, object records, int16_t attributes):
+    """A batch of the header, with other attributes, and the records."""
+    cdef bytes batch = b"".join((header, records))
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
+    store_int32(at + LENGTH_AT, <int32_t>(len(batch) - LOG_OVERHEAD))
+    store_int16(at + ATTRIBUTES_AT, attributes)
+    store_int32(at + CRC_AT, <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, len(batch) - ATTRIBUTES_AT))
+    return batch

@@ -460,6 +460,6 @@ cdef object decompress_zstd(object data, int64_t max_output):
 
 cdef object zstd_frame(object data, tuple frame):
     try:
-        return contexts.zstd.decompress(data, max_output_size=frame[2])
+        return contexts.zstd.decompress(data, max_output_size=max(1, frame[2]))
     except zstandard.ZstdError as error:
         raise CorruptData(f"zstd: {error}") from None
