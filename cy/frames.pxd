@@ -5,7 +5,7 @@ cdef class Block:
 
 
 cdef class ReceiveMemory:
-    cdef readonly Block scratch           # every recv of a connection without a partial frame goes here
+    cdef readonly Block scratch           # where connections without a partial frame receive
     cdef object scratch_view              # memoryview of scratch
     cdef list pool                        # free blocks, for large frames
     cdef readonly Py_ssize_t pooled       # bytes in pool
@@ -20,10 +20,10 @@ cdef class ReceiveMemory:
 
 cdef class FrameReader:
     cdef ReceiveMemory memory
-    cdef Block own                        # a partial frame, or frames kept for later; None when idle
+    cdef Block own                        # a partial frame, or frames kept for later; or None
     cdef object view                      # memoryview of own, while its frames are handed out
     cdef Py_ssize_t begin                 # the next frame starts here …
-    cdef Py_ssize_t filled                # … and received bytes end here, in own or else in scratch
+    cdef Py_ssize_t filled                # … and received bytes end here; in own, else scratch
     cdef Py_ssize_t spilled               # bytes in scratch that follow those in own
     cdef bint bulk                        # the last frame was large: expect the next to be
     cdef public Py_ssize_t max_frame
@@ -42,5 +42,5 @@ cdef class SendQueue:
     cdef readonly Py_ssize_t unsent       # bytes in all
 
     cdef Py_ssize_t send_bytes(self, int fd) except -2
-    cdef Py_ssize_t send_slice(self, int fd) except -2
+    cdef Py_ssize_t send_part(self, int fd) except -2
     cdef int advance(self, Py_ssize_t count) except -1

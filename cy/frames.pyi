@@ -9,7 +9,8 @@ AGAIN: int
 STARVED: int
 
 class FrameError(ValueError):
-    """The stream cannot be a stream of frames; ``prefix`` holds the bytes at fault, at most eight."""
+    """The stream cannot be a stream of frames; ``prefix`` holds the bytes at fault, at most eight.
+    """
 
     prefix: bytes
     def __init__(self, message: str, prefix: bytes) -> None: ...
@@ -32,7 +33,9 @@ class ReceiveMemory:
         """Frees the pool; for times when nothing large arrives."""
 
 class FrameReader:
-    """The receiving half of one connection: ``receive`` once, ``next`` until None or enough, ``keep``."""
+    """The receiving half of one connection: ``receive`` once, ``next`` until None or enough,
+    ``keep``.
+    """
 
     max_frame: int
     """The largest length that is accepted, in bytes."""
@@ -44,7 +47,9 @@ class FrameReader:
     def held(self) -> int:
         """Bytes of memory that this connection holds."""
     def receive(self, fd: int) -> int:
-        """Receives once: the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError, OSError."""
+        """Receives once: the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError,
+        OSError.
+        """
     def next(self) -> tuple[memoryview, int, int] | None:
         """The next whole frame without its length field: ``(view, start, end)``. Raises FrameError.
 
@@ -64,6 +69,8 @@ class SendQueue:
     def __init__(self) -> None: ...
     def append(self, reply: bytes | FileSlice | Sequence[bytes | FileSlice]) -> None: ...
     def flush(self, fd: int) -> bool:
-        """Sends until the socket takes no more; True when nothing is left. Raises OSError, EOFError."""
+        """Sends until the socket takes no more; True when nothing is left. Raises OSError,
+        EOFError.
+        """
     def close(self) -> None:
         """Forgets what was not sent."""

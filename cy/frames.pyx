@@ -1,20 +1,21 @@
-"""Frames of the Kafka protocol over a non-blocking socket: in by ``FrameReader``, out by ``SendQueue``.
+"""Frames of the Kafka protocol over a non-blocking socket: in by ``FrameReader``, out by
+``SendQueue``.
 
     frame := length:int32 byte[length]          big-endian; length counts what follows it
-
-**In.** All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames are handed out where
-they lie, as ``(view, start, end)``; nothing is copied and an idle connection owns no memory. Only what is left when all
-whole frames are used, part of a frame, moves to a block of the connection. That block grows with the bytes that
-have *arrived*, doubling up to the declared length, so a peer that declares 100 MB and sends two bytes costs 512 bytes.
-The rest of a large frame is received straight into its block, and whatever follows it in the socket into
-scratch, by one ``readv``. Blocks of large frames go back to a small pool, so that a stream of them touches the
+ **In.** All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames
+are handed out where they lie, as ``(view, start, end)``; nothing is copied and an idle connection
+owns no memory. Only what is left when all whole frames are used, part of a frame, moves to a block
+of the connection. That block grows with the bytes that have *arrived*, doubling up to the declared
+length, so a peer that declares 100 MB and sends two bytes costs 512 bytes. The rest of a large
+frame is received straight into its block, and whatever follows it in the socket into scratch, by
+one ``readv``. Blocks of large frames go back to a small pool, so that a stream of them touches the
 same pages again and again.
-
-A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same memory. A block whose views
-are still alive when it comes back is left to the garbage collector instead of being reused.
-
-**Out.** ``SendQueue`` keeps the order of byte strings and file slices and counts what is not sent. Runs of byte strings
-leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a header with the slice that follows it.
+ A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same
+memory. A block whose views are still alive when it comes back is left to the garbage collector
+instead of being reused.
+ **Out.** ``SendQueue`` keeps the order of byte strings and file slices and counts what is not sent.
+Runs of byte strings leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a
+header with the slice that follows it.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -26,7 +27,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
 
-from cy.sendfile import sendfile
+from cy.sendfile cimport FileSlice, send_slice
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -61,15 +62,16 @@ STARVED = -2                    # memory is at its limit: ask again when some is
 cdef enum:
     SMALLEST_BLOCK = 512
     LARGE = 64 * 1024           # frames and blocks from here on are worth pooling
-    PEEK = 4096                 # read before a frame that is expected to be large: finds its length, copies little
+    PEEK = 4096                 # read ahead of a large frame: finds its length, copies little
     MAX_PARTS = 64              # of one sendmsg
-    TURN = 4 * 1024 * 1024      # bytes that one connection may send before the others get their turn
+    TURN = 4 * 1024 * 1024      # bytes that one connection may send before others do
 
 
 class FrameError(ValueError):
     """The stream cannot be a stream of frames: a length below 0 or above the limit.
 
-    ``prefix`` holds the bytes at fault, at most eight; they often tell which protocol the peer believes to speak.
+    ``prefix`` holds the bytes at fault, at most eight; they often tell which protocol the peer
+    believes to speak.
     """
 
     def __init__(self, message, prefix):
@@ -100,7 +102,8 @@ cdef class Block:
 cdef class ReceiveMemory:
     """What the connections of one event loop receive into.
 
-    ``limit`` bounds the bytes that connections hold for partial frames (``queued.max.request.bytes``).
+    ``limit`` bounds the bytes that connections hold for partial frames
+    (``queued.max.request.bytes``).
     """
 
     def __cinit__(self, Py_ssize_t limit=1 << 62, *, Py_ssize_t scratch_size=SCRATCH_SIZE,
@@ -132,7 +135,9 @@ cdef class ReceiveMemory:
         return block
 
     cdef Block grow(self, Block block, Py_ssize_t begin, Py_ssize_t filled, Py_ssize_t wanted):
-        """A larger block with the bytes [begin, filled) of ``block`` at its front; None at the limit."""
+        """A larger block with the bytes [begin, filled) of ``block`` at its front; None at the
+        limit.
+        """
         cdef Py_ssize_t used = filled - begin
         cdef Py_ssize_t capacity = min(2 * block.capacity, wanted)
         cdef Block larger
@@ -188,8 +193,9 @@ cdef class FrameReader:
     def receive(self, int fd):
         """Receives once from the socket ``fd``.
 
-        Returns the number of bytes, 0 when the peer has closed, AGAIN when nothing is there, STARVED when memory is at
-        its limit. Raises FrameError for an impossible length and OSError as recv does.
+        Returns the number of bytes, 0 when the peer has closed, AGAIN when nothing is there,
+        STARVED when memory is at its limit. Raises FrameError for an impossible length and OSError
+        as recv does.
         """
         cdef iovec parts[2]
         cdef Block scratch = self.memory.scratch
@@ -206,10 +212,10 @@ cdef class FrameReader:
             return STARVED
         room = self.own.capacity - self.filled
         parts[0].iov_base = self.own.data + self.filled
-        parts[0].iov_len = min(room, needed)
+        parts[0].iov_len = room if needed == 0 else min(room, needed)
         parts[1].iov_base = scratch.data
         parts[1].iov_len = peek
-        count = readv(fd, parts, 2 if room >= needed else 1)
+        count = readv(fd, parts, 2 if 0 < needed <= room else 1)
         if count < 0:
             return self.failed()
         self.filled += min(count, <Py_ssize_t> parts[0].iov_len)
@@ -222,23 +228,29 @@ cdef class FrameReader:
         PyErr_SetFromErrno(OSError)
 
     cdef Py_ssize_t make_room(self) except? -2:
-        """Makes room in own for at least one byte; returns how many its frame still needs, -1 at the memory's limit."""
+        """Makes room in own for at least one byte.
+
+        Returns how many bytes its frame still needs, 0 while its length has not arrived, -1 at the
+        memory's limit.
+        """
         cdef Block larger
-        cdef Py_ssize_t total = 4 if self.filled - self.begin < 4 else 4 + self.declared()
-        if total <= self.filled - self.begin:
+        cdef Py_ssize_t used = self.filled - self.begin
+        cdef bint known = used >= 4
+        cdef Py_ssize_t total = 4 + self.declared() if known else 4
+        if total <= used:
             raise RuntimeError("a whole frame is there: take it by next()")
-        if self.begin + total > self.own.capacity and self.begin > 0:
-            memmove(self.own.data, self.own.data + self.begin, self.filled - self.begin)
-            self.filled -= self.begin
+        if self.begin > 0 and self.begin + total > self.own.capacity:
+            memmove(self.own.data, self.own.data + self.begin, used)
             self.begin = 0
+            self.filled = used
         if self.filled == self.own.capacity:
             larger = self.memory.grow(self.own, self.begin, self.filled, total)
             if larger is None:
                 return -1
             self.own = larger
-            self.filled -= self.begin
             self.begin = 0
-        return self.begin + total - self.filled
+            self.filled = used
+        return total - used if known else 0
 
     cdef Py_ssize_t declared(self) except -1:
         """The length at ``begin``, once four bytes are there."""
@@ -251,7 +263,9 @@ cdef class FrameReader:
                          at[:min(8, self.filled - self.begin)])
 
     def next(self):
-        """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises FrameError."""
+        """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises
+        FrameError.
+        """
         cdef Py_ssize_t start, length
         if self.own is not None and self.begin == self.filled:
             self.drop_own()
@@ -291,7 +305,9 @@ cdef class FrameReader:
         self.filled = remaining
 
     cdef int keep_spilled(self) except -1:
-        """Own holds frames that were not handed out (the connection is muted), and scratch what followed them."""
+        """Own holds frames that were not handed out (the connection is muted), and scratch what
+        followed them.
+        """
         cdef Block larger
         cdef Py_ssize_t used = self.filled - self.begin
         if self.spilled == 0:
@@ -323,6 +339,12 @@ cdef class FrameReader:
             self.drop_own()
 
 
+cdef inline Py_ssize_t size_of(part) except -1:
+    if type(part) is bytes:
+        return PyBytes_GET_SIZE(part)
+    return (<FileSlice?> part).length
+
+
 cdef class SendQueue:
     """The sending half of one connection: what is still to be sent, in order."""
 
@@ -335,20 +357,21 @@ cdef class SendQueue:
         if self.items is None:
             self.items = []
         self.items.append(reply)
-        self.unsent += PyBytes_GET_SIZE(reply) if type(reply) is bytes else <Py_ssize_t> reply.length
+        self.unsent += size_of(reply)
 
     def flush(self, int fd):
         """Sends until the socket takes no more; True when nothing is left.
 
-        Returns False also after 4 MiB, so that other connections get their turn. Raises OSError as send does, and
-        EOFError when a file is shorter than its slice, after which the stream is beyond repair.
+        Returns False also after 4 MiB, so that other connections get their turn. Raises OSError as
+        send does, and EOFError when a file is shorter than its slice, after which the stream is
+        beyond repair.
         """
         cdef Py_ssize_t count, turn = 0
         while self.items is not None:
             if type(self.items[self.head]) is bytes:
                 count = self.send_bytes(fd)
             else:
-                count = self.send_slice(fd)
+                count = self.send_part(fd)
             if count < 0:
                 return False
             turn += count
@@ -356,17 +379,14 @@ cdef class SendQueue:
                 return self.items is None
         return True
 
-    cdef Py_ssize_t send_slice(self, int fd) except -2:
-        """One sendfile; -1 when the socket is full."""
-        cdef object part = self.items[self.head]
-        cdef Py_ssize_t count
-        try:
-            count = sendfile(fd, part, self.sent)
-        except BlockingIOError:
-            return -1
+    cdef Py_ssize_t send_part(self, int fd) except -2:
+        """One sendfile of the slice at the head; -1 when the socket is full."""
+        cdef FileSlice part = self.items[self.head]
+        cdef Py_ssize_t count = send_slice(fd, part, self.sent)
         if count == 0 and self.sent < part.length:
             raise EOFError(f"file ended at {self.sent} of {part.length} bytes of {part!r}")
-        self.advance(count)
+        if count >= 0:
+            self.advance(count)
         return count
 
     cdef Py_ssize_t send_bytes(self, int fd) except -2:
@@ -374,6 +394,7 @@ cdef class SendQueue:
         cdef iovec parts[MAX_PARTS]
         cdef msghdr message
         cdef Py_ssize_t index = self.head, end = len(self.items), count, number = 0
+        cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT
         cdef object part
         while index < end and number < MAX_PARTS:
             part = self.items[index]
@@ -388,7 +409,9 @@ cdef class SendQueue:
         memset(&message, 0, sizeof(message))
         message.msg_iov = parts
         message.msg_iovlen = number
-        count = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if index < end else 0))
+        if index < end:
+            flags |= MSG_MORE
+        count = sendmsg(fd, &message, flags)
         if count < 0:
             if errno == EAGAIN or errno == EINTR:
                 return -1
@@ -404,7 +427,7 @@ cdef class SendQueue:
         count += self.sent
         while self.head < len(self.items):
             part = self.items[self.head]
-            size = PyBytes_GET_SIZE(part) if type(part) is bytes else <Py_ssize_t> part.length
+            size = size_of(part)
             if count < size:
                 self.sent = count
                 return 0

@@ -1,14 +1,15 @@
-"""What this broker serves: one row per API, ``api: handler`` or ``api: (handler, min_version, max_version)``.
-
-ApiVersions is derived from this table. A row narrows the versions of the API's schema only where we do not serve them all.
-
-A handler is ``handle(request, call)``. It returns the response; None where the request wants none (Produce with acks=0);
-or an awaitable of either, where it has to wait: an ``asyncio.Future``, or a coroutine (``async def handle``). A coroutine runs
-at once up to its first real wait, before any other request is read and outside a task, so that the views of
-``records`` in the request are good until then.
-
-Domain errors become codes here, per partition or at the top, wherever the response has a place for them. A ``KafkaError`` that
-leaves the handler means that there is no such place: the connection is closed.
+"""What this broker serves: one row per API, ``api: handler`` or ``api: (handler, min_version,
+max_version)``.
+ ApiVersions is derived from this table. A row narrows the versions of the API's schema only where
+we do not serve them all.
+ A handler is ``handle(request, call)``. It returns the response; None where the request wants none
+(Produce with acks=0); or an awaitable of either, where it has to wait: an ``asyncio.Future``, or a
+coroutine (``async def handle``). A coroutine runs at once up to its first real wait, before any
+other request is read and outside a task, so that the views of ``records`` in the request are good
+until then.
+ Domain errors become codes here, per partition or at the top, wherever the response has a place for
+them. A ``KafkaError`` that leaves the handler means that there is no such place: the connection is
+closed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pybroker.handlers.call import Call
 from pyclient.protocol import ApiVersions
 from pyclient.protocol.apis import Api
 
-Handler = Callable[[Any, Call], Any | None | Awaitable[Any]]
+Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
 
 
 class Row(NamedTuple):

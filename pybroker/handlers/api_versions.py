@@ -1,4 +1,6 @@
-"""ApiVersions (18), 0-4: the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions (18), 0-4: the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511,
+KIP-584).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
             if call.version >= 4
         ],
         finalized_features=[
-            Response.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            Response.FinalizedFeatureKey(
+                name=name, min_version_level=level, max_version_level=level
+            )
             for name, level in image.features.items()
             if level > 0
         ],
@@ -48,7 +52,9 @@ def served() -> list[ApiVersions.Response.ApiVersion]:
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """The reply to an ApiVersions request of a version that we do not know: v0, error 35 and our range (KIP-511)."""
+    """The reply to an ApiVersions request of a version that we do not know: v0, error 35 and our
+    range (KIP-511).
+    """
     own = [entry for entry in served() if entry.api_key == ApiVersions.key]
     response = Response(error_code=errors.UnsupportedVersion.code, api_keys=own)
     encoded = ApiVersions.encode_response(0, correlation_id, response)

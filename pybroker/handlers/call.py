@@ -1,4 +1,6 @@
-"""What a handler knows besides the request: who asks, in which version, and the broker that is asked."""
+"""What a handler knows besides the request: who asks, in which version, and the broker that is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Connection(Protocol):
 
 
 class Broker(Protocol):
-    """The broker, as handlers see it. ``pybroker.server`` builds the real one; tests use small fakes."""
+    """The broker, as handlers see it. ``pybroker.server`` builds the real one; tests use small
+    fakes.
+    """
 
     node_id: int
     cluster_id: str
@@ -38,12 +42,16 @@ class Broker(Protocol):
     loop: AbstractEventLoop
 
     def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
-        """Host and port of every live broker, by node id, as the client on ``connection`` should reach it."""
+        """Host and port of every live broker, by node id, as the client on ``connection`` should
+        reach it.
+        """
         ...
 
 
 class Call:
-    """One request's context. Shared by consecutive requests of a connection: never changed after it is made."""
+    """One request's context. Shared by consecutive requests of a connection: never changed after it
+    is made.
+    """
 
     __slots__ = ("broker", "client_id", "connection", "version")
 

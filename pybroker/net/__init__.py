@@ -1,1 +1,3 @@
-
+"""Sockets, frames, limits and the order of replies. What a request means is decided elsewhere: in
+``handlers``.
+"""

@@ -1,0 +1,32 @@
+"""``pybroker start``: runs a broker in the foreground."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.supervisor import StartOptions, run
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command()
+@click.argument("file", required=False, metavar="[FILE.properties]")
+@click.option("--data-dir", metavar="DIR", help="Where data lives [the user's data folder].")
+@click.option("--host", help="Address to listen on [127.0.0.1].")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0: a free one [9092]."
+)
+@click.option("--node-id", type=click.IntRange(0), help="Number of the (first) broker [1].")
+@click.option("--processes", type=click.IntRange(1), default=1, help="Number of brokers [1].")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Coordination by ZooKeeper.")
+@click.option("--set", "settings", multiple=True, metavar="key=value", help="A broker setting.")
+@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info")
+@click.option("--embedded", is_flag=True, hidden=True)
+@click.option("--temporary", is_flag=True, hidden=True)
+def start(settings: tuple[str, ...], **options: object) -> int:
+    """Runs a broker until SIGTERM or SIGINT.
+
+    Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
+    FILE.properties, default.
+    """
+    return run(StartOptions(settings=settings, **options))  # type: ignore[arg-type]

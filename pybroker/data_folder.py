@@ -1,0 +1,100 @@
+"""Where a broker keeps what: the data folder, its lock, and the pid file.
+
+    DIR/.lock                 held (flock) while a supervisor runs, by whoever runs it
+    DIR/coordination.db       the embedded coordination store
+    DIR/broker-<id>/pid       the broker's process, written before recovery starts
+    DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)
+ Without --data-dir, DIR is the first of ``log.dirs`` (then also in place of ``DIR/broker-<id>``),
+else the platform's folder for a user's data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = ".lock"
+PID = "pid"
+
+
+class FolderInUse(Exception):
+    """Another process holds the lock of the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The paths of one broker."""
+
+    root: Path
+    broker: Path
+    log_dirs: tuple[str, ...]
+
+    @property
+    def store(self) -> Path:
+        """The file of the embedded coordination store."""
+        return self.root / "coordination.db"
+
+    def create(self) -> None:
+        """Makes the folders that are missing. Raises OSError."""
+        self.broker.mkdir(parents=True, exist_ok=True)
+
+    def write_pid(self) -> None:
+        """Writes this process's id, whole or not at all. Raises OSError."""
+        temporary = self.broker / f"{PID}.tmp"
+        temporary.write_text(f"{os.getpid()}\n")
+        temporary.replace(self.broker / PID)
+
+    def remove_pid(self) -> None:
+        """Removes the pid file if it is there."""
+        (self.broker / PID).unlink(missing_ok=True)
+
+
+def plan(data_dir: str | None, node_id: int, log_dirs: tuple[str, ...]) -> DataFolder:
+    """The paths of broker ``node_id``; makes nothing."""
+    if data_dir is None and log_dirs:
+        root = Path(log_dirs[0]).absolute()
+        return DataFolder(root, root, log_dirs)
+    root = Path(data_dir).absolute() if data_dir is not None else users_folder()
+    broker = root / f"broker-{node_id}"
+    return DataFolder(root, broker, log_dirs or (str(broker),))
+
+
+def users_folder() -> Path:
+    """The platform's place for a user's data."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "pybroker"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "pybroker"
+
+
+class Locks:
+    """The locks of a data folder and its log dirs; they end with the process, however it ends."""
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    def take(self, folder: Path) -> None:
+        """Locks ``folder``. Raises FolderInUse, OSError."""
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(fd, 20, 0).decode(errors="replace").strip()
+            os.close(fd)
+            by = f" by process {owner}" if owner else ""
+            raise FolderInUse(
+                f"data folder {folder} is in use{by}: stop that broker, "
+                "or choose another --data-dir"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        self._fds.append(fd)
+
+    def release(self) -> None:
+        """Unlocks everything."""
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()

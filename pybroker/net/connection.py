@@ -1,0 +1,397 @@
+"""One client's connection: requests in, replies out in the order of the requests.
+ A *turn* begins when the socket is readable: receive once, serve every whole frame, send all
+replies by one call. A reply that is not ready takes a place in ``_replies``; those behind it wait
+there too, so the order of replies is the order of requests, whatever the order in which they become
+ready.
+ Reading stops (the connection is *muted*) while too many requests are unanswered or too many bytes
+are unsent; frames that were received already stay with the reader. Every event that lowers either
+count resumes. A muted connection leaves the loop's read set only when bytes do arrive: most are
+resumed before that.
+ What ends a connection: the peer; bytes that do not parse; a request that we do not serve; a
+handler that failed; the sweep of the server (idle, a frame that does not get whole, shutdown). Its
+waiting requests are then cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import traceback
+from collections import deque
+from functools import partial
+from inspect import iscoroutine
+from typing import TYPE_CHECKING, Any
+
+from cy.buffer import DecodeError
+from cy.frames import AGAIN, STARVED, FrameError, FrameReader, SendQueue
+from pybroker.net import waiting
+from pybroker.net.routes import Refused, Route
+from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.frames import decode_request_header
+
+if TYPE_CHECKING:
+    from pybroker.net.server import SocketServer
+
+MALFORMED = (FrameError, DecodeError, Refused)
+
+
+class Reply:
+    """The place of a reply among those of its connection: ``data`` once it is ready, None where
+    none is wanted.
+    """
+
+    __slots__ = ("correlation_id", "data", "ready", "route", "source", "version")
+
+    def __init__(self, route: Route, version: int, correlation_id: int) -> None:
+        self.route = route
+        self.version = version
+        self.correlation_id = correlation_id
+        self.source: asyncio.Future[Any] | None = None
+        self.ready = False
+        self.data: Any = None
+
+
+class Connection:
+    """A connected socket and its state; made by the server, which ``closed`` tells when it ends."""
+
+    __slots__ = (
+        "_call",
+        "_fd",
+        "_out",
+        "_partial_since",
+        "_reader",
+        "_reading",
+        "_replies",
+        "_server",
+        "_socket",
+        "_stopped",
+        "_writing",
+        "active_at",
+        "client_software_name",
+        "client_software_version",
+        "listener_name",
+        "local_address",
+        "number",
+        "peer_address",
+    )
+
+    def __init__(
+        self,
+        server: SocketServer,
+        sock: socket.socket,
+        number: int,
+        listener_name: str,
+        local_address: tuple[str, int],
+        peer_address: tuple[str, int],
+    ) -> None:
+        self._server = server
+        self._socket: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._reader = FrameReader(server.memory, server.limits.max_request_bytes)
+        self._out = SendQueue()
+        self._replies: deque[Reply] | None = None
+        self._call: Any = None
+        self._reading = self._writing = self._stopped = False
+        self._partial_since = 0.0
+        self.active_at = server.loop.time()
+        self.number = number
+        self.listener_name = listener_name
+        self.local_address = local_address
+        self.peer_address = peer_address
+        self.client_software_name = self.client_software_version = "unknown"
+        self._read(True)
+
+    @property
+    def id(self) -> str:
+        """Kafka's form: local and remote address, and a number."""
+        local, peer = self.local_address, self.peer_address
+        return f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.number}"
+
+    @property
+    def unanswered(self) -> int:
+        """Requests whose replies are not yet on their way."""
+        return len(self._replies) if self._replies else 0
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of replies that the socket has not taken."""
+        return self._out.unsent
+
+    @property
+    def closed(self) -> bool:
+        return self._socket is None
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        if self._stopped:
+            self._read(False)
+            return
+        try:
+            count = self._reader.receive(self._fd)
+        except FrameError as error:
+            self._malformed(error)
+            return
+        except OSError:
+            self.close()
+            return
+        if count > 0:
+            self.active_at = self._server.loop.time()
+            self._turn()
+        elif count == 0:
+            self.close()
+        elif count == STARVED:
+            self._read(False)
+            self._server.starve(self)
+        else:
+            assert count == AGAIN
+
+    def resume(self) -> None:
+        """Goes on after the server's memory was at its limit."""
+        if self._socket is not None and not self._stopped:
+            self._read(True)
+
+    def _turn(self) -> None:
+        """Serves the frames that are here and sends the replies, as far as the limits let it."""
+        while self._socket is not None:
+            self._stopped = False
+            try:
+                self._serve_frames()
+            except MALFORMED as error:
+                self._malformed(error)
+                return
+            except Exception as error:
+                self._failed("a request", error)
+                return
+            if self._out.unsent and not self._writing:
+                self._flush()
+            if not self._stopped or self._is_full():
+                return
+
+    def _serve_frames(self) -> None:
+        reader, served = self._reader, False
+        while not self._is_full():
+            frame = reader.next()
+            if frame is None:
+                break
+            served = True
+            self._serve(*frame)
+            if self._socket is None:
+                return
+        else:
+            self._stopped = True
+        reader.keep()
+        if served or not reader.pending:
+            self._partial_since = self.active_at
+
+    def _is_full(self) -> bool:
+        limits = self._server.limits
+        replies = self._replies
+        return self._out.unsent > limits.max_unsent or (
+            replies is not None and len(replies) >= limits.max_unanswered
+        )
+
+    def _serve(self, view: memoryview, start: int, end: int) -> None:
+        """Decodes one request and hands it to its handler."""
+        header = decode_request_header(view, start, end)
+        version, correlation_id = header.api_version, header.correlation_id
+        route = self._server.routes.find(header.api_key, version)
+        if route is None:
+            self._put(self._server.routes.unsupported(correlation_id))
+            return
+        request = route.decode(version, view, header.position, end)
+        call, client_id = self._call, header.client_id
+        if call is None or call.version != version or call.client_id != client_id:
+            call = self._call = self._server.routes.make_call(version, client_id, self)
+        try:
+            result = route.handle(request, call)
+            if type(result) is route.response and not self._replies:
+                self._out.append(route.encode(version, correlation_id, result))
+                return
+            if iscoroutine(result):
+                result = waiting.start(result, self._server.loop)
+        except Exception as error:
+            self._failed(route.name, error)
+            return
+        self._answer_with(result, Reply(route, version, correlation_id))
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def _put(self, data: Any) -> None:
+        """A reply that is ready now, behind those that are not."""
+        if not self._replies:
+            self._out.append(data)
+            return
+        reply = Reply(None, 0, 0)  # type: ignore[arg-type]
+        reply.data, reply.ready = data, True
+        self._replies.append(reply)
+
+    def _answer_with(self, result: Any, reply: Reply) -> None:
+        """Takes what a handler returned: a response, None, or a future of either."""
+        if result is None:
+            return
+        if self._replies is None:
+            self._replies = deque()
+        self._replies.append(reply)
+        if isinstance(result, asyncio.Future):
+            reply.source = result
+            result.add_done_callback(partial(self._on_result, reply))
+        else:
+            self._set(reply, result)
+
+    def _on_result(self, reply: Reply, source: asyncio.Future[Any]) -> None:
+        """A handler that had to wait is done."""
+        if self._socket is None:
+            if not source.cancelled():
+                source.exception()
+            return
+        reply.source = None
+        try:
+            self._set(reply, source.result())
+        except asyncio.CancelledError:
+            self.close()
+            return
+        except Exception as error:
+            self._failed(reply.route.name, error)
+            return
+        self._turn_after_reply()
+
+    def _set(self, reply: Reply, result: Any) -> None:
+        """The response is there: encodes it and moves the replies that are ready to the socket's
+        queue.
+        """
+        if result is not None:
+            reply.data = reply.route.encode(reply.version, reply.correlation_id, result)
+        reply.ready = True
+        replies = self._replies
+        assert replies is not None
+        while replies and replies[0].ready:
+            data = replies.popleft().data
+            if data is not None:
+                self._out.append(data)
+        if not replies:
+            self._replies = None
+
+    def _turn_after_reply(self) -> None:
+        if self._out.unsent and not self._writing:
+            self._flush()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Resumes reading if that was stopped and the limits allow it again."""
+        if self._socket is not None and self._stopped and not self._is_full():
+            self._turn()
+            if self._socket is not None and not self._stopped:
+                self._read(True)
+
+    def _flush(self) -> None:
+        try:
+            done = self._out.flush(self._fd)
+        except EOFError as error:
+            self._server.log(logging.ERROR, "short file", f"{self.id}: {error}: closed")
+            self.close()
+            return
+        except OSError:
+            self.close()
+            return
+        if self._writing is done:
+            self._write(not done)
+
+    def _on_writable(self) -> None:
+        self.active_at = self._server.loop.time()
+        self._flush()
+        self._go_on()
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    def _read(self, wanted: bool) -> None:
+        if wanted and not self._reading:
+            self._server.loop.add_reader(self._fd, self._on_readable)
+        elif self._reading and not wanted:
+            self._server.loop.remove_reader(self._fd)
+        self._reading = wanted
+
+    def _write(self, wanted: bool) -> None:
+        if wanted:
+            self._server.loop.add_writer(self._fd, self._on_writable)
+        else:
+            self._server.loop.remove_writer(self._fd)
+        self._writing = wanted
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def is_overdue(self, now: float) -> str | None:
+        """Why the sweep should close this connection at ``now`` (the loop's time), or None."""
+        limits = self._server.limits
+        if self._reader.pending and not self._stopped:
+            allowed = limits.frame_grace_s + self._reader.pending / limits.frame_rate
+            if now - self._partial_since > allowed:
+                return f"a frame was not whole after {allowed:.0f} s"
+        quiet = now - self.active_at > limits.idle_ms / 1000
+        if quiet and self._out.unsent:
+            return "the client does not read its replies"
+        if quiet and not self._replies:
+            return "idle"
+        return None
+
+    def is_quiet(self) -> bool:
+        """True when nothing is being worked on or sent: a good moment to close it for a shutdown."""
+        return not self._replies and not self._out.unsent
+
+    def close(self) -> None:
+        """Closes the socket and cancels the requests that wait."""
+        if self._socket is None:
+            return
+        self._read(False)
+        if self._writing:
+            self._write(False)
+        self._socket.close()
+        self._socket = None
+        self._reader.close()
+        self._out.close()
+        replies, self._replies = self._replies, None
+        for reply in replies or ():
+            if reply.source is not None:
+                reply.source.cancel()
+        self._server.closed(self)
+
+    def _malformed(self, error: Exception) -> None:
+        """The peer's fault. Replies to what it asked before are sent as far as its socket takes
+        them.
+        """
+        hint = _hint(getattr(error, "prefix", b""))
+        peer = f"{self.peer_address[0]}:{self.peer_address[1]}"
+        self._server.log(
+            logging.WARNING,
+            "malformed",
+            f"closed the connection of {peer} to {self.listener_name}: {error}{hint}",
+        )
+        if self._out.unsent and not self._writing:
+            self._flush()
+        self.close()
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """A handler has no answer: a domain error without a place in the response (acks=0), or a
+        bug of ours.
+        """
+        if isinstance(error, KafkaError):
+            text = f"closed {self.id}: {what}: {type(error).__name__}: {error}"
+            self._server.log(logging.INFO, "unanswerable", text)
+        else:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{frame.filename}:{frame.lineno}"
+            text = f"{what} of {self.id} failed, closed the connection: {error!r}"
+            self._server.log(logging.ERROR, place, text, exc_info=error)
+        if self._out.unsent and not self._writing:
+            self._flush()
+        self.close()
+
+
+def _hint(prefix: bytes) -> str:
+    """What a peer that speaks another protocol should know."""
+    if prefix[:2] == b"\x16\x03":
+        return " (it speaks TLS, and this listener does not: security.protocol=PLAINTEXT)"
+    if prefix[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
+        return " (it speaks HTTP: this is a Kafka listener)"
+    return ""

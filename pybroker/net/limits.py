@@ -1,0 +1,97 @@
+"""Every limit of the network, in one place: what ``config`` says, and the few that are ours."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pybroker.config import BrokerConfig, ConfigError
+
+UNLIMITED = 1 << 62
+OVERRIDES = "max.connections.per.ip.overrides"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a server and of each of its connections."""
+
+    max_request_bytes: int = 100 * 1024 * 1024
+    """``socket.request.max.bytes``: a longer frame closes its connection."""
+    queued_bytes: int = UNLIMITED
+    """``queued.max.request.bytes``: memory for partial frames, over all connections."""
+    idle_ms: int = 600_000
+    """``connections.max.idle.ms``: no byte in or out for so long, and nothing being worked on."""
+    max_connections: int = UNLIMITED
+    """``max.connections``: more wait in the backlog."""
+    max_per_ip: int = UNLIMITED
+    """``max.connections.per.ip``: more are closed at once."""
+    per_ip: Mapping[str, int] = field(default_factory=dict)
+    """``max.connections.per.ip.overrides``, by address."""
+    backlog: int = 1024
+    """``socket.listen.backlog.size``."""
+    send_buffer: int = -1
+    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which sizes it by need."""
+    receive_buffer: int = -1
+    """``socket.receive.buffer.bytes``; likewise."""
+    max_unanswered: int = 100
+    """``queued.max.requests``: requests of a connection in work; more are not read."""
+    max_unsent: int = 1024 * 1024
+    """Bytes of replies of a connection that the socket has not taken; more requests are not read.
+    """
+    frame_grace_s: float = 30.0
+    """A frame that has begun to arrive must be whole after this time …"""
+    frame_rate: int = 16 * 1024
+    """… and one second more for each so many bytes that have arrived."""
+
+    def of_address(self, address: str) -> int:
+        """How many connections ``address`` may have."""
+        return self.per_ip.get(address, self.max_per_ip)
+
+
+def from_config(config: BrokerConfig) -> Limits:
+    """The limits that ``config`` sets.
+
+    Kafka's defaults for socket buffers (100 KiB) and backlog (50) are for small machines of its
+    time, and its queue of requests is shared by all connections: these count only where somebody
+    has set them.
+    """
+
+    def if_set(name: str, otherwise: int) -> int:
+        return int(config[name]) if config.is_set(name) else otherwise
+
+    queued, idle = config["queued.max.request.bytes"], config["connections.max.idle.ms"]
+    return Limits(
+        max_request_bytes=config["socket.request.max.bytes"],
+        queued_bytes=queued if queued > 0 else UNLIMITED,
+        idle_ms=idle if idle >= 0 else UNLIMITED,
+        max_connections=config["max.connections"],
+        max_per_ip=config["max.connections.per.ip"],
+        per_ip=parse_overrides(config[OVERRIDES]),
+        max_unanswered=if_set("queued.max.requests", 100),
+        backlog=if_set("socket.listen.backlog.size", 1024),
+        send_buffer=if_set("socket.send.buffer.bytes", -1),
+        receive_buffer=if_set("socket.receive.buffer.bytes", -1),
+    )
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """``host:count,[::1]:count`` by address; a host's name stands for all its addresses. Raises
+    ConfigError.
+    """
+    limits = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = item.rpartition(":")
+        if not colon or not count.isdigit():
+            raise ConfigError(f"{OVERRIDES}={text}: {item!r} is not of the form host:count")
+        for address in _addresses(host.strip("[]")):
+            limits[address] = int(count)
+    return limits
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"{OVERRIDES}: host {host!r} is not known: {error}") from error
+    return {str(sockaddr[0]) for *_, sockaddr in found}

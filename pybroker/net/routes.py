@@ -1,0 +1,95 @@
+"""From the key and version of a request to what decodes, handles and encodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+API_VERSIONS = 18
+
+
+class Api(Protocol):
+    """What is needed of a ``pyclient.protocol`` API."""
+
+    key: int
+    name: str
+    Response: type
+
+    def decode_request(self, version: int, view: Any, position: int, end: int) -> Any: ...
+
+    def encode_response(self, version: int, correlation_id: int, response: Any) -> Any: ...
+
+
+class Row(Protocol):
+    """A row of the table of what is served (``pybroker.handlers.Row``)."""
+
+    @property
+    def api(self) -> Any: ...
+
+    @property
+    def handle(self) -> Callable[[Any, Any], Any]: ...
+
+    @property
+    def min_version(self) -> int: ...
+
+    @property
+    def max_version(self) -> int: ...
+
+
+class Route(NamedTuple):
+    """One API: all that the path of a request looks up."""
+
+    name: str
+    low: int
+    high: int
+    decode: Callable[[int, Any, int, int], Any]
+    handle: Callable[[Any, Any], Any]
+    encode: Callable[[int, int, Any], Any]
+    response: type
+
+
+class Refused(Exception):
+    """A request that cannot be answered: an unknown API, or a version that is not served."""
+
+
+class Routes:
+    """The served APIs by key.
+
+    ``make_call(version, client_id, connection)`` makes the second argument of a handler;
+    ``unsupported(correlation_id)`` the reply to an ApiVersions request of an unknown version, the
+    one request for which that is no end (KIP-511).
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        make_call: Callable[[int, str | None, Any], Any],
+        unsupported: Callable[[int], bytes],
+    ) -> None:
+        self.make_call = make_call
+        self.unsupported = unsupported
+        self._routes = {row.api.key: _route(row) for row in rows}
+
+    def find(self, key: int, version: int) -> Route | None:
+        """The route of a request; None for ApiVersions of an unknown version. Raises Refused."""
+        route = self._routes.get(key)
+        if route is None:
+            raise Refused(f"API key {key} is not served")
+        if route.low <= version <= route.high:
+            return route
+        if key == API_VERSIONS:
+            return None
+        raise Refused(f"{route.name} v{version} is not served, only v{route.low}-v{route.high}")
+
+
+def _route(row: Row) -> Route:
+    api: Api = row.api
+    return Route(
+        name=api.name,
+        low=row.min_version,
+        high=row.max_version,
+        decode=api.decode_request,
+        handle=row.handle,
+        encode=api.encode_response,
+        response=api.Response,
+    )

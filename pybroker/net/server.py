@@ -1,0 +1,236 @@
+"""The broker's listeners and connections: who is let in, how many, and for how long.
+ Listening sockets are bound first (``bind``: ports are known, taken ports are found early) and
+opened when the broker takes requests (``start``). One timer sweeps the connections for those that
+are overdue; it runs only while there are any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Iterable
+
+from cy.frames import ReceiveMemory
+from pybroker.config import Endpoint
+from pybroker.net.connection import Connection
+from pybroker.net.limits import Limits
+from pybroker.net.ratelimit import RateLimitedLog
+from pybroker.net.routes import Routes
+
+ACCEPTS_PER_TURN = 64
+EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+RETRY_S = 0.25
+SWEEP_S = (0.02, 5.0)
+
+logger = logging.getLogger("pybroker.net")
+
+
+class BoundSocket(socket.socket):
+    """A bound socket and its configured listener, with the true port."""
+
+    endpoint: Endpoint
+
+
+def bind(endpoint: Endpoint) -> BoundSocket:
+    """A socket bound to ``endpoint``, not listening yet. Raises OSError."""
+    host, family = endpoint.host, socket.AF_INET
+    if not host:
+        host, family = (
+            ("::", socket.AF_INET6) if socket.has_dualstack_ipv6() else ("0.0.0.0", family)
+        )
+    elif ":" in host:
+        family = socket.AF_INET6
+    else:
+        host = socket.getaddrinfo(host, endpoint.port, family, socket.SOCK_STREAM)[0][4][0]
+    sock = BoundSocket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(endpoint.host)))
+        sock.bind((host, endpoint.port))
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    sock.endpoint = endpoint._replace(port=sock.getsockname()[1])
+    return sock
+
+
+class SocketServer:
+    """All connections of one event loop."""
+
+    def __init__(self, routes: Routes, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+        self.routes = routes
+        self.limits = limits
+        self.loop = loop
+        self.memory = ReceiveMemory(limits.queued_bytes)
+        self.log = RateLimitedLog(logger)
+        self.connections: set[Connection] = set()
+        self._listeners: list[BoundSocket] = []
+        self._per_ip: Counter[str] = Counter()
+        self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
+        self._number = 0
+        self._accepting = False
+        self._starved: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    # -- letting in --------------------------------------------------------------------------------
+
+    def start(self, listeners: Iterable[BoundSocket]) -> None:
+        """Listens. Raises OSError: another process has taken a port since it was bound."""
+        for listener in listeners:
+            listener.listen(self.limits.backlog)
+            self._listeners.append(listener)
+        self._accept(True)
+
+    def _accept(self, wanted: bool) -> None:
+        for listener in self._listeners:
+            if wanted and not self._accepting:
+                self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
+            elif self._accepting and not wanted:
+                self.loop.remove_reader(listener.fileno())
+        self._accepting = wanted
+
+    def _on_acceptable(self, listener: BoundSocket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if len(self.connections) >= self.limits.max_connections:
+                text = f"max.connections={self.limits.max_connections} reached: others have to wait"
+                self.log(logging.WARNING, "max connections", text)
+                self._accept(False)
+                return
+            try:
+                sock, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._accept_failed(error)
+                return
+            self._admit(listener, sock, address)
+
+    def _accept_failed(self, error: OSError) -> None:
+        """Out of descriptors or memory: lets the present connections work and tries again."""
+        if error.errno not in EXHAUSTED:
+            self.log(logging.WARNING, "accept", f"a connection could not be accepted: {error}")
+            return
+        self.log(logging.ERROR, "exhausted", f"no more connections for now: {error}")
+        self._accept(False)
+        self.loop.call_later(RETRY_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._listeners and len(self.connections) < self.limits.max_connections:
+            self._accept(True)
+
+    def _admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
+        peer = _plain(address)
+        if self._per_ip[peer[0]] >= self.limits.of_address(peer[0]):
+            sock.close()
+            text = f"closed a new connection of {peer[0]}: it has {self._per_ip[peer[0]]} already"
+            self.log(logging.WARNING, "max connections per ip", text)
+            return
+        try:
+            self._prepare(sock)
+            local = _plain(sock.getsockname())
+        except OSError:
+            sock.close()
+            return
+        self._number += 1
+        local = self._addresses.setdefault(local, local)
+        self._per_ip[peer[0]] += 1
+        self.connections.add(
+            Connection(self, sock, self._number, listener.endpoint.listener, local, peer)
+        )
+        if self._sweep is None:
+            self._schedule_sweep()
+
+    def _prepare(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.limits.send_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
+        if self.limits.receive_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer)
+
+    # -- watching ----------------------------------------------------------------------------------
+
+    def closed(self, connection: Connection) -> None:
+        """Forgets a connection that has closed."""
+        self.connections.discard(connection)
+        self._starved.discard(connection)
+        host = connection.peer_address[0]
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        if self._listeners and not self._accepting:
+            self._accept_again()
+
+    def starve(self, connection: Connection) -> None:
+        """Memory for partial frames is at its limit: ``connection`` goes on when some is free."""
+        self.log(
+            logging.WARNING,
+            "starved",
+            f"queued.max.request.bytes={self.limits.queued_bytes} reached: not reading for now",
+        )
+        if not self._starved:
+            self.loop.call_later(SWEEP_S[0], self._feed)
+        self._starved.add(connection)
+
+    def _feed(self) -> None:
+        """Lets one starved connection go on for each time that memory is found free."""
+        if self._starved and self.memory.held < self.memory.limit:
+            self._starved.pop().resume()
+        if self._starved:
+            self.loop.call_later(SWEEP_S[0], self._feed)
+
+    def _schedule_sweep(self) -> None:
+        shortest = min(self.limits.idle_ms / 1000, self.limits.frame_grace_s)
+        delay = min(max(shortest / 4, SWEEP_S[0]), SWEEP_S[1])
+        self._sweep = self.loop.call_later(delay, self._on_sweep)
+
+    def _on_sweep(self) -> None:
+        """Closes the overdue; stops when nobody is left."""
+        now = self.loop.time()
+        for connection in [each for each in self.connections if each.is_overdue(now)]:
+            why = connection.is_overdue(now)
+            self.log(
+                logging.DEBUG if why == "idle" else logging.INFO,
+                "overdue",
+                f"closed {connection.id}: {why}",
+            )
+            connection.close()
+        self._sweep = None
+        if self.connections:
+            self._schedule_sweep()
+        else:
+            self.memory.trim()
+
+    # -- shutting down -----------------------------------------------------------------------------
+
+    def stop_accepting(self) -> None:
+        """Closes the listening sockets; connections go on."""
+        self._accept(False)
+        for listener in self._listeners:
+            listener.close()
+        self._listeners = []
+
+    async def close(self, grace_s: float = 1.0) -> None:
+        """Lets requests in work be answered for at most ``grace_s``, then closes all connections."""
+        self.stop_accepting()
+        deadline = self.loop.time() + grace_s
+        while self.connections and self.loop.time() < deadline:
+            for connection in [each for each in self.connections if each.is_quiet()]:
+                connection.close()
+            await asyncio.sleep(SWEEP_S[0])
+        for connection in list(self.connections):
+            connection.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+
+def _plain(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
+    """Host and port, an IPv4 address written as such also when it came in over IPv6."""
+    return address[0].removeprefix("::ffff:"), address[1]

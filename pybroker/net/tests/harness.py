@@ -1,0 +1,194 @@
+"""A server on a free port with handlers made of plain functions, and clients that speak bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import uvloop
+
+from cy.buffer import DecodeError
+from pybroker.config import Endpoint
+from pybroker.net.connection import Connection
+from pybroker.net.limits import Limits
+from pybroker.net.routes import Routes
+from pybroker.net.server import SocketServer, bind
+
+ECHO, WAIT, SILENT, FAIL, WORK, BULK = 3, 1, 0, 20, 19, 2
+UNSUPPORTED = b"unsupported"
+Handler = Callable[[bytes, Any], Any]
+
+
+class Answer(NamedTuple):
+    """The response of every fake API: raw bytes, or parts."""
+
+    body: Any
+
+
+class FakeApi:
+    """An API whose request and response are bytes; a request ``bad`` does not decode."""
+
+    Response = Answer
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.name = f"Fake{key}"
+
+    def decode_request(self, version: int, view: memoryview, position: int, end: int) -> bytes:
+        body = bytes(view[position:end])
+        if body == b"bad":
+            raise DecodeError("bad request")
+        return body
+
+    def encode_response(self, version: int, correlation_id: int, response: Answer) -> bytes:
+        return struct.pack(">ii", 4 + len(response.body), correlation_id) + response.body
+
+
+@dataclass
+class Row:
+    api: FakeApi
+    handle: Handler
+    min_version: int = 0
+    max_version: int = 1
+
+
+class Client:
+    """One connection to the server under test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, key: int, correlation_id: int, body: bytes = b"", version: int = 1) -> None:
+        self.writer.write(frame(key, correlation_id, body, version))
+
+    async def receive(self) -> tuple[int, bytes]:
+        """Correlation id and body of the next reply."""
+        async with asyncio.timeout(5):
+            (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+            data = await self.reader.readexactly(length)
+        return struct.unpack(">i", data[:4])[0], data[4:]
+
+    async def ask(self, key: int, correlation_id: int, body: bytes = b"") -> tuple[int, bytes]:
+        self.send(key, correlation_id, body)
+        return await self.receive()
+
+    async def is_closed(self) -> bool:
+        """Waits for the server's end of the connection to close; nothing may come before."""
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read() == b""
+            except ConnectionResetError:
+                return True
+
+    def reset(self) -> None:
+        """Ends the connection without ceremony."""
+        self.writer.transport.abort()
+
+
+def frame(key: int, correlation_id: int, body: bytes, version: int = 1) -> bytes:
+    """A request frame with client id ``test``: header v1, or v2 with no tags for ApiVersions 3 and
+    later.
+    """
+    header = struct.pack(">hhih", key, version, correlation_id, 4) + b"test"
+    header += b"\0" if key == 18 and version >= 3 else b""
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+class Harness:
+    """The server, its handlers' state, and its clients."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.waiting: list[asyncio.Future[Any]] = []
+        self.calls: list[Any] = []
+        self.seen: list[bytes] = []
+        rows = [
+            Row(FakeApi(ECHO), self.echo),
+            Row(FakeApi(WAIT), self.wait),
+            Row(FakeApi(SILENT), self.silent),
+            Row(FakeApi(FAIL), self.fail),
+            Row(FakeApi(WORK), self.work),
+            Row(FakeApi(BULK), self.bulk),
+            Row(FakeApi(18), self.echo),
+        ]
+        self.server = SocketServer(
+            Routes(rows, self.make_call, self.unsupported), limits, self.loop
+        )
+        listener = bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0))
+        self.port = listener.endpoint.port
+        self.server.start([listener])
+
+    def make_call(self, version: int, client_id: str | None, connection: Connection) -> Any:
+        call = SimpleNamespace(version=version, client_id=client_id, connection=connection)
+        self.calls.append(call)
+        return call
+
+    def unsupported(self, correlation_id: int) -> bytes:
+        return struct.pack(">ii", 4 + len(UNSUPPORTED), correlation_id) + UNSUPPORTED
+
+    def echo(self, request: bytes, call: Any) -> Answer:
+        self.seen.append(request)
+        return Answer(request)
+
+    def wait(self, request: bytes, call: Any) -> asyncio.Future[Any]:
+        self.waiting.append(self.loop.create_future())
+        return self.waiting[-1]
+
+    def silent(self, request: bytes, call: Any) -> None:
+        self.seen.append(request)
+
+    def fail(self, request: bytes, call: Any) -> Answer:
+        raise RuntimeError(request.decode())
+
+    async def work(self, request: bytes, call: Any) -> Answer:
+        self.seen.append(request)
+        if request == b"at once":
+            return Answer(request)
+        self.waiting.append(self.loop.create_future())
+        return Answer(request + await self.waiting[-1])
+
+    def bulk(self, request: bytes, call: Any) -> Answer:
+        self.seen.append(request)
+        return Answer(b"z" * int(request))
+
+    async def connect(self) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Lets the loop run until ``condition()``."""
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+
+def scenario(
+    limits: Limits | None = None,
+) -> Callable[[Callable[[Harness], Awaitable[None]]], Callable[[], None]]:
+    """Makes a test of ``async def test(harness)``: runs it on a loop of its own, with a server that
+    is closed afterwards.
+    """
+
+    def decorate(test: Callable[[Harness], Awaitable[None]]) -> Callable[[], None]:
+        async def run() -> None:
+            harness = Harness(limits or Limits())
+            try:
+                await test(harness)
+            finally:
+                await harness.server.close(grace_s=0)
+            assert harness.server.memory.held == 0
+
+        @functools.wraps(test)
+        def wrapper() -> None:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(run())
+
+        del wrapper.__wrapped__  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate

@@ -1,0 +1,331 @@
+"""Order of replies, back-pressure, and what ends a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+
+import pytest
+
+from pybroker.net.limits import Limits
+from pybroker.net.tests.harness import (
+    BULK,
+    ECHO,
+    FAIL,
+    SILENT,
+    UNSUPPORTED,
+    WAIT,
+    WORK,
+    Answer,
+    Harness,
+    frame,
+    scenario,
+)
+
+
+@scenario()
+async def test_pipelined_requests_are_answered_in_order(harness: Harness) -> None:
+    client = await harness.connect()
+    for number in range(500):
+        client.send(ECHO, number, b"%d" % number)
+    assert [await client.receive() for _ in range(500)] == [(n, b"%d" % n) for n in range(500)]
+
+
+@scenario()
+async def test_a_request_cut_anywhere_is_put_together(harness: Harness) -> None:
+    client = await harness.connect()
+    for byte in frame(ECHO, 7, b"hello"):
+        client.writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await client.receive() == (7, b"hello")
+
+
+@scenario()
+async def test_replies_keep_the_order_of_requests_whatever_becomes_ready_first(
+    harness: Harness,
+) -> None:
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    client.send(ECHO, 2, b"sync")
+    client.send(WAIT, 3)
+    client.send(WORK, 4, b"task ")
+    client.send(WORK, 5, b"at once")
+    client.send(SILENT, 6)
+    client.send(18, 7, version=99)
+    await harness.until(lambda: len(harness.waiting) == 3 and b"at once" in harness.seen)
+    harness.waiting[2].set_result(b"done")
+    harness.waiting[1].set_result(Answer(b"third"))
+    await asyncio.sleep(0.01)
+    harness.waiting[0].set_result(Answer(b"first"))
+    assert [await client.receive() for _ in range(6)] == [
+        (1, b"first"),
+        (2, b"sync"),
+        (3, b"third"),
+        (4, b"task done"),
+        (5, b"at once"),
+        (7, UNSUPPORTED),
+    ]
+
+
+@scenario()
+async def test_a_waiting_request_does_not_hold_up_the_ones_behind_it(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    client.send(ECHO, 2, b"served meanwhile")
+    await harness.until(lambda: harness.seen == [b"served meanwhile"])
+    harness.waiting[0].set_result(None)
+    assert await client.receive() == (2, b"served meanwhile")
+
+
+@scenario()
+async def test_a_request_without_reply_is_followed_by_the_next_reply(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(SILENT, 1, b"acks=0")
+    assert await client.ask(ECHO, 2, b"next") == (2, b"next")
+    assert harness.seen == [b"acks=0", b"next"]
+
+
+@scenario()
+async def test_calls_share_their_context_while_it_stays_the_same(harness: Harness) -> None:
+    client = await harness.connect()
+    for number in range(3):
+        await client.ask(ECHO, number)
+    assert len(harness.calls) == 1
+    call = harness.calls[0]
+    assert (call.version, call.client_id) == (1, "test")
+    assert call.connection.local_address == ("127.0.0.1", harness.port)
+    assert call.connection.peer_address == client.writer.get_extra_info("sockname")
+    assert call.connection.listener_name == "PLAINTEXT"
+    client.send(ECHO, 9, version=0)
+    await client.receive()
+    assert harness.calls[1].version == 0
+
+
+@scenario()
+async def test_waiting_requests_of_a_closed_connection_are_cancelled(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    client.send(WORK, 2)
+    await harness.until(lambda: len(harness.waiting) == 2)
+    client.reset()
+    await harness.until(lambda: all(future.cancelled() for future in harness.waiting))
+    assert not harness.server.connections
+
+
+@scenario()
+async def test_a_future_that_fails_after_its_connection_closed_is_no_complaint(
+    harness: Harness,
+) -> None:
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    await harness.until(lambda: bool(harness.waiting))
+    harness.waiting[0].set_exception(RuntimeError("late"))
+    client.reset()
+    await harness.until(lambda: not harness.server.connections)
+
+
+@scenario()
+async def test_case_47_unknown_api_and_unsupported_version_close(harness: Harness) -> None:
+    for key, version in ((99, 0), (ECHO, 2), (ECHO, -1), (-1, 0)):
+        client = await harness.connect()
+        client.send(key, 1, version=version)
+        assert await client.is_closed()
+
+
+@scenario()
+async def test_case_47_apiversions_of_an_unknown_version_is_answered(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(18, 5, b"whatever the body is", version=99)
+    assert await client.receive() == (5, UNSUPPORTED)
+    assert await client.ask(ECHO, 6, b"goes on") == (6, b"goes on")
+
+
+@scenario()
+async def test_case_48_a_request_that_does_not_decode_closes_after_earlier_replies(
+    harness: Harness,
+) -> None:
+    client = await harness.connect()
+    client.writer.write(frame(ECHO, 1, b"good") + frame(ECHO, 2, b"bad") + frame(ECHO, 3, b"never"))
+    assert await client.receive() == (1, b"good")
+    assert await client.is_closed()
+    assert harness.seen == [b"good"]
+
+
+@scenario()
+async def test_case_48_a_frame_shorter_than_its_header_closes(harness: Harness) -> None:
+    for body in (b"", b"\0", b"\0\3\0\1\0\0\0", b"\0\3\0\1\0\0\0\1\0\x10abc"):
+        client = await harness.connect()
+        client.writer.write(struct.pack(">i", len(body)) + body)
+        assert await client.is_closed()
+
+
+@scenario()
+async def test_case_45_lying_lengths_close_and_allocate_nothing(harness: Harness) -> None:
+    for length in (-1, -(2**31), 104_857_601, 2**31 - 1):
+        client = await harness.connect()
+        client.writer.write(struct.pack(">i", length))
+        assert await client.is_closed()
+        assert harness.server.memory.held == 0
+
+
+@scenario()
+async def test_case_46_many_connections_that_declare_much_and_send_little_cost_little(
+    harness: Harness,
+) -> None:
+    clients = [await harness.connect() for _ in range(60)]
+    for client in clients:
+        client.writer.write(struct.pack(">i", 90_000_000) + b"xy")
+    await harness.until(lambda: harness.server.memory.held > 0)
+    await asyncio.sleep(0.02)
+    assert harness.server.memory.held <= 60 * 1024
+    for client in clients:
+        client.reset()
+    await harness.until(lambda: harness.server.memory.held == 0)
+
+
+def test_case_47_the_log_names_peer_and_cause_once_for_a_flood(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @scenario()
+    async def flood(harness: Harness) -> None:
+        for _ in range(50):
+            client = await harness.connect()
+            client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await client.is_closed()
+
+    with caplog.at_level(logging.WARNING):
+        flood()
+    lines = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(lines) <= 3
+    assert "127.0.0.1" in lines[0]
+    assert "HTTP" in lines[0]
+
+
+def test_case_58_a_tls_hello_on_a_plaintext_port_closes_with_a_hint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @scenario()
+    async def hello(harness: Harness) -> None:
+        client = await harness.connect()
+        client.writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"r" * 500)
+        assert await client.is_closed()
+        assert harness.server.memory.held == 0
+
+    with caplog.at_level(logging.WARNING):
+        hello()
+    assert "security.protocol=PLAINTEXT" in caplog.text
+
+
+def test_a_handler_that_fails_closes_its_connection_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @scenario()
+    async def fail(harness: Harness) -> None:
+        for _ in range(20):
+            client = await harness.connect()
+            client.send(ECHO, 1, b"before")
+            client.send(FAIL, 2, b"a bug")
+            assert await client.receive() == (1, b"before")
+            assert await client.is_closed()
+
+    with caplog.at_level(logging.ERROR):
+        fail()
+    assert caplog.text.count("Traceback") <= 3
+    assert "a bug" in caplog.text
+
+
+@scenario(Limits(max_unanswered=10))
+async def test_unanswered_requests_are_bounded_and_reading_resumes(harness: Harness) -> None:
+    client = await harness.connect()
+    for number in range(500):
+        client.send(WAIT, number)
+    await harness.until(lambda: len(harness.waiting) == 10)
+    await asyncio.sleep(0.02)
+    assert len(harness.waiting) == 10
+    for number in range(500):
+        await harness.until(lambda number=number: len(harness.waiting) > number)  # type: ignore[misc]
+        harness.waiting[number].set_result(Answer(b""))
+        assert await client.receive() == (number, b"")
+
+
+@scenario(Limits(max_unsent=100_000, idle_ms=300))
+async def test_case_51_a_client_that_never_reads_is_muted_bounded_and_then_closed(
+    harness: Harness,
+) -> None:
+    client = await harness.connect()
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    for number in range(2_000):
+        client.send(BULK, number, b"50000")
+    await harness.until(lambda: any(each.unsent for each in harness.server.connections))
+    await asyncio.sleep(0.1)
+    [connection] = harness.server.connections
+    assert connection.unsent < 200_000
+    assert len(harness.seen) < 1_000
+    await harness.until(lambda: not harness.server.connections)
+
+
+@scenario(Limits(max_unsent=100_000))
+async def test_a_slow_reader_gets_everything(harness: Harness) -> None:
+    client = await harness.connect()
+    for number in range(300):
+        client.send(BULK, number, b"60000")
+    for number in range(300):
+        if number % 50 == 0:
+            await asyncio.sleep(0.005)
+        assert await client.receive() == (number, b"z" * 60_000)
+
+
+@scenario(Limits(idle_ms=80))
+async def test_case_49_an_idle_connection_is_closed_and_a_waiting_one_is_not(
+    harness: Harness,
+) -> None:
+    idle, waiting = await harness.connect(), await harness.connect()
+    waiting.send(WAIT, 1)
+    assert await idle.is_closed()
+    await asyncio.sleep(0.1)
+    harness.waiting[0].set_result(Answer(b"still here"))
+    assert await waiting.receive() == (1, b"still here")
+
+
+@scenario(Limits(frame_grace_s=0.1, frame_rate=1_000_000))
+async def test_case_49_a_frame_that_trickles_in_is_cut_off_and_others_are_not(
+    harness: Harness,
+) -> None:
+    slow, lively = await harness.connect(), await harness.connect()
+    data = frame(ECHO, 1, b"x" * 1_000)
+    for byte in data:
+        slow.writer.write(bytes([byte]))
+        assert await lively.ask(ECHO, 2, b"ok") == (2, b"ok")
+        await asyncio.sleep(0.004)
+        if slow.reader.at_eof() or not harness.server.connections - {None}:
+            break
+        if len(harness.server.connections) == 1:
+            break
+    assert await slow.is_closed()
+    assert await lively.ask(ECHO, 3, b"ok") == (3, b"ok")
+
+
+@scenario(Limits(queued_bytes=50_000, frame_grace_s=0.3))
+async def test_memory_for_partial_frames_is_bounded_over_all_connections(harness: Harness) -> None:
+    greedy = [await harness.connect() for _ in range(20)]
+    for client in greedy:
+        client.writer.write(struct.pack(">i", 1_000_000) + b"x" * 9_000)
+    await harness.until(lambda: harness.server.memory.held > 50_000)
+    await asyncio.sleep(0.05)
+    for client in greedy:
+        client.writer.write(b"x" * 300_000)
+    await asyncio.sleep(0.05)
+    assert harness.server.memory.held < 50_000 + 20 * 10_000
+    assert await greedy[0].is_closed()
+    await harness.until(lambda: harness.server.memory.held == 0)
+    fresh = await harness.connect()
+    assert await fresh.ask(ECHO, 1, b"y" * 20_000) == (1, b"y" * 20_000)
+
+
+@scenario()
+async def test_large_requests_and_replies_pass_unchanged(harness: Harness) -> None:
+    client = await harness.connect()
+    for size in (70_000, 1_000_000, 300_000, 3_000_000, 10):
+        body = bytes(range(256)) * (size // 256) + b"tail"
+        assert await client.ask(ECHO, size, body) == (size, body)

@@ -1,0 +1,132 @@
+"""Who is let in, and how the server goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from pybroker.config import BrokerConfig, ConfigError, Endpoint
+from pybroker.net.limits import Limits, from_config, parse_overrides
+from pybroker.net.server import bind
+from pybroker.net.tests.harness import ECHO, WAIT, Answer, Harness, scenario
+
+
+@scenario(Limits(max_per_ip=3))
+async def test_case_50_connections_above_max_per_ip_are_closed(harness: Harness) -> None:
+    kept = [await harness.connect() for _ in range(3)]
+    for number, client in enumerate(kept):
+        assert await client.ask(ECHO, number) == (number, b"")
+    assert await (await harness.connect()).is_closed()
+    kept[0].reset()
+    await harness.until(lambda: len(harness.server.connections) == 2)
+    assert await (await harness.connect()).ask(ECHO, 9) == (9, b"")
+
+
+@scenario(Limits(max_per_ip=0, per_ip={"127.0.0.1": 1}))
+async def test_case_50_an_override_counts_for_its_address(harness: Harness) -> None:
+    assert await (await harness.connect()).ask(ECHO, 1) == (1, b"")
+    assert await (await harness.connect()).is_closed()
+
+
+@scenario(Limits(max_connections=5))
+async def test_case_50_connections_above_max_connections_wait_for_their_turn(
+    harness: Harness,
+) -> None:
+    clients = [await harness.connect() for _ in range(8)]
+    for client in clients:
+        client.send(ECHO, 1)
+    for client in clients[:5]:
+        await client.receive()
+    await asyncio.sleep(0.02)
+    assert len(harness.server.connections) == 5
+    for client in clients[:5]:
+        client.reset()
+    for client in clients[5:]:
+        assert await client.receive() == (1, b"")
+
+
+@scenario()
+async def test_case_50_a_flood_of_connections_leaves_nothing_behind(harness: Harness) -> None:
+    for _ in range(5):
+        clients = [await harness.connect() for _ in range(100)]
+        assert await clients[-1].ask(ECHO, 1) == (1, b"")
+        for client in clients:
+            client.reset()
+        await harness.until(lambda: not harness.server.connections)
+
+
+@scenario()
+async def test_shutdown_answers_what_is_in_work_and_accepts_nothing_new(harness: Harness) -> None:
+    quiet, busy = await harness.connect(), await harness.connect()
+    busy.send(WAIT, 1)
+    await harness.until(lambda: len(harness.waiting) == 1)
+    closing = asyncio.ensure_future(harness.server.close(grace_s=5))
+    assert await quiet.is_closed()
+    with pytest.raises(ConnectionRefusedError):
+        await harness.connect()
+    harness.waiting[0].set_result(Answer(b"in time"))
+    assert await busy.receive() == (1, b"in time")
+    assert await busy.is_closed()
+    await closing
+
+
+@scenario()
+async def test_shutdown_does_not_wait_longer_than_its_grace(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    await harness.until(lambda: len(harness.waiting) == 1)
+    await harness.server.close(grace_s=0.05)
+    assert await client.is_closed()
+    await harness.until(lambda: harness.waiting[0].cancelled())
+
+
+def test_a_taken_port_is_found_when_it_is_bound() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "", "::1"])
+def test_every_kind_of_address_can_be_listened_on(host: str) -> None:
+    if host == "::1" and not socket.has_ipv6:
+        return
+    try:
+        listener = bind(Endpoint("PLAINTEXT", "PLAINTEXT", host, 0))
+    except OSError:
+        assert host == "::1"
+        return
+    assert listener.endpoint.port > 0
+    listener.listen()
+    target = host or "127.0.0.1"
+    socket.create_connection((target, listener.endpoint.port)).close()
+    listener.close()
+
+
+def test_overrides_are_by_address_whatever_form_they_come_in() -> None:
+    assert parse_overrides("127.0.0.1:5, [::1]:7") == {"127.0.0.1": 5, "::1": 7}
+    assert parse_overrides("localhost:9")["127.0.0.1"] == 9
+    assert parse_overrides("") == {}
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "no.such.host.invalid:1"])
+def test_bad_overrides_are_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="overrides"):
+        parse_overrides(text)
+
+
+def test_limits_come_from_the_configuration() -> None:
+    config = BrokerConfig(
+        {
+            "socket.request.max.bytes": 1000,
+            "connections.max.idle.ms": -1,
+            "max.connections.per.ip.overrides": "127.0.0.1:2",
+            "socket.send.buffer.bytes": 4096,
+        }
+    )
+    limits = from_config(config)
+    assert limits.max_request_bytes == 1000
+    assert limits.idle_ms > 1 << 60
+    assert limits.of_address("127.0.0.1") == 2
+    assert limits.of_address("10.0.0.1") == 2**31 - 1
+    assert (limits.send_buffer, limits.receive_buffer) == (4096, -1)
