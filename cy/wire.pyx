@@ -23,6 +23,8 @@ do not fit into the bytes left; so memory grows with the bytes that arrived, wha
 Text is at most 32767 bytes, as in Kafka.
 """
 
+import sys
+
 cimport cython
 from cpython.buffer cimport (
     Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
@@ -104,7 +106,7 @@ cdef class Layout:
     """Where the fields of a message class lie in its instances, and their defaults."""
 
     def __cinit__(self, type message, dict defaults):
-        self.names = tuple(defaults)
+        self.names = tuple([sys.intern(name) for name in defaults])   # as keywords are
         self.count = len(defaults)
         self.type = <PyTypeObject *>message
         self.held = list(defaults.values())

@@ -10,11 +10,21 @@ Of a schema only the head is read when this module is imported; the rest when ``
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cy.wire import Codec
-from pyclient.protocol.messages import PlanCompiler, message_classes
+from pyclient.protocol.messages import Message, compiler, message_classes
 from pyclient.protocol.schema import Head, read_bodies, read_head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from cy.sendfile import FileSlice
+
+    Decode = Callable[[int, Buffer, int, int], Message]
+    Frame = bytes | list[bytes | FileSlice]
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -38,6 +48,14 @@ class Api(type):
     advertised_min: int
     flexible_from: int
     head: Head
+    Request: type[Message]
+    Response: type[Message]
+    request_codec: Codec
+    response_codec: Codec
+    decode_request: Decode
+    decode_response: Decode
+    encode_request: Callable[[int, int, str | None, Any], Frame]
+    encode_response: Callable[[int, int, Any], Frame]
 
     def is_flexible(cls, version: int) -> bool:
         """Whether the version has compact sizes and tagged fields (KIP-482)."""
@@ -46,12 +64,14 @@ class Api(type):
     def __repr__(cls) -> str:
         return f"{cls.name} ({cls.key}) {cls.min_version}-{cls.max_version}"
 
-    def __getattr__(cls, name: str) -> Any:
-        """Called for what is not there yet: loads the schema, then it is."""
-        if name not in _LOADED or "Request" in cls.__dict__:
-            raise AttributeError(f"{cls.__name__} has no attribute {name}")
-        _load(cls)
-        return getattr(cls, name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            """Called for what is not there yet: loads the schema, then it is."""
+            if name not in _LOADED or "Request" in cls.__dict__:
+                raise AttributeError(f"{cls.__name__} has no attribute {name}")
+            _load(cls)
+            return getattr(cls, name)
 
 
 _LOADED = frozenset(
@@ -68,9 +88,6 @@ def _load(api: Api) -> None:
     for side in ("request", "response"):
         message = message_classes(bodies[side], f"{api.name}.{side.title()}", {})
 
-        def compile_plan(version: int, body=bodies[side], message=message):  # type: ignore[no-untyped-def]
-            return PlanCompiler(body, message, version, api.is_flexible(version)).compile()
-
         # KIP-482: whoever does not know the versions yet must be able to read the header
         fixed = api.key == _API_VERSIONS and side == "response"
         codec = Codec(
@@ -79,7 +96,7 @@ def _load(api: Api) -> None:
             api.min_version,
             api.max_version,
             _NEVER if fixed else api.flexible_from,
-            compile_plan,
+            compiler(bodies[side], message, api.is_flexible),
         )
         setattr(api, side.title(), message)
         setattr(api, f"{side}_codec", codec)

@@ -7,6 +7,7 @@ A plan is compiled per version; what executes it is ``cy.wire``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cy import wire
@@ -71,7 +72,14 @@ def message_classes(body: Body, qualname: str, attributes: dict[str, Any]) -> ty
     return wire.message_class(qualname.rpartition(".")[2], defaults, outer)
 
 
-class PlanCompiler:
+def compiler(
+    body: Body, message: type[Message], is_flexible: Callable[[int], bool]
+) -> Callable[[int], wire.Plan]:
+    """What compiles the plan of a version: for a ``Codec``, which calls it when it meets one."""
+    return lambda version: _PlanCompiler(body, message, version, is_flexible(version)).compile()
+
+
+class _PlanCompiler:
     """Compiles one version of one body."""
 
     def __init__(self, body: Body, message: type[Message], version: int, flexible: bool) -> None:

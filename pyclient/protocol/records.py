@@ -12,7 +12,7 @@ from typing import Any
 
 from cy.wire import Codec
 from pyclient.protocol.apis import SCHEMAS
-from pyclient.protocol.messages import Message, PlanCompiler, message_classes
+from pyclient.protocol.messages import Message, compiler, message_classes
 from pyclient.protocol.schema import read_bodies, read_head
 
 _PATHS = {read_head(path).name: path for path in sorted((SCHEMAS / "records").glob("*.api"))}
@@ -23,18 +23,12 @@ def _load(name: str) -> type[Message]:
     head = read_head(_PATHS[name])
     body = read_bodies(head)["fields"]
 
-    def compile_plan(version: int):  # type: ignore[no-untyped-def]
-        return PlanCompiler(body, message, version, version in head.flexible).compile()
-
     first, last = head.versions.first, head.versions.last
+    message = message_classes(body, name, {"min_version": first, "max_version": last})
+    compile_plan = compiler(body, message, head.flexible.__contains__)
     codec = Codec(name, -1, first, last, head.flexible_from, compile_plan)
-    attributes = {
-        "min_version": first,
-        "max_version": last,
-        "encode": codec.encode_record,
-        "decode": codec.decode_open_record if head.is_open else codec.decode_record,
-    }
-    message = message_classes(body, name, attributes)
+    message.encode = codec.encode_record
+    message.decode = codec.decode_open_record if head.is_open else codec.decode_record
     return message
 
 
