@@ -1,4 +1,5 @@
-"""For other Cython modules: everything lies in the modules below this one, under these names."""
+"""For other Cython modules: the functions below this one, under these names. The classes are cimported from where they are
+(``cy.batch_header``, ``cy.batch_reader``): a cimport here would hide them from Python."""
 
-from cy.batch_header cimport Batch, any_crc_holds, crc_holds, parse_header
-from cy.batch_reader cimport Record, RecordView, parse_record
+from cy.batch_header cimport any_crc_holds, crc_holds, parse_header
+from cy.batch_reader cimport RecordView, parse_record
