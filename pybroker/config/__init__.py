@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source
+from pybroker.config.group_config import check_group_configs, group_config
 from pybroker.config.key import ConfigError, Importance, Key, Scope, Type
 from pybroker.config.listeners import Endpoint, advertised_listeners, listeners
 from pybroker.config.topic_config import TOPICS, parse_topic_overrides, topic_config
@@ -23,6 +24,8 @@ __all__ = [
     "Source",
     "Type",
     "advertised_listeners",
+    "check_group_configs",
+    "group_config",
     "listeners",
     "parse_topic_overrides",
     "topic_config",

@@ -1,0 +1,98 @@
+"""Which brokers hold which partition: spread over places first, then over brokers.
+
+Brokers are put in a circle in which neighbours are of different places (racks, hosts) where they
+can be. Partition p's first replica, its preferred leader, is p steps from a random start, so that
+leaders are even. Each further replica is the next broker around the circle in a place that holds
+fewest replicas of the partition; where the walk begins shifts each time the circle is through, so
+that the followers of one leader are not always the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
+
+from pyclient.protocol import errors
+
+Places = Mapping[int, str | None]
+Replicas = tuple[int, ...]
+
+
+def assign(
+    places: Places, partitions: int, replication_factor: int, *, start: int, first: int = 0
+) -> list[Replicas]:
+    """Replicas of partitions ``first`` … ``first + partitions - 1``.
+
+    ``places`` is the rack of each broker (None: a place of its own); ``start`` is any number, the
+    same for all partitions of a topic. Raises InvalidReplicationFactor.
+    """
+    check_replication_factor(replication_factor, len(places))
+    circle = _circle(places)
+    return [
+        _replicas(circle, places, start + index, index // len(circle), replication_factor)
+        for index in range(first, first + partitions)
+    ]
+
+
+def check_replication_factor(replication_factor: int, brokers: int) -> None:
+    """Raises InvalidReplicationFactor where there are too few brokers, or the number is below 1."""
+    if replication_factor < 1:
+        raise errors.InvalidReplicationFactor("a replication factor is at least 1")
+    if replication_factor > brokers:
+        raise errors.InvalidReplicationFactor(
+            f"replication factor {replication_factor} is more than the {brokers} live broker(s)"
+        )
+
+
+def _circle(places: Places) -> list[int]:
+    by_place: dict[str, list[int]] = defaultdict(list)
+    for broker in sorted(places):
+        by_place[_place(places, broker)].append(broker)
+    rows = zip_longest(*(by_place[place] for place in sorted(by_place)))
+    return [broker for broker in chain.from_iterable(rows) if broker is not None]
+
+
+def _place(places: Places, broker: int) -> str:
+    rack = places[broker]
+    return f"broker {broker}" if rack is None else f"rack {rack}"
+
+
+def _replicas(
+    circle: Sequence[int], places: Places, position: int, shift: int, count: int
+) -> Replicas:
+    size = len(circle)
+    chosen = [circle[position % size]]
+    others = size - 1
+    walk = [circle[(position + 1 + (shift + step) % others) % size] for step in range(others)]
+    used = Counter([_place(places, chosen[0])])
+    while len(chosen) < count:
+        nearest = min(walk, key=lambda broker: used[_place(places, broker)])
+        walk.remove(nearest)
+        used[_place(places, nearest)] += 1
+        chosen.append(nearest)
+    return tuple(chosen)
+
+
+def check_manual(assignments: Sequence[Sequence[int]], places: Places, factor: int) -> None:
+    """Checks replicas that someone chose by hand; ``factor`` is what each partition must have.
+
+    Raises InvalidReplicaAssignment.
+    """
+    for index, replicas in enumerate(assignments):
+        complaint = _complaint(replicas, places, factor)
+        if complaint:
+            raise errors.InvalidReplicaAssignment(f"assignment {index}: {complaint}")
+
+
+def _complaint(replicas: Sequence[int], places: Places, factor: int) -> str | None:
+    if not replicas:
+        return "has no replica"
+    if len(set(replicas)) != len(replicas):
+        return f"{list(replicas)} names a broker twice"
+    for broker in replicas:
+        if broker not in places:
+            return f"broker {broker} is not registered"
+    if len(replicas) != factor:
+        return f"{list(replicas)} has {len(replicas)} replicas, the others {factor}"
+    return None

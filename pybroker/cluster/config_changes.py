@@ -1,0 +1,216 @@
+"""The controller's decisions about configurations: pure, as those about topics.
+
+A topic's errors are INVALID_CONFIG; a broker's INVALID_REQUEST, as Kafka has them. Broker keys can
+be changed where their row says so: for one broker, or with an empty name for all of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from pybroker.cluster.image import (
+    DEFAULT_BROKER,
+    Configs,
+    MetadataDelta,
+    MetadataImage,
+    ResourceType,
+    TopicImage,
+)
+from pybroker.cluster.plan import Plan, Step, write_configs
+from pybroker.config import (
+    KEYS,
+    TOPICS,
+    BrokerConfig,
+    ConfigError,
+    Key,
+    Scope,
+    Type,
+    check_group_configs,
+    parse_topic_overrides,
+)
+from pybroker.config.broker_config import suggestion
+from pybroker.config.group_config import GROUPS
+from pybroker.config.key import format_value, parse_type
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to a key (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class KeyChange(NamedTuple):
+    """One key of a resource: what to do, with which text."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class ConfigChange(NamedTuple):
+    """What shall happen to one resource's configuration.
+
+    ``replace`` drops every key that ``keys`` does not name (AlterConfigs).
+    """
+
+    resource_type: int
+    name: str
+    keys: tuple[KeyChange, ...]
+    replace: bool = False
+
+
+Result = KafkaError | None
+
+
+class ConfigController:
+    """Decides on changes of topics', brokers' and groups' configuration."""
+
+    def __init__(self, config: BrokerConfig, node_id: int) -> None:
+        self._config = config
+        self._node_id = node_id
+        self._checks: dict[int, Callable[[MetadataImage, str, Configs], None]] = {
+            ResourceType.TOPIC: self._check_topic,
+            ResourceType.BROKER: self._check_broker,
+            ResourceType.GROUP: self._check_group,
+        }
+
+    def alter(self, image: MetadataImage, changes: Sequence[ConfigChange]) -> Plan[list[Result]]:
+        """None or an error for each change, in order; those without an error are one step."""
+        times = Counter((change.resource_type, change.name) for change in changes)
+        results: list[Result] = []
+        accepted: dict[tuple[ResourceType, str], Configs] = {}
+        for change in changes:
+            try:
+                if times[change.resource_type, change.name] > 1:
+                    raise errors.InvalidRequest("each resource may appear once in a request")
+                resource_type = self._check_resource(image, change)
+                configs = _changed(image, resource_type, change)
+                self._checks[resource_type](image, change.name, configs)
+            except KafkaError as error:
+                results.append(error)
+            else:
+                accepted[resource_type, change.name] = configs
+                results.append(None)
+        return Plan(results, [_step(image, accepted)] if accepted else [])
+
+    def _check_resource(self, image: MetadataImage, change: ConfigChange) -> ResourceType:
+        if change.resource_type not in self._checks:
+            raise errors.InvalidRequest(f"resource type {change.resource_type} has no settings")
+        resource_type = ResourceType(change.resource_type)
+        if resource_type is ResourceType.BROKER:
+            check_broker_name(change.name, self._node_id)
+        elif resource_type is ResourceType.GROUP and not change.name:
+            raise errors.InvalidRequest("a group's name is empty")
+        elif resource_type is ResourceType.TOPIC and image.topic(change.name) is None:
+            raise errors.UnknownTopicOrPartition(f"there is no topic '{change.name}'")
+        return resource_type
+
+    def _check_topic(self, image: MetadataImage, name: str, configs: Configs) -> None:
+        try:
+            parse_topic_overrides(configs)
+        except ConfigError as error:
+            raise errors.InvalidConfig(str(error)) from error
+
+    def _check_group(self, image: MetadataImage, name: str, configs: Configs) -> None:
+        try:
+            check_group_configs(self._config, configs)
+        except ConfigError as error:
+            raise errors.InvalidConfig(str(error)) from error
+
+    def _check_broker(self, image: MetadataImage, name: str, configs: Configs) -> None:
+        before = image.configs(ResourceType.BROKER, name)
+        for key, text in configs.items():
+            if before.get(key) != text:
+                _check_dynamic(key, text, is_default=name == DEFAULT_BROKER)
+
+
+def check_broker_name(name: str, node_id: int) -> None:
+    """Raises InvalidRequest unless ``name`` is this broker's id, or empty for the default."""
+    if name in (DEFAULT_BROKER, str(node_id)):
+        return
+    if not name.lstrip("-").isdigit():
+        raise errors.InvalidRequest(f"broker id must be an integer, but it is {name!r}")
+    raise errors.InvalidRequest(f"this is broker {node_id}, asked for broker {name}")
+
+
+def _check_dynamic(name: str, text: str, *, is_default: bool) -> None:
+    key = KEYS.get(name)
+    if key is None:
+        raise errors.InvalidRequest(f"{name} is unknown{suggestion(name, KEYS)}")
+    if key.scope is Scope.READ_ONLY:
+        raise errors.InvalidRequest(f"{name} cannot be changed while the broker runs")
+    if key.scope is Scope.PER_BROKER and is_default:
+        raise errors.InvalidRequest(f"{name} is set per broker: name one")
+    try:
+        key.parse(text)
+    except ConfigError as error:
+        raise errors.InvalidRequest(str(error)) from error
+
+
+_TABLES: Mapping[ResourceType, Mapping[str, Key]] = {
+    ResourceType.TOPIC: TOPICS,
+    ResourceType.BROKER: KEYS,
+    ResourceType.GROUP: GROUPS,
+}
+
+
+def _changed(
+    image: MetadataImage, resource_type: ResourceType, change: ConfigChange
+) -> dict[str, str]:
+    if len({key.name for key in change.keys}) < len(change.keys):
+        raise errors.InvalidRequest("the request names a key twice")
+    configs = {} if change.replace else dict(image.configs(resource_type, change.name))
+    for key in change.keys:
+        if key.operation == ConfigOperation.DELETE:
+            configs.pop(key.name, None)
+        elif key.value is None:
+            raise errors.InvalidRequest(f"{key.name} has no value")
+        elif key.operation == ConfigOperation.SET:
+            configs[key.name] = key.value
+        else:
+            row = _TABLES[resource_type].get(key.name)
+            configs[key.name] = _merged(key, row, configs.get(key.name))
+    return configs
+
+
+def _merged(change: KeyChange, row: Key | None, current: str | None) -> str:
+    if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        raise errors.InvalidRequest(f"there is no operation {change.operation}")
+    if row is None or row.type is not Type.LIST:
+        raise errors.InvalidConfig(
+            f"{change.name} is not a list: values cannot be added or taken away"
+        )
+    if current is None:
+        current = format_value(row.default) or ""
+    members, named = parse_type(Type.LIST, current), parse_type(Type.LIST, change.value or "")
+    assert isinstance(members, tuple)
+    assert isinstance(named, tuple)
+    if change.operation == ConfigOperation.APPEND:
+        return ",".join(dict.fromkeys(members + named))
+    return ",".join(member for member in members if member not in named)
+
+
+def _step(image: MetadataImage, accepted: Mapping[tuple[ResourceType, str], Configs]) -> Step:
+    operations = [
+        write_configs(image, resource_type, name, configs)
+        for (resource_type, name), configs in accepted.items()
+    ]
+    topics: dict[str, TopicImage] = {
+        name: image.topics[name]._replace(configs=configs)
+        for (resource_type, name), configs in accepted.items()
+        if resource_type is ResourceType.TOPIC
+    }
+    others = {
+        resource: configs
+        for resource, configs in accepted.items()
+        if resource[0] is not ResourceType.TOPIC
+    }
+    return Step(operations, MetadataDelta(changed=topics, configs=others))

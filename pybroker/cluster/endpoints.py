@@ -1,0 +1,57 @@
+"""Where a client should connect to reach a broker, as seen from the connection it already has."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from pybroker.cluster.image import MetadataImage
+from pybroker.config import Endpoint
+
+Address = tuple[str, int]
+
+_EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+def addresses(
+    image: MetadataImage,
+    listener: str,
+    own_id: int,
+    advertised: Mapping[str, Endpoint],
+    local: Address,
+) -> dict[int, Address]:
+    """Host and port by node id of every live broker that has this ``listener``.
+
+    ``advertised`` are this broker's advertised listeners by name. Where it has none for the
+    listener the client is told what it used already: ``local``, its connection's local address.
+    """
+    found = {}
+    for broker in image.brokers.values():
+        endpoint = broker.endpoint(listener)
+        if broker.id == own_id and listener not in advertised:
+            found[broker.id] = local
+        elif endpoint is not None:
+            found[broker.id] = (endpoint.host, endpoint.port)
+    return found
+
+
+def registered(
+    listeners: Mapping[str, Endpoint], advertised: Mapping[str, Endpoint]
+) -> tuple[Endpoint, ...]:
+    """The endpoints to register: advertised ones, else the bound ones with a host to reach.
+
+    ``listeners`` are the bound listeners by name, with their real ports.
+    """
+    return tuple(
+        advertised.get(name) or endpoint._replace(host=_reachable(endpoint.host))
+        for name, endpoint in listeners.items()
+    )
+
+
+def _reachable(host: str) -> str:
+    return socket.getfqdn() if host in _EVERYWHERE else host
+
+
+def rack_of(configured: str | None) -> str:
+    """The place of this broker: ``broker.rack``, else its host."""
+    return configured or socket.gethostname()

@@ -1,0 +1,182 @@
+"""The cluster's metadata at one moment, and the difference between two moments.
+
+A ``MetadataImage`` never changes: whoever holds one may read it without a lock and over an await. A
+``MetadataDelta`` makes the next one. Both are plain values; what a change *means* (who leads, what
+is allowed) is decided in ``controller`` and ``elections``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pybroker.config import Endpoint
+
+NO_LEADER: Final = -1
+NO_CONTROLLER: Final = -1
+DEFAULT_BROKER: Final = ""
+
+Configs = Mapping[str, str]
+NO_CONFIGS: Final[Configs] = MappingProxyType({})
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; the number is the wire's."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class BrokerRegistration(NamedTuple):
+    """A live broker. ``epoch`` is greater at each registration; ``endpoints`` one per listener."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    log_dirs: tuple[str, ...] = ()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of that listener, or None."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """A partition: who holds it, who leads it, who is in sync.
+
+    ``leader_epoch`` grows with each election, ``partition_epoch`` with each change. ``replicas``
+    has the preferred leader first. ``leader`` is NO_LEADER where none of the ISR is alive.
+    """
+
+    index: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    directories: tuple[bytes, ...] = ()
+
+
+class TopicImage(NamedTuple):
+    """A topic: its name, its 16-byte id, its partitions by index, its overridden configuration."""
+
+    name: str
+    id: bytes
+    partitions: tuple[PartitionImage, ...]
+    configs: Configs = NO_CONFIGS
+
+    @property
+    def is_internal(self) -> bool:
+        """True for the topics in which the broker keeps its own state."""
+        return self.name in INTERNAL_TOPICS
+
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """What changed: whole topics, brokers and configurations, each as it is afterwards.
+
+    ``deleted`` holds the topics as they were; a name may be in ``changed`` too, when the topic was
+    made again. A broker that is None is gone.
+    """
+
+    changed: Mapping[str, TopicImage] = field(default_factory=dict)
+    deleted: Mapping[str, TopicImage] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration | None] = field(default_factory=dict)
+    configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
+    controller: tuple[int, int] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.changed or self.deleted or self.brokers or self.configs or self.controller
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Brokers, topics and configurations of the cluster; ``version`` grows with each change."""
+
+    cluster_id: str = ""
+    version: int = 0
+    controller_id: int = NO_CONTROLLER
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    names: Mapping[bytes, str] = field(default_factory=dict)
+    resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of that name, or None."""
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic of that id, or None."""
+        name = self.names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        """A partition, or None where the topic does not exist or has fewer."""
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def configs(self, resource_type: ResourceType, name: str) -> Configs:
+        """The stored configuration of a resource: empty where there is none."""
+        if resource_type is ResourceType.TOPIC:
+            topic = self.topics.get(name)
+            return NO_CONFIGS if topic is None else topic.configs
+        return self.resource_configs.get((resource_type, name), NO_CONFIGS)
+
+    def apply(self, delta: MetadataDelta) -> MetadataImage:
+        """The image after ``delta``; what did not change is shared, not copied."""
+        topics, names = self.topics, self.names
+        if delta.changed or delta.deleted:
+            topics, names = dict(topics), dict(names)
+            for topic in delta.deleted.values():
+                topics.pop(topic.name, None)
+                names.pop(topic.id, None)
+            for topic in delta.changed.values():
+                topics[topic.name] = topic
+                names[topic.id] = topic.name
+        controller = delta.controller or (self.controller_id, self.controller_epoch)
+        return replace(
+            self,
+            version=self.version + 1,
+            controller_id=controller[0],
+            controller_epoch=controller[1],
+            brokers=_without_none({**self.brokers, **delta.brokers}),
+            topics=topics,
+            names=names,
+            resource_configs=self._apply_configs(delta),
+        )
+
+    def _apply_configs(
+        self, delta: MetadataDelta
+    ) -> Mapping[tuple[ResourceType, str], Configs]:
+        if not delta.configs:
+            return self.resource_configs
+        merged = {**self.resource_configs, **delta.configs}
+        return {resource: configs for resource, configs in merged.items() if configs}
+
+
+def _without_none(
+    brokers: Mapping[int, BrokerRegistration | None],
+) -> dict[int, BrokerRegistration]:
+    return {id: broker for id, broker in brokers.items() if broker is not None}

@@ -1,0 +1,58 @@
+"""Who is the controller: whoever creates the ephemeral node /controller, in a new epoch.
+
+The epoch's node is written in the same ``multi``, so its version belongs to one controller alone.
+A write that checks this version fails as soon as another broker has been elected: an old
+controller, cut off or asleep, cannot change anything (its brokers see STALE_CONTROLLER_EPOCH).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pybroker.cluster import znodes
+from pybroker.coordination.interface import (
+    BadVersion,
+    Check,
+    CoordinationStore,
+    Create,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+)
+
+
+class Leadership(NamedTuple):
+    """A controller's term: its epoch and the version of the epoch's node."""
+
+    epoch: int
+    version: int
+
+    def check(self) -> Operation:
+        """The operation that makes a ``multi`` fail when the term is over."""
+        return Check(znodes.CONTROLLER_EPOCH, self.version)
+
+
+async def become_controller(
+    store: CoordinationStore, node_id: int, now_ms: int
+) -> Leadership | None:
+    """The new term of this broker; None where another broker is the controller."""
+    while True:
+        [found] = await store.get_many([znodes.CONTROLLER_EPOCH])
+        epoch = int(found[0]) + 1 if found else 1
+        version = found[1].version if found else -1
+        data = str(epoch).encode()
+        write = (
+            Set(znodes.CONTROLLER_EPOCH, data, version)
+            if found
+            else Create(znodes.CONTROLLER_EPOCH, data)
+        )
+        claim = Create(znodes.CONTROLLER, znodes.encode_controller(node_id, now_ms), ephemeral=True)
+        try:
+            await store.multi([claim, write])
+            return Leadership(epoch, version + 1)
+        except NodeExists as error:
+            if error.index == 0:
+                return None
+        except (BadVersion, NoNode):
+            continue

@@ -1,0 +1,34 @@
+"""The image that this broker serves from, and the one way in which it is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pybroker.cluster.image import MetadataDelta, MetadataImage
+
+Listener = Callable[[MetadataDelta, MetadataImage], Awaitable[None]]
+
+
+class MetadataCache:
+    """``image`` is what clients are told.
+
+    A topic that is gone is no longer told before its logs are deleted; one that is new is told
+    only when its logs are there: the listeners run in between.
+    """
+
+    def __init__(self, image: MetadataImage | None = None) -> None:
+        self.image = image or MetadataImage()
+        self._listeners: list[Listener] = []
+
+    def add_listener(self, listener: Listener) -> None:
+        """Awaits ``listener(delta, image after it)`` at each change, in the order of adding."""
+        self._listeners.append(listener)
+
+    async def publish(self, delta: MetadataDelta) -> None:
+        """Applies ``delta`` here; returns when every listener has done its part."""
+        image = self.image.apply(delta)
+        if delta.deleted:
+            self.image = self.image.apply(MetadataDelta(deleted=delta.deleted))
+        for listener in self._listeners:
+            await listener(delta, image)
+        self.image = image

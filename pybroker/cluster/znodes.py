@@ -1,0 +1,194 @@
+"""Paths and contents of the nodes in which the cluster is kept: those of ZooKeeper-era Kafka.
+
+    /cluster/id                             {"version": "1", "id": …}
+    /controller                (ephemeral)  who is the controller
+    /controller_epoch                       its epoch, in decimal; each write is conditional on it
+    /brokers/ids/1             (ephemeral)  endpoints and rack of a live broker
+    /brokers/topics/t                       topic id, replicas of each partition
+    /brokers/topics/t/partitions/0/state    leader, leader epoch, ISR; its version: partition epoch
+    /config/topics/t, /config/brokers/1, /config/brokers/<default>, /config/groups/g
+    /latest_producer_id_block               the last block of producer ids given out
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pybroker.cluster.image import BrokerRegistration, Configs, PartitionImage, ResourceType
+from pybroker.config import Endpoint
+from pyclient.protocol.uuids import from_base64, to_base64
+
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+DEFAULT_ENTITY: Final = "<default>"
+
+CONFIG_FOLDERS: Final[Mapping[ResourceType, str]] = {
+    ResourceType.TOPIC: "/config/topics",
+    ResourceType.BROKER: "/config/brokers",
+    ResourceType.GROUP: "/config/groups",
+}
+FOLDERS: Final = (
+    "/cluster",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    *CONFIG_FOLDERS.values(),
+    "/consumers",
+)
+
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def broker_path(node_id: int) -> str:
+    """Where a live broker is registered."""
+    return f"{BROKER_IDS}/{node_id}"
+
+
+def topic_path(name: str) -> str:
+    """Where a topic's replicas are."""
+    return f"{TOPICS}/{name}"
+
+
+def state_path(name: str, index: int) -> str:
+    """Where a partition's leader and ISR are."""
+    return f"{TOPICS}/{name}/partitions/{index}/state"
+
+
+def config_path(resource_type: ResourceType, name: str) -> str:
+    """Where a resource's configuration is; an empty name is the default of all."""
+    return f"{CONFIG_FOLDERS[resource_type]}/{name or DEFAULT_ENTITY}"
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """/cluster/id."""
+    return _compact({"version": "1", "id": cluster_id}).encode()
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """/cluster/id."""
+    return str(json.loads(data)["id"])
+
+
+def encode_controller(node_id: int, now_ms: int) -> bytes:
+    """/controller."""
+    fields = {"version": 1, "brokerid": node_id, "timestamp": str(now_ms)}
+    return _compact(fields).encode()
+
+
+def decode_controller(data: bytes) -> int:
+    """/controller: the controller's id."""
+    return int(json.loads(data)["brokerid"])
+
+
+def encode_broker(broker: BrokerRegistration, now_ms: int) -> bytes:
+    """/brokers/ids/N. host and port are those of the first plain-text listener, for old readers."""
+    plain = [e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"]
+    fields = {
+        "version": 5,
+        "host": plain[0].host if plain else None,
+        "port": plain[0].port if plain else -1,
+        "jmx_port": -1,
+        "timestamp": str(now_ms),
+        "endpoints": [str(endpoint) for endpoint in broker.endpoints],
+        "listener_security_protocol_map": {
+            endpoint.listener: endpoint.security_protocol for endpoint in broker.endpoints
+        },
+        "features": {},
+        "log_dirs": list(broker.log_dirs),
+    }
+    if broker.rack is not None:
+        fields["rack"] = broker.rack
+    return _compact(fields).encode()
+
+
+def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
+    """/brokers/ids/N; ``epoch`` is the number of the node's creation."""
+    fields = json.loads(data)
+    protocols = fields["listener_security_protocol_map"]
+    return BrokerRegistration(
+        node_id,
+        epoch,
+        tuple(_endpoint(text, protocols) for text in fields["endpoints"]),
+        fields.get("rack"),
+        tuple(fields.get("log_dirs", ())),
+    )
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(listener, protocols[listener], host.strip("[]"), int(port))
+
+
+def encode_topic(topic_id: bytes, partitions: Mapping[int, tuple[int, ...]]) -> bytes:
+    """/brokers/topics/T: the replicas of each partition."""
+    fields = {
+        "partitions": {str(index): replicas for index, replicas in partitions.items()},
+        "topic_id": to_base64(topic_id),
+        "adding_replicas": {},
+        "removing_replicas": {},
+        "version": 3,
+    }
+    return _compact(fields).encode()
+
+
+def decode_topic(data: bytes) -> tuple[bytes, dict[int, tuple[int, ...]]]:
+    """/brokers/topics/T: the topic's id and the replicas of each partition."""
+    fields = json.loads(data)
+    partitions = {int(index): tuple(r) for index, r in fields["partitions"].items()}
+    return from_base64(fields["topic_id"]), partitions
+
+
+def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
+    """/brokers/topics/T/partitions/P/state."""
+    fields = {
+        "controller_epoch": controller_epoch,
+        "leader": partition.leader,
+        "version": 1,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+    }
+    return _compact(fields).encode()
+
+
+def decode_state(
+    index: int, data: bytes, version: int, replicas: tuple[int, ...]
+) -> PartitionImage:
+    """/brokers/topics/T/partitions/P/state; ``version`` is the node's."""
+    fields = json.loads(data)
+    return PartitionImage(
+        index, fields["leader"], fields["leader_epoch"], version, replicas, tuple(fields["isr"])
+    )
+
+
+def encode_configs(configs: Configs) -> bytes:
+    """/config/…: a resource's configuration."""
+    return _compact({"version": 1, "config": dict(configs)}).encode()
+
+
+def decode_configs(data: bytes) -> dict[str, str]:
+    """/config/…: a resource's configuration."""
+    return dict(json.loads(data)["config"])
+
+
+def encode_producer_id_block(node_id: int, first: int, last: int) -> bytes:
+    """/latest_producer_id_block."""
+    fields: dict[str, Any] = {
+        "version": 1,
+        "broker": node_id,
+        "block_start": str(first),
+        "block_end": str(last),
+    }
+    return _compact(fields).encode()
+
+
+def decode_producer_id_block(data: bytes) -> int:
+    """/latest_producer_id_block: the last id of the last block."""
+    return int(json.loads(data)["block_end"])

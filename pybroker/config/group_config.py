@@ -1,0 +1,55 @@
+"""Group configuration: overrides over the broker keys that are their defaults and their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pybroker.config.broker_config import BrokerConfig, Origin, Source, suggestion
+from pybroker.config.group_keys import GROUP_KEYS
+from pybroker.config.key import ConfigError, Key, Value, format_value
+
+GROUPS: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
+
+# key of a group → the broker keys with its least and its largest value
+_BOUNDS: Final = {
+    f"consumer.{name}": (f"group.consumer.min.{name}", f"group.consumer.max.{name}")
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+}
+
+
+def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Raises ConfigError for an unknown key, a bad value, or one outside the broker's bounds."""
+    for name, text in overrides.items():
+        value = _parse(name, text)
+        low, high = _BOUNDS.get(name, (None, None))
+        if low and isinstance(value, int) and value < config[low]:
+            raise ConfigError(f"{name}={text} is below {low}={config[low]}")
+        if high and isinstance(value, int) and value > config[high]:
+            raise ConfigError(f"{name}={text} is above {high}={config[high]}")
+
+
+def _parse(name: str, text: str) -> Value:
+    key = GROUPS.get(name)
+    if key is None:
+        raise ConfigError(f"{name} is unknown{suggestion(name, GROUPS)}")
+    return key.parse(text)
+
+
+def group_config(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
+    """The typed value of one key for a group with these overrides."""
+    key = GROUPS[name]
+    if name in overrides:
+        return key.parse(overrides[name])
+    return config[key.synonyms[0].name] if key.synonyms else key.default
+
+
+def group_origins(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> list[Origin]:
+    """Every place that gives this group key a value, the effective one first."""
+    key = GROUPS[name]
+    found = []
+    if name in overrides:
+        found.append(Origin(name, overrides[name], Source.DYNAMIC_GROUP))
+    for synonym in key.synonyms:
+        found += config.origins(synonym.name)
+    return found or [Origin(name, format_value(key.default), Source.DEFAULT)]
