@@ -152,6 +152,10 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
 )
 
 
+WITH_RECORD_ERRORS = ("INVALID_RECORD", "INVALID_TIMESTAMP")
+"""Errors of a batch that may say which of its records are at fault (KIP-467)."""
+
+
 class KafkaError(Exception):
     """An error of Kafka's table. ``str(error)`` is the text given, else the row's."""
 
@@ -180,7 +184,7 @@ def class_name(name: str) -> str:
 
 
 def _error_class(code: int, name: str, retriable: bool, text: str) -> type[KafkaError]:
-    base = _WithRecordErrors if name == "INVALID_RECORD" else KafkaError
+    base = _WithRecordErrors if name in WITH_RECORD_ERRORS else KafkaError
     row = {"code": code, "name": name, "retriable": retriable, "text": text, "__doc__": text}
     return type(class_name(name), (base,), row | {"__module__": __name__})
 

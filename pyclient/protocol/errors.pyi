@@ -50,7 +50,12 @@ class InvalidCommitOffsetSize(KafkaError): ...  # 28: The committed offset's dat
 class TopicAuthorizationFailed(KafkaError): ...  # 29: Not authorized for the topic.
 class GroupAuthorizationFailed(KafkaError): ...  # 30: Not authorized for the group.
 class ClusterAuthorizationFailed(KafkaError): ...  # 31: Not authorized for the cluster.
-class InvalidTimestamp(KafkaError): ...  # 32: The timestamp of the message is out of range.
+# 32: The timestamp of the message is out of range.
+class InvalidTimestamp(KafkaError):
+    record_errors: list[tuple[int, str]]
+    def __init__(
+        self, message: str | None = None, record_errors: Sequence[tuple[int, str]] = ()
+    ) -> None: ...
 class UnsupportedSaslMechanism(KafkaError): ...  # 33: The broker does not support the SASL mechanism.
 class IllegalSaslState(KafkaError): ...  # 34: The request is not valid in this SASL state.
 class UnsupportedVersion(KafkaError): ...  # 35: The version of the API is not supported.

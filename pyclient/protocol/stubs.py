@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyclient.protocol.apis import ALL, SCHEMAS, Api
-from pyclient.protocol.errors import ROWS, class_name
+from pyclient.protocol.errors import ROWS, WITH_RECORD_ERRORS, class_name
 from pyclient.protocol.schema import Body, Field, Head, read_bodies, read_head
 
 HERE = Path(__file__).parent
@@ -135,8 +135,8 @@ class KafkaError(Exception):
 def class_name(name: str) -> str: ...
 def by_code(code: int) -> type[KafkaError] | None: ...
 '''
-_INVALID_RECORD = """\
-class InvalidRecord(KafkaError):
+_WITH_RECORD_ERRORS = """\
+class {}(KafkaError):
     record_errors: list[tuple[int, str]]
     def __init__(
         self, message: str | None = None, record_errors: Sequence[tuple[int, str]] = ()
@@ -148,8 +148,8 @@ def render_errors() -> str:
     lines = [HEADER + _ERRORS]
     for code, name, retriable, text in ROWS:
         told = f"# {code}{', retriable' if retriable else ''}: {text}"
-        if name == "INVALID_RECORD":
-            lines += [told, _INVALID_RECORD]
+        if name in WITH_RECORD_ERRORS:
+            lines += [told, _WITH_RECORD_ERRORS.format(class_name(name))]
         else:
             lines.append(f"class {class_name(name)}(KafkaError): ...  {told}")
     return "\n".join(lines) + "\n"
