@@ -28,7 +28,13 @@ class AppendInfo:
     those of that time.
     """
 
-    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms", "log_start_offset")
+    __slots__ = (
+        "duplicate",
+        "first_offset",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+    )
 
     def __init__(
         self,

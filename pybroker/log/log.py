@@ -22,22 +22,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
 
 from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
-from cy.crc32c import crc32c
-from pybroker.log import leader_epochs, partition_metadata
+from pybroker.log import partition_metadata
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
 from pybroker.log.batches import MalformedBatch
 from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.durability import Durability
 from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_slice import LogSlice
-from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_state import Marker, ProducerStates, marker_of
-from pybroker.log.replay import replay_producers
+from pybroker.log.replay import append_marker, replay_producers
 from pybroker.log.retention import SegmentView, expired_count
+from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.storage import Bytes
@@ -54,26 +53,23 @@ class Log:
     __slots__ = (
         "_active",
         "_config",
-        "_flush_lock",
+        "_durability",
         "_flush_messages",
         "_log_append_time",
-        "_names_synced",
-        "_roll_ms",
+        "_rolling",
         "_rules",
         "_segment_bytes",
-        "epochs",
         "folder",
         "high_watermark",
         "last_flush_ms",
+        "leader_epochs",
         "log_dir",
         "log_end_offset",
         "log_start_offset",
         "producers",
-        "recovery_point",
         "segments",
         "topic_id",
         "topic_partition",
-        "truncations",
     )
 
     def __init__(
@@ -98,16 +94,13 @@ class Log:
         self.topic_id = topic_id
         self.segments = segments
         self.producers = producers
-        self.epochs = epochs
+        self.leader_epochs = epochs
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
         self.last_flush_ms = now_ms
         self._active = segments[-1]
-        self._flush_lock = threading.Lock()
-        self.truncations = 0
-        self._names_synced = False
+        self._durability = Durability(self, recovery_point)
         self.config = config
 
     def __repr__(self) -> str:
@@ -127,12 +120,17 @@ class Log:
         self._log_append_time = config.uses_log_append_time
         self._segment_bytes = config.segment_bytes
         self._flush_messages = config.flush_messages
-        self._configure_active()
+        self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
 
     @property
-    def leader_epochs(self) -> LeaderEpochs:
-        """Where each leader epoch began."""
-        return self.epochs
+    def recovery_point(self) -> int:
+        """Everything below is on the disk."""
+        return self._durability.recovery_point
+
+    @property
+    def truncations(self) -> int:
+        """How often the log has been cut; what was read before a cut may no longer hold."""
+        return self._durability.truncations
 
     @property
     def last_stable_offset(self) -> int:
@@ -168,16 +166,18 @@ class Log:
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """Where ``epoch`` ended in this log (OffsetForLeaderEpoch)."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def begin_leader_epoch(self, epoch: int) -> None:
         """This replica leads from here on, in ``epoch``."""
-        self.epochs.assign(epoch, self.log_end_offset)
+        self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def set_topic_id(self, topic_id: bytes) -> None:
         """Writes the id of a log that has none yet; raises InconsistentTopicId where it has another one."""
         if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
-            raise errors.InconsistentTopicId(f"log {self.folder} belongs to another topic of this name")
+            raise errors.InconsistentTopicId(
+                f"log {self.folder} belongs to another topic of this name"
+            )
         if self.topic_id != topic_id:
             self.topic_id = topic_id
             with self._failing("writing partition.metadata"):
@@ -220,13 +220,15 @@ class Log:
             set_max_timestamp(records, timestamp)
         assign(records, first, leader_epoch)
         self._write(records, last, timestamp, now_ms)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, first)
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, first)
         if batch.producer_id >= 0:
             self._remember_producer(batch, marker, first, last, timestamp)
-        if last + 1 - self.recovery_point >= self._flush_messages:
+        if last + 1 - self._durability.recovery_point >= self._flush_messages:
             self.flush()
-        return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
+        return AppendInfo(
+            first, last, now_ms if self._log_append_time else -1, self.log_start_offset
+        )
 
     def append_as_follower(self, records: Bytes, now_ms: int) -> AppendInfo | None:
         """Appends batches as the leader wrote them; a batch cut by the end of ``records`` is left out.
@@ -247,19 +249,28 @@ class Log:
         timestamp = max(batch.max_timestamp for batch in run)
         self._write(data, run[-1].last_offset, timestamp, now_ms, first_offset=run[0].base_offset)
         for batch in run:
-            if batch.partition_leader_epoch > self.epochs.latest:
-                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            if batch.partition_leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 start = batch.position - run[0].position
                 marker = marker_of(data[start : start + batch.size]) if batch.is_control else None
-                self._remember_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+                self._remember_producer(
+                    batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp
+                )
 
     def _write(
-        self, data: Bytes, last_offset: int, timestamp: int, now_ms: int, first_offset: int | None = None
+        self,
+        data: Bytes,
+        last_offset: int,
+        timestamp: int,
+        now_ms: int,
+        first_offset: int | None = None,
     ) -> None:
         """Appends to the active segment or a new one, and moves the log's end; on failure nothing has changed."""
         segment = self._active
-        if segment.size and self._must_roll(segment, len(data), last_offset, timestamp, now_ms):
+        if segment.size and self._rolling.is_due(
+            segment, len(data), last_offset, timestamp, now_ms
+        ):
             segment = self.roll(now_ms, first_offset)
         try:
             segment.append(data, last_offset, timestamp)
@@ -267,15 +278,6 @@ class Log:
             segment.cut_failed_write()
             raise self.log_dir.fail(error, f"appending to {segment.path}") from error
         self.log_end_offset = last_offset + 1
-
-    def _must_roll(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-        if segment.size + length > self._segment_bytes:
-            return True
-        first = segment.first_timestamp
-        waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - segment.created_ms
-        if waited > self._roll_ms:
-            return True
-        return segment.index_is_full or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
 
     def _checked_marker(self, batch: Batch, records: Bytes) -> Marker | None:
         marker = marker_of(records)
@@ -289,14 +291,10 @@ class Log:
         if not batch.is_control:
             self.producers.append(batch, first, last, timestamp)
         elif marker is not None:
-            completed = self.producers.append_marker(batch, marker, first, timestamp)
-            if completed is not None:
-                if completed.is_aborted:
-                    stable = self.producers.stable_offset_after(completed)
-                    aborted = AbortedTransaction(completed.producer_id, completed.first_offset, last, stable)
-                    with self._failing("writing the transaction index"):
-                        self._active.txn_index.add(aborted)
-                self.producers.complete(completed)
+            with self._failing("writing the transaction index"):
+                append_marker(
+                    self.producers, self._active.txn_index, batch, marker, first, timestamp
+                )
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Seals the active segment and starts another one at the log's end; raises KafkaStorageError."""
@@ -314,22 +312,13 @@ class Log:
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         log_dir = self.log_dir
         allocate = self._segment_bytes if self._config.preallocate else 0
-        self._names_synced = False
-        segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms, allocate)
+        self._durability.names_synced = False
+        segment = Segment.create(
+            log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms, allocate
+        )
         self.segments.add(segment)
         self._active = segment
-        self._configure_active()
-
-    def _configure_active(self) -> None:
-        """Limits of the active segment; the jitter spreads the rolls of logs that began at the same time."""
-        config = self._config
-        segment = self._active
-        segment.index_interval_bytes = config.index_interval_bytes
-        segment.max_index_bytes = config.segment_index_bytes
-        jitter = 0
-        if config.segment_jitter_ms > 0:
-            jitter = crc32c(f"{self.topic_partition}-{segment.base_offset}".encode()) % config.segment_jitter_ms
-        self._roll_ms = config.segment_ms - min(jitter, config.segment_ms)
+        self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
 
     # Reading
 
@@ -352,7 +341,9 @@ class Log:
         try:
             for number in range(segments.find(offset), len(segments)):
                 segment_end = segments.end_offset(number, end)
-                found = segments[number].read(offset, max_bytes, bound, segment_end, min_one=min_one)
+                found = segments[number].read(
+                    offset, max_bytes, bound, segment_end, min_one=min_one
+                )
                 if found is not None:
                     return found
         except OSError as error:
@@ -394,13 +385,13 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Removes every batch with a record at or beyond ``offset``; True if there was one. Raises KafkaStorageError."""
         if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset <= self.first_segment_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         with self._failing("truncating"):
-            self._lower_recovery_point(offset)
+            self._durability.lower(offset)
             self._remove_segments(self.segments.remove_from(offset))
             self._active = self.segments[-1]
             position = self._active.position_of(offset)
@@ -412,7 +403,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Removes everything; the next record's offset is ``offset``. Raises KafkaStorageError."""
         with self._failing("truncating"):
-            self._lower_recovery_point(offset)
+            self._durability.lower(offset)
             self._remove_segments(self.segments.remove_from(0))
             self.log_start_offset = offset
             self._add_segment(offset, now_ms)
@@ -424,16 +415,9 @@ class Log:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
-        self.epochs.truncate_from_end(offset)
-        self._configure_active()
+        self.leader_epochs.truncate_from_end(offset)
+        self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
         replay_producers(self.producers, self.segments, self.log_start_offset, offset)
-
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Done, durably, before the log is cut: what is appended next lies below the old recovery point and is not synced."""
-        self.truncations += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            self.log_dir.checkpoint_recovery_points()
 
     def raise_log_start_offset(self, offset: int) -> None:
         """Records below ``offset`` are gone (DeleteRecords, or the leader's start); raises OffsetOutOfRange."""
@@ -441,7 +425,7 @@ class Log:
             raise errors.OffsetOutOfRange(f"offset {offset} is beyond the high watermark of {self}")
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+            self.leader_epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
         """Deletes the oldest segments that retention takes; returns how many. Raises KafkaStorageError."""
@@ -450,10 +434,16 @@ class Log:
             return 0
         with self._failing("applying retention"):
             views = [
-                SegmentView(self.segments.end_offset(n, self.log_end_offset), segment.size, segment.largest_timestamp)
+                SegmentView(
+                    self.segments.end_offset(n, self.log_end_offset),
+                    segment.size,
+                    segment.largest_timestamp,
+                )
                 for n, segment in enumerate(self.segments)
             ]
-            count = expired_count(views, self._config, self.log_start_offset, self.high_watermark, now_ms)
+            count = expired_count(
+                views, self._config, self.log_start_offset, self.high_watermark, now_ms
+            )
             if count == len(self.segments) and not self._active.size:
                 count -= 1
             elif count == len(self.segments):
@@ -485,36 +475,15 @@ class Log:
         return self._sync(self._active.base_offset)
 
     def _sync(self, end: int) -> int:
-        with self._flush_lock:
-            self.log_dir.check_online()
-            if end > self.recovery_point:
-                truncations = self.truncations
-                with self._failing("syncing"):
-                    self.segments.sync(self.recovery_point, end)
-                    self._sync_names()
-                if truncations == self.truncations:
-                    self.recovery_point = end
-            return self.recovery_point
-
-    def _sync_names(self) -> None:
-        """Makes durable what the folder and the epoch file say, before the recovery point relies on it."""
-        self.save_epochs()
-        if not self._names_synced:
-            self._names_synced = True
-            self.log_dir.storage.sync_folder(self.folder)
-            self.log_dir.storage.sync_folder(self.log_dir.path)
-
-    def save_epochs(self) -> None:
-        """Writes ``leader-epoch-checkpoint`` if it lags; raises OSError."""
-        if self.epochs.dirty:
-            self.epochs.dirty = False
-            self.log_dir.storage.replace(f"{self.folder}/{leader_epochs.FILE_NAME}", self.epochs.encode())
+        self.log_dir.check_online()
+        with self._failing("syncing"):
+            return self._durability.sync(end)
 
     def save_lagging_files(self) -> None:
-        """Brings index and epoch files up to date, for whoever looks at them; blocks. Raises KafkaStorageError."""
+        """Brings index and epoch files up to date, for whoever reads them; blocks. Raises KafkaStorageError."""
         with self._failing("writing indexes"):
             self._active.save_indexes()
-            self.save_epochs()
+            self._durability.save_epochs()
 
     def distrust(self) -> None:
         """What has been read before is checked again when it is read next."""
@@ -543,7 +512,7 @@ class Log:
                 segment.close()
         self.flush()
         with self._failing("closing"):
-            self.save_epochs()
+            self._durability.save_epochs()
             self.release()
 
     def delete(self) -> None:

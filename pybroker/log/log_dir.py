@@ -42,7 +42,9 @@ logger = logging.getLogger(__name__)
 class LogDir:
     """A log dir and the logs in it."""
 
-    def __init__(self, storage: Storage, cache: FileCache, path: str, directory_id: str = "") -> None:
+    def __init__(
+        self, storage: Storage, cache: FileCache, path: str, directory_id: str = ""
+    ) -> None:
         self.storage = storage
         self.cache = cache
         self.path = path
@@ -56,6 +58,8 @@ class LogDir:
         """A log of the dir has a new active segment; the sealed ones may be synced in the background."""
         self.discard: Callable[[list[str]], None] = self.unlink
         """Removes files that nobody needs any more; the manager does it on a pool thread."""
+        self.names_synced = False
+        """False where a log's folder is newer than the last ``sync_names``."""
         self._lock = threading.Lock()
 
     def file(self, name: str) -> str:
@@ -90,13 +94,15 @@ class LogDir:
     def checkpoint_recovery_points(self) -> None:
         """Writes where each log is synced up to; raises KafkaStorageError."""
         self._checkpoint(
-            checkpoints.RECOVERY_POINT, {tp: log.recovery_point for tp, log in list(self.logs.items())}
+            checkpoints.RECOVERY_POINT,
+            {tp: log.recovery_point for tp, log in list(self.logs.items())},
         )
 
     def checkpoint_high_watermarks(self) -> None:
         """Writes the high watermarks; raises KafkaStorageError."""
         self._checkpoint(
-            checkpoints.HIGH_WATERMARK, {tp: log.high_watermark for tp, log in list(self.logs.items())}
+            checkpoints.HIGH_WATERMARK,
+            {tp: log.high_watermark for tp, log in list(self.logs.items())},
         )
 
     def checkpoint_log_start_offsets(self) -> None:
@@ -136,6 +142,12 @@ class LogDir:
         self.storage.replace(self.file(CLEAN_SHUTDOWN), content.encode())
 
     # Housekeeping
+
+    def sync_names(self) -> None:
+        """Makes the names of new logs' folders durable; raises OSError."""
+        if not self.names_synced:
+            self.names_synced = True
+            self.storage.sync_folder(self.path)
 
     def unlink(self, paths: list[str]) -> None:
         """Removes files at once; raises KafkaStorageError."""

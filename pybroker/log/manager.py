@@ -33,6 +33,7 @@ from pyclient.protocol import errors
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 MAX_NAME = 255
+CLOSING_THREADS = 8
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,9 @@ class LogManager:
         for log_dir in self.dirs:
             try:
                 self._storage.make_folder(log_dir.path)
-                owner = meta_properties.claim(self._storage, log_dir.path, self._cluster_id, self._node_id)
+                owner = meta_properties.claim(
+                    self._storage, log_dir.path, self._cluster_id, self._node_id
+                )
                 log_dir.directory_id = owner.directory_id
                 self._load_dir(log_dir)
             except OSError as error:
@@ -134,7 +137,9 @@ class LogManager:
             except errors.KafkaStorageError:
                 continue
         if self.all_failed:
-            raise NoLogDir("no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs))
+            raise NoLogDir(
+                "no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs)
+            )
 
     def _load_dir(self, log_dir: LogDir) -> None:
         clean = log_dir.take_clean_shutdown()
@@ -146,7 +151,9 @@ class LogManager:
             tp = parse_folder(folder)
             if tp is None:
                 return None
-            checkpointed = Checkpointed(recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0))
+            checkpointed = Checkpointed(
+                recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0)
+            )
             config = self._shared(self._config_for(tp.topic))
             path = log_dir.file(folder)
             return recovery.load(
@@ -161,7 +168,10 @@ class LogManager:
                 if log is not None:
                     self._adopt(log_dir, log)
         logger.info(
-            "%d logs opened in %s after %s stop", len(log_dir.logs), log_dir.path, "a clean" if clean else "an unclean"
+            "%d logs opened in %s after %s stop",
+            len(log_dir.logs),
+            log_dir.path,
+            "a clean" if clean else "an unclean",
         )
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
@@ -173,7 +183,9 @@ class LogManager:
     def _adopt(self, log_dir: LogDir, log: Log) -> None:
         other = self._logs.get(log.topic_partition)
         if other is not None:
-            logger.error("%s is also in %s and is left alone there", log.topic_partition, log.folder)
+            logger.error(
+                "%s is also in %s and is left alone there", log.topic_partition, log.folder
+            )
             return
         self._logs[log.topic_partition] = log
         log_dir.logs[log.topic_partition] = log
@@ -184,8 +196,9 @@ class LogManager:
             move.cancel()
         for log_dir in self.online_dirs:
             try:
-                for log in log_dir.logs.values():
-                    log.close()
+                with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="log-closing") as pool:
+                    for _ in pool.map(Log.close, log_dir.logs.values()):
+                        pass
                 log_dir.checkpoint_recovery_points()
                 log_dir.checkpoint_log_start_offsets()
                 log_dir.checkpoint_high_watermarks()
@@ -198,7 +211,11 @@ class LogManager:
     # Making and deleting
 
     def get_or_create(
-        self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, log_dir: str | None = None
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        log_dir: str | None = None,
     ) -> Log:
         """The log of a partition, made if it is not there, in ``log_dir`` or else where the fewest logs are.
 
@@ -218,11 +235,18 @@ class LogManager:
         folder = log_dir.file(str(topic_partition))
         try:
             self._storage.make_folder(folder)
+            log_dir.names_synced = False
         except OSError as error:
             raise log_dir.fail(error, f"making {folder}") from error
         config = self._shared(config)
         return recovery.load(
-            log_dir, topic_partition, folder, config, Checkpointed(), clean=True, now_ms=self._clock.now_ms()
+            log_dir,
+            topic_partition,
+            folder,
+            config,
+            Checkpointed(),
+            clean=True,
+            now_ms=self._clock.now_ms(),
         )
 
     def _emptiest_dir(self) -> LogDir:
@@ -308,7 +332,10 @@ class LogManager:
     def flush_due(self, now_ms: int) -> None:
         """Syncs the logs whose ``flush.ms`` is over; blocks."""
         for log in self._online_logs():
-            if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.config.flush_ms:
+            if (
+                log.log_end_offset > log.recovery_point
+                and now_ms - log.last_flush_ms >= log.config.flush_ms
+            ):
                 log.last_flush_ms = now_ms
                 _logged(log.flush)
 

@@ -27,7 +27,9 @@ SMALL_REST_BYTES = 4 << 20
 class Move:
     """One move that is going on."""
 
-    def __init__(self, log: Log, target: LogDir, folder: str, on_end: Callable[[Move], None]) -> None:
+    def __init__(
+        self, log: Log, target: LogDir, folder: str, on_end: Callable[[Move], None]
+    ) -> None:
         self.log = log
         self.target = target
         self.folder = folder
@@ -104,9 +106,9 @@ class Move:
         for base in self._copied.keys() - bases:
             storage.unlink(f"{self.folder}/{base:020d}.log")
         log.producers.take_snapshot(log.log_end_offset)
-        log.save_epochs()
+        log.active_segment.seal()
+        log.save_lagging_files()
         for segment in log.segments:
-            segment.seal()
             self._copy_segment(segment)
             storage.open(self._path(segment.path)).sync()
             for index in (segment.offset_index, segment.time_index, segment.txn_index):

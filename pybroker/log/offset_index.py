@@ -70,5 +70,7 @@ class OffsetIndex(IndexFile):
     def _count_upto_position(self, position: int) -> int:
         entries = self.entries
         return bisect_right(
-            range(len(entries) >> 3), position, key=lambda number: _read(entries, number << 3)[0] & _LOW
+            range(len(entries) >> 3),
+            position,
+            key=lambda number: _read(entries, number << 3)[0] & _LOW,
         )

@@ -69,7 +69,15 @@ def marker_of(records: Bytes) -> Marker | None:
 class ProducerStates:
     """All producers of one log."""
 
-    __slots__ = ("_ongoing", "_producers", "_snapshots", "_storage", "_unreplicated", "end_offset", "folder")
+    __slots__ = (
+        "_ongoing",
+        "_producers",
+        "_snapshots",
+        "_storage",
+        "_unreplicated",
+        "end_offset",
+        "folder",
+    )
 
     def __init__(self, storage: Storage, folder: str, snapshots: Iterable[int] = ()) -> None:
         self._storage = storage
@@ -159,7 +167,9 @@ class ProducerStates:
     def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int) -> None:
         """A data batch has been appended (or is read back from the log)."""
         entry = self._entry(batch.producer_id, batch.producer_epoch)
-        metadata = BatchMetadata(batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
+        metadata = BatchMetadata(
+            batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp
+        )
         entry.add(metadata)
         if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
@@ -211,7 +221,8 @@ class ProducerStates:
         expired = [
             entry.producer_id
             for entry in self._producers.values()
-            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
+            if entry.transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp >= expiration_ms
         ]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -249,7 +260,9 @@ class ProducerStates:
     def take_snapshot(self, offset: int) -> None:
         """Writes a snapshot at ``offset``, the log's end, unless there is one; raises OSError."""
         if offset not in self._snapshots:
-            self._storage.write(self._path(offset), producer_snapshot.encode(self._producers.values()))
+            self._storage.write(
+                self._path(offset), producer_snapshot.encode(self._producers.values())
+            )
             self._snapshots.append(offset)
             self._snapshots.sort()
 

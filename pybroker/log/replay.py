@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cy.batch import Batch
-from pybroker.log.producer_state import ProducerStates, marker_of
+from pybroker.log.producer_state import Marker, ProducerStates, marker_of
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
-from pybroker.log.txn_index import AbortedTransaction
+from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 
 
 def replay_producers(
@@ -37,13 +37,28 @@ def replay_batch(
         producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
         return
     marker = marker_of(segment.read_bytes(position, batch.size))
-    if marker is None:
-        return
-    completed = producers.append_marker(batch, marker, batch.base_offset, batch.max_timestamp)
+    if marker is not None:
+        txn_index = segment.txn_index if index else None
+        append_marker(producers, txn_index, batch, marker, batch.base_offset, batch.max_timestamp)
+
+
+def append_marker(
+    producers: ProducerStates,
+    txn_index: TransactionIndex | None,
+    batch: Batch,
+    marker: Marker,
+    offset: int,
+    timestamp: int,
+) -> None:
+    """Ends the producer's transaction with the marker at ``offset``; an aborted one goes into the index. Raises OSError."""
+    completed = producers.append_marker(batch, marker, offset, timestamp)
     if completed is None:
         return
-    if index and completed.is_aborted:
+    if txn_index is not None and completed.is_aborted:
         stable = producers.stable_offset_after(completed)
-        aborted = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-        segment.txn_index.add(aborted)
+        txn_index.add(
+            AbortedTransaction(
+                completed.producer_id, completed.first_offset, completed.last_offset, stable
+            )
+        )
     producers.complete(completed)

@@ -26,7 +26,11 @@ class SegmentView(NamedTuple):
 
 
 def expired_count(
-    segments: list[SegmentView], config: LogConfig, log_start_offset: int, high_watermark: int, now_ms: int
+    segments: list[SegmentView],
+    config: LogConfig,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
 ) -> int:
     """How many of the oldest segments may be deleted."""
     allowed = 0
@@ -36,7 +40,9 @@ def expired_count(
     counts = [_below_start(candidates, log_start_offset)]
     if config.is_deleted_by_retention:
         counts.append(_too_old(candidates, config.retention_ms, now_ms))
-        counts.append(_too_much(candidates, config.retention_bytes, sum(view.size for view in segments)))
+        counts.append(
+            _too_much(candidates, config.retention_bytes, sum(view.size for view in segments))
+        )
     return max(counts)
 
 

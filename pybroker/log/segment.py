@@ -6,12 +6,8 @@ segment's. Only the last segment of a log, the active one, grows.
 Invariants: ``size`` counts whole batches only; what a failed write left beyond it is cut off before anything else happens.
 Nothing below ``size`` changes, except that ``truncate`` makes it smaller.
 
-**Which bytes are trusted.** A record damaged on disk must never be served as good, but a CRC over every byte of every fetch
-would cost as much as sending it. So a segment knows which of its bytes it vouches for: those that this process appended (from
-``_trusted_from`` on), and the ranges whose CRCs a read has checked (``_verified``). Everything else, all that was found at
-start, is checked batch by batch when it is first read. Trust ends when the bytes may have left the page cache (the file was
-evicted from the cache of open files, or ``distrust`` was called by the periodic round) and when the file's modification time
-shows that somebody else wrote to it. A wrong CRC ends the slice before the batch, or raises CorruptMessage where it is the first.
+**Damage on disk**: bytes that are not trusted (``trust``) are checked before they are served. A wrong CRC ends the slice before the
+batch, or raises CorruptMessage where it is the first.
 
 **Finding an offset**: the offset index, then a scan of batch headers. Reads mostly go on where the last one ended, so the starts
 of the last few reads' successors are remembered (``_starts``), which also serves the high watermark: followers read up to it.
@@ -38,11 +34,11 @@ from pybroker.log.batches import (
     walk_verified,
 )
 from pybroker.log.file_cache import FileCache
-from pybroker.log.intervals import Intervals
 from pybroker.log.log_slice import LogSlice
 from pybroker.log.offset_index import OffsetIndex, OffsetPosition
 from pybroker.log.storage import Bytes, DataFile, Storage
 from pybroker.log.time_index import TimeIndex, TimestampEntry
+from pybroker.log.trust import Trust
 from pybroker.log.txn_index import TransactionIndex
 from pyclient.protocol import errors
 
@@ -68,8 +64,7 @@ class Segment:
         "_max_timestamp_offset",
         "_starts",
         "_storage",
-        "_trusted_from",
-        "_verified",
+        "_trust",
         "_was_rebuilt",
         "base_offset",
         "created_ms",
@@ -85,7 +80,13 @@ class Segment:
     )
 
     def __init__(
-        self, storage: Storage, cache: FileCache, folder: str, base_offset: int, size: int, created_ms: int
+        self,
+        storage: Storage,
+        cache: FileCache,
+        folder: str,
+        base_offset: int,
+        size: int,
+        created_ms: int,
     ) -> None:
         self._storage = storage
         self._cache = cache
@@ -106,14 +107,19 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._first_timestamp = UNKNOWN_TIMESTAMP
         self._bytes_since_index = 0
-        self._trusted_from = size
-        self._verified: Intervals | None = None
+        self._trust = Trust(size)
         self._starts: dict[int, int] | None = None
         self._was_rebuilt = False
 
     @classmethod
     def create(
-        cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int, allocate: int = 0
+        cls,
+        storage: Storage,
+        cache: FileCache,
+        folder: str,
+        base_offset: int,
+        now_ms: int,
+        allocate: int = 0,
     ) -> Segment:
         """Makes the files of a new, empty segment; ``allocate`` reserves disk space (``preallocate``)."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
@@ -253,7 +259,13 @@ class Segment:
             raise self._corrupt(error) from error
 
     def _read(
-        self, file: DataFile, offset: int, max_bytes: int, upper_bound: int, end_offset: int, min_one: bool
+        self,
+        file: DataFile,
+        offset: int,
+        max_bytes: int,
+        upper_bound: int,
+        end_offset: int,
+        min_one: bool,
     ) -> LogSlice | None:
         start = self.position_of(offset)
         if start == NO_BATCH:
@@ -262,30 +274,29 @@ class Segment:
         if upper_bound < end_offset:
             bound = self.position_of(upper_bound)
             end, next_offset = (bound, upper_bound) if bound != NO_BATCH else (end, upper_bound)
-        if not self._vouches_for(start, min(end, start + max_bytes)):
+        if not self._trust.covers(start, min(end, start + max_bytes)):
             max_bytes = min(max_bytes, VERIFY_BYTES)
         if end - start > max_bytes:
             end, next_offset = self._whole_batches(start, max_bytes, offset, min_one)
         if end <= start:
             return LogSlice(b"", 0, offset, offset)
-        if not self._vouches_for(start, end):
+        if not self._trust.covers(start, end):
             return self._read_verified(file, offset, start, end)
         self._remember(next_offset, end)
         return LogSlice(FileSlice(file, start, end - start), end - start, offset, next_offset)
 
-    def _vouches_for(self, start: int, end: int) -> bool:
-        if start >= self._trusted_from:
-            return True
-        return self._verified is not None and self._verified.covers(start, end)
-
-    def _whole_batches(self, start: int, max_bytes: int, offset: int, min_one: bool) -> tuple[int, int]:
+    def _whole_batches(
+        self, start: int, max_bytes: int, offset: int, min_one: bool
+    ) -> tuple[int, int]:
         """End, and the offset behind it, of the batches from ``start`` that fit into ``max_bytes``."""
         limit = start + max_bytes
         end, next_offset = start, offset
         for position, batch in self.batches(self._anchor(start, limit)):
             if position + batch.size > limit:
                 if position == start:
-                    return (position + batch.size, batch.next_offset) if min_one else (start, offset)
+                    return (
+                        (position + batch.size, batch.next_offset) if min_one else (start, offset)
+                    )
                 return position, batch.base_offset
             end, next_offset = position + batch.size, batch.next_offset
         return end, next_offset
@@ -313,8 +324,7 @@ class Segment:
         if magic != MAGIC_2:
             converted = up_convert(file.read(stop - start, start))
             return LogSlice(converted, len(converted), offset, next_offset)
-        self._verified = self._verified or Intervals()
-        self._verified.add(start, stop)
+        self._trust.add(start, stop)
         self._remember(next_offset, stop)
         return LogSlice(FileSlice(file, start, stop - start), stop - start, offset, next_offset)
 
@@ -376,8 +386,7 @@ class Segment:
 
     def distrust(self) -> None:
         """From now on every byte is checked again when it is first read."""
-        self._trusted_from = self.size
-        self._verified = None
+        self._trust.lose(self.size)
 
     # Files
 
@@ -398,8 +407,7 @@ class Segment:
         self.file.truncate(position)
         self.size = position
         self._starts = None
-        self._verified = None
-        self._trusted_from = min(self._trusted_from, position)
+        self._trust.cut(position)
         self._max_timestamp = UNKNOWN_TIMESTAMP
         if located is not None:
             self.offset_index.truncate_to_position(position)

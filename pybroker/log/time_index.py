@@ -42,7 +42,9 @@ class TimeIndex(IndexFile):
         self.recently_used = True
         entries = self.entries
         count = bisect_right(
-            range(len(entries) // 12), timestamp - 1, key=lambda number: _timestamp(entries, number * 12)[0]
+            range(len(entries) // 12),
+            timestamp - 1,
+            key=lambda number: _timestamp(entries, number * 12)[0],
         )
         return self.entry(count - 1) if count else None
 

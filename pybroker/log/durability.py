@@ -1,0 +1,70 @@
+"""How much of a log is on the disk: the recovery point, and the syncs that raise it.
+
+``recovery_point`` promises: after a loss of power everything below it is there. A sync therefore writes, in this order, the data, the
+epoch file, the names of the files and of the folder, and only then raises the recovery point. A truncation lowers it, durably and
+first: what is appended after the cut lies below the old recovery point and has not been synced.
+
+Thread-safety: ``sync`` may be called from any thread, at any time; it notices when the log was cut while it ran.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pybroker.log import leader_epochs
+
+if TYPE_CHECKING:
+    from pybroker.log.log import Log
+
+
+class Durability:
+    """The recovery point of one log."""
+
+    __slots__ = ("_lock", "_log", "names_synced", "recovery_point", "truncations")
+
+    def __init__(self, log: Log, recovery_point: int) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self.recovery_point = recovery_point
+        self.names_synced = False
+        """False where the folder has files whose names may be lost."""
+        self.truncations = 0
+        """How often the log has been cut."""
+
+    def sync(self, end: int) -> int:
+        """Syncs everything below offset ``end``; blocks. Returns the recovery point; raises OSError, never to be retried."""
+        with self._lock:
+            truncations = self.truncations
+            if end > self.recovery_point:
+                self._log.segments.sync(self.recovery_point, end)
+                self._sync_names()
+                if truncations == self.truncations:
+                    self.recovery_point = end
+            return self.recovery_point
+
+    def lower(self, offset: int) -> None:
+        """The log is about to be cut to ``offset``; raises KafkaStorageError."""
+        self.truncations += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self._log.log_dir.checkpoint_recovery_points()
+
+    def save_epochs(self) -> bool:
+        """Writes ``leader-epoch-checkpoint`` if it lags, and syncs the folder with it; raises OSError."""
+        log = self._log
+        lags = log.leader_epochs.dirty
+        if lags:
+            log.leader_epochs.dirty = False
+            path = f"{log.folder}/{leader_epochs.FILE_NAME}"
+            log.log_dir.storage.replace(path, log.leader_epochs.encode())
+        return lags
+
+    def _sync_names(self) -> None:
+        log = self._log
+        if self.save_epochs():
+            self.names_synced = True
+        if not self.names_synced:
+            self.names_synced = True
+            log.log_dir.storage.sync_folder(log.folder)
+        log.log_dir.sync_names()

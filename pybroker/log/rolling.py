@@ -1,0 +1,42 @@
+"""When does the active segment give way to a new one?
+
+By size (``segment.bytes``), by time between the first batch's timestamp and the new one's (``segment.ms``, less a jitter that spreads
+the rolls of logs that began together), when an index is full (``segment.index.bytes``), or when an offset would not fit into the
+32 bits of an index entry. Records without timestamps go by the wall clock since the segment was made.
+"""
+
+from __future__ import annotations
+
+from cy.crc32c import crc32c
+from pybroker.log.config import LogConfig
+from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.segment import Segment
+
+
+class Rolling:
+    """The limits of one active segment."""
+
+    __slots__ = ("_roll_ms", "_segment_bytes")
+
+    def __init__(self, config: LogConfig, segment: Segment, log_name: str) -> None:
+        segment.index_interval_bytes = config.index_interval_bytes
+        segment.max_index_bytes = config.segment_index_bytes
+        jitter = 0
+        if config.segment_jitter_ms > 0:
+            seed = crc32c(f"{log_name}/{segment.base_offset}".encode())
+            jitter = min(seed % config.segment_jitter_ms, config.segment_ms)
+        self._roll_ms = config.segment_ms - jitter
+        self._segment_bytes = config.segment_bytes
+
+    def is_due(
+        self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> bool:
+        """True where ``length`` more bytes up to ``last_offset``, dated ``timestamp``, go into a new segment."""
+        if segment.size + length > self._segment_bytes:
+            return True
+        first = segment.first_timestamp
+        has_times = first >= 0 and timestamp >= 0
+        waited_ms = timestamp - first if has_times else now_ms - segment.created_ms
+        if waited_ms > self._roll_ms or segment.index_is_full:
+            return True
+        return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET

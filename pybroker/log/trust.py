@@ -1,0 +1,45 @@
+"""Which bytes of a segment may be served without looking at their CRCs again.
+
+A record damaged on disk must never be served as good, but a CRC over every byte of every fetch would cost as much as sending it. So
+a segment vouches for some of its bytes: those that this process appended (from ``_appended_from`` on), and the ranges that a read
+has checked. Everything else, all that was found at the start, is checked batch by batch when it is first read.
+
+Trust is lost when the bytes may have left the page cache, to be read from the disk again (the file was closed to make room for
+others, or the periodic round has come), and when the file's modification time shows that somebody else wrote to it.
+"""
+
+from __future__ import annotations
+
+from pybroker.log.intervals import Intervals
+
+
+class Trust:
+    """The trusted bytes of one segment."""
+
+    __slots__ = ("_appended_from", "_checked")
+
+    def __init__(self, size: int) -> None:
+        self._appended_from = size
+        self._checked: Intervals | None = None
+
+    def covers(self, start: int, end: int) -> bool:
+        """True if all of ``[start, end)`` is trusted."""
+        if start >= self._appended_from:
+            return True
+        return self._checked is not None and self._checked.covers(start, end)
+
+    def add(self, start: int, end: int) -> None:
+        """The CRCs in ``[start, end)`` are right."""
+        if self._checked is None:
+            self._checked = Intervals()
+        self._checked.add(start, end)
+
+    def lose(self, size: int) -> None:
+        """Nothing below ``size``, the segment's size now, is trusted any more."""
+        self._appended_from = size
+        self._checked = None
+
+    def cut(self, size: int) -> None:
+        """The segment was cut to ``size``."""
+        self._appended_from = min(self._appended_from, size)
+        self._checked = None
