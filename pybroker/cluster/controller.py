@@ -22,7 +22,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
-from pybroker.cluster.topic_names import check_collision, check_name
+from pybroker.cluster.topic_names import Collisions, check_name
 from pybroker.config import BrokerConfig, ConfigError, parse_topic_overrides, topic_config
 from pybroker.coordination.interface import Operation
 from pybroker.topic_partition import TopicPartition
@@ -59,20 +59,18 @@ class Controller:
             )
             return Plan([refusal for _ in requests])
         names = Counter(request.name for request in requests)
-        accepted: dict[str, TopicImage] = {}
+        collisions = Collisions(image.topics)
         results: list[Outcome] = []
         for request in requests:
             try:
                 if names[request.name] > 1:
                     raise errors.InvalidRequest("the request names this topic twice")
-                check_collision(request.name, accepted)
-                topic = self._new_topic(image, request)
+                results.append(self._new_topic(image, request, collisions))
+                collisions.add(request.name)
             except KafkaError as error:
                 results.append(error)
-            else:
-                accepted[topic.name] = topic
-                results.append(topic)
-        return Plan(results, list(_creation_steps(image, accepted.values())))
+        accepted = [topic for topic in results if isinstance(topic, TopicImage)]
+        return Plan(results, list(_creation_steps(image, accepted)))
 
     def _wanted_partitions(self, request: NewTopic) -> int:
         if request.assignments:
@@ -84,11 +82,13 @@ class Controller:
             return int(self._config["num.partitions"])
         return request.partitions
 
-    def _new_topic(self, image: MetadataImage, request: NewTopic) -> TopicImage:
+    def _new_topic(
+        self, image: MetadataImage, request: NewTopic, collisions: Collisions
+    ) -> TopicImage:
         check_name(request.name)
         if image.topic(request.name) is not None:
             raise errors.TopicAlreadyExists(f"topic '{request.name}' exists")
-        check_collision(request.name, image.topics)
+        collisions.check(request.name)
         configs = _checked_configs(self._config, request.configs)
         places = {id: broker.rack for id, broker in image.brokers.items()}
         replicas = (

@@ -52,7 +52,18 @@ async def become_controller(
             await store.multi([claim, write])
             return Leadership(epoch, version + 1)
         except NodeExists as error:
-            if error.index == 0:
+            if error.index == 0 and not await _gave_up_own_term(store):
                 return None
         except (BadVersion, NoNode):
             continue
+
+
+async def _gave_up_own_term(store: CoordinationStore) -> bool:
+    """Deletes a /controller of this session, left by a term whose beginning failed."""
+    stat = await store.exists(znodes.CONTROLLER)
+    if stat is None:
+        return True
+    if stat.owner != store.session.id:
+        return False
+    await store.delete(znodes.CONTROLLER)
+    return True

@@ -74,6 +74,7 @@ class Membership:
         self._registration = registration
         self._clock = clock
         self._cluster_id = cluster_id
+        self._standing = asyncio.Lock()
         self._watches: list[Watch] = []
         self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
         self._worker: asyncio.Task[None] | None = None
@@ -103,8 +104,11 @@ class Membership:
 
     async def _stand(self, restarted: tuple[int, ...] = ()) -> None:
         """Becomes controller, or learns who is."""
-        if self._service.is_controller:
-            return
+        async with self._standing:
+            if not self._service.is_controller:
+                await self._stand_once(restarted)
+
+    async def _stand_once(self, restarted: tuple[int, ...]) -> None:
         node_id = self._registration.id
         leadership = await become_controller(self._store, node_id, self._clock.now_ms())
         image = await load_image(self._store, self._cluster_id)
@@ -112,8 +116,7 @@ class Membership:
             await self._service.follow(image)
             return
         _log.info("broker %d is controller in epoch %d", node_id, leadership.epoch)
-        await self._service.take_over(leadership, image)
-        await self._service.set_brokers(image.brokers, restarted)
+        await self._service.take_over(leadership, image, restarted)
 
     async def _count(self) -> None:
         """Brokers came or went."""

@@ -16,8 +16,8 @@ class MetadataCache:
     only when its logs are there: the listeners run in between.
     """
 
-    def __init__(self, image: MetadataImage | None = None) -> None:
-        self.image = image or MetadataImage()
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
         self._listeners: list[Listener] = []
 
     def add_listener(self, listener: Listener) -> None:
@@ -29,6 +29,8 @@ class MetadataCache:
         image = self.image.apply(delta)
         if delta.deleted:
             self.image = self.image.apply(MetadataDelta(deleted=delta.deleted))
-        for listener in self._listeners:
-            await listener(delta, image)
-        self.image = image
+        try:
+            for listener in self._listeners:
+                await listener(delta, image)
+        finally:
+            self.image = image

@@ -20,6 +20,7 @@ from pybroker.cluster.controller import Controller
 from pybroker.cluster.image import (
     DEFAULT_BROKER,
     INTERNAL_TOPICS,
+    NO_CONFIGS,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
@@ -72,10 +73,25 @@ class ControllerService:
         """True while this broker is the cluster's controller, as far as it knows."""
         return self._leadership is not None
 
-    async def take_over(self, leadership: Leadership, image: MetadataImage) -> None:
-        """Begins a term: ``image`` is what the store holds; elections follow by ``set_brokers``."""
+    async def take_over(
+        self, leadership: Leadership, image: MetadataImage, restarted: Iterable[int] = ()
+    ) -> None:
+        """Begins a term: ``image`` is what the store holds; elects leaders, then shows it.
+
+        Brokers in ``restarted``, and those whose epoch is not the one known before, lead only
+        after a new election.
+        """
         async with self._lock:
+            known = self._cache.image.brokers
+            again = set(restarted) | {
+                id
+                for id, broker in image.brokers.items()
+                if id in known and known[id].epoch != broker.epoch
+            }
             self._leadership = leadership
+            for step in self._controller.change_brokers(image, image.brokers, again).steps:
+                await self._write(step, leadership)
+                image = image.apply(step.delta)
             await self._publish_image(image)
 
     async def follow(self, image: MetadataImage) -> None:
@@ -97,23 +113,18 @@ class ControllerService:
             if name not in image.topics or image.topics[name].id != topic.id
         }
         changed = {n: t for n, t in image.topics.items() if old.topics.get(n) != t}
-        configs = {**dict.fromkeys(old.resource_configs, {}), **image.resource_configs}
+        configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
         brokers = {**dict.fromkeys(old.brokers), **image.brokers}
         controller = (image.controller_id, image.controller_epoch)
-        if old.cluster_id != image.cluster_id:
-            self._cache.image = MetadataImage(cluster_id=image.cluster_id)
         await self._publish(MetadataDelta(changed, deleted, brokers, configs, controller))
 
-    async def set_brokers(
-        self, brokers: Mapping[int, BrokerRegistration], restarted: Iterable[int] = ()
-    ) -> None:
+    async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
-        again = tuple(restarted)
 
         def plan(image: MetadataImage) -> Plan[None]:
-            if not again and image.brokers == brokers:
+            if image.brokers == brokers:
                 return Plan(None)
-            return self._controller.change_brokers(image, brokers, again)
+            return self._controller.change_brokers(image, brokers)
 
         await self._change(plan)
 

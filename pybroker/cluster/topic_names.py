@@ -29,11 +29,28 @@ def check_name(name: str | None) -> None:
         )
 
 
-def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Raises InvalidTopicException where an existing name differs only by ``.`` and ``_``."""
-    if "." not in name and "_" not in name:
-        return
-    shape = name.replace(".", "_")
-    for other in existing:
-        if other != name and len(other) == len(name) and other.replace(".", "_") == shape:
-            raise errors.InvalidTopicException(f"topic '{name}' collides with topic '{other}'")
+class Collisions:
+    """Finds names that differ only by ``.`` and ``_``: as names of metrics they would be one."""
+
+    def __init__(self, existing: Iterable[str]) -> None:
+        self._by_shape = {_shape(name): name for name in existing if _can_collide(name)}
+
+    def check(self, name: str) -> None:
+        """Raises InvalidTopicException where another name collides with ``name``."""
+        if _can_collide(name):
+            other = self._by_shape.get(_shape(name), name)
+            if other != name:
+                raise errors.InvalidTopicException(f"topic '{name}' collides with topic '{other}'")
+
+    def add(self, name: str) -> None:
+        """``name`` exists from now on."""
+        if _can_collide(name):
+            self._by_shape[_shape(name)] = name
+
+
+def _can_collide(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def _shape(name: str) -> str:
+    return name.replace(".", "_")

@@ -1,0 +1,101 @@
+"""This broker's view of the cluster, put together: store, image, controller, membership."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from pybroker.clock import Clock
+from pybroker.cluster.controller import Controller
+from pybroker.cluster.endpoints import Address, addresses, rack_of, registered
+from pybroker.cluster.image import BrokerRegistration, MetadataImage
+from pybroker.cluster.membership import Membership, cluster_id
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.producer_ids import ProducerIds
+from pybroker.cluster.service import ControllerService
+from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
+from pybroker.coordination.interface import CoordinationStore
+from pyclient.protocol.uuids import random_uuid, to_base64
+
+
+class ClusterNode:
+    """``metadata``, ``controller`` and ``producer_ids`` of one broker; ``join`` when it can serve.
+
+    Before ``join``, add to ``metadata`` the listeners that make logs and follow leaderships.
+    """
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        config: BrokerConfig,
+        node_id: int,
+        clock: Clock,
+        cluster_id: str,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.metadata = MetadataCache(MetadataImage(cluster_id=cluster_id))
+        self.producer_ids = ProducerIds(store, node_id)
+        chance = random.Random()
+        self.controller = ControllerService(
+            store,
+            self.metadata,
+            config,
+            node_id,
+            Controller(config, random_uuid, lambda: chance.randrange(1 << 16)),
+        )
+        self._store = store
+        self._config = config
+        self._node_id = node_id
+        self._clock = clock
+        self._advertised = advertised_listeners(config)
+        self._membership: Membership | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        store: CoordinationStore,
+        config: BrokerConfig,
+        node_id: int,
+        clock: Clock,
+        own_cluster_id: str | None = None,
+    ) -> ClusterNode:
+        """Learns or makes the cluster's id; raises ClusterMismatch where ``own`` differs."""
+        found = await cluster_id(store, own_cluster_id, lambda: to_base64(random_uuid()))
+        return cls(store, config, node_id, clock, found)
+
+    async def join(
+        self,
+        listeners: Mapping[str, Endpoint],
+        log_dirs: tuple[str, ...] = (),
+        *,
+        was_clean: bool = False,
+    ) -> None:
+        """Registers with the bound ``listeners`` (by name, real ports) and publishes the image.
+
+        When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that
+        the logs were closed in order, so that leader epochs need not move on.
+        """
+        registration = BrokerRegistration(
+            self._node_id,
+            0,
+            registered(listeners, self._advertised),
+            rack_of(self._config["broker.rack"]),
+            log_dirs,
+        )
+        self._membership = Membership(
+            self._store, self.controller, registration, self._clock, self.cluster_id
+        )
+        await self._membership.join(was_clean=was_clean)
+
+    def addresses(self, listener: str, local: Address) -> dict[int, Address]:
+        """Host and port by node id of every broker, for a client that came by ``listener``.
+
+        ``local`` is the local address of the client's connection: what it is told where
+        ``advertised.listeners`` is unset.
+        """
+        return addresses(self.metadata.image, listener, self._node_id, self._advertised, local)
+
+    async def leave(self) -> None:
+        """Gives up membership. The store stays open; closing it removes the registration."""
+        if self._membership is not None:
+            await self._membership.leave()
