@@ -206,7 +206,7 @@ class GzipStream:
             chunk = self.member.decompress(piece, size)
         except zlib.error as error:
             raise CorruptData(f"gzip: {error}") from None
-        left = len(self.member.unconsumed_tail) + len(self.member.unused_data)
+        left = len(self.member.unused_data if self.member.eof else self.member.unconsumed_tail)
         self.position += len(piece) - left
         if not chunk and not self.member.eof and left == len(piece):
             raise CorruptData("gzip: the data ends early")
@@ -238,6 +238,8 @@ cdef list xerial_blocks(object view):
             raise CorruptData("snappy: a block runs past the data, or there are too many")
         blocks.append(view[position:position + length])
         position += length
+    if position != total:
+        raise CorruptData("snappy: the header is cut")
     return blocks
 
 
