@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import sys
+from typing import NoReturn
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
-def main() -> int:
-    """Runs the command; returns its exit code."""
+def main() -> NoReturn:
+    """Runs the command and exits, without waiting for threads that a stop has left behind."""
     for number in STOPS:
         # Until the broker listens for them itself there is nothing to shut down.
         signal.signal(number, lambda *_: os._exit(0))
     gc.disable()  # until the broker is ready: all that is made now stays
     from pybroker import cli
 
-    return cli.main(sys.argv[1:])
+    code = cli.main(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,6 +16,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -55,6 +56,8 @@ class StartOptions:
 def run(options: StartOptions) -> int:
     """Runs a broker until it is told to stop; returns the exit code."""
     diagnostics.set_up(options.log_level)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         config = configure(options)
         folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
@@ -163,12 +166,20 @@ async def serve(config: BrokerConfig, folder: DataFolder, embedded: bool) -> int
     try:
         if await starts(broker, stop):
             announce(broker)
-            await stop.wait()
+            await first_of(stop, broker.failed)
+            logger.info("stopping")
     finally:
-        logger.info("stopping")
         await broker.stop()
     logger.info("stopped")
-    return 0
+    return 1 if broker.failed.is_set() else 0
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Waits until one of the events is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 async def starts(broker: Broker, stop: asyncio.Event) -> bool:

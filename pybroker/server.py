@@ -1,0 +1,208 @@
+"""A broker: its rooms, put together, and the order in which they open and close.
+ Opening: ports (bound, so that a taken one is found before anything else) → coordination store and
+cluster id → logs (claimed and recovered) → partitions → groups → the cluster (registration,
+controller, metadata image; partitions get their leaders) → listeners. Closing is the same
+backwards, as far as opening got. Nobody is served before everything stands, nor after anything has
+gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import functools
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from pybroker.clock import Clock, SystemClock
+from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.node import ClusterNode
+from pybroker.config import BrokerConfig, Endpoint, advertised_listeners, listeners, topic_config
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
+from pybroker.data_folder import DataFolder
+from pybroker.handlers import api_versions, rows
+from pybroker.handlers.call import Call, Connection
+from pybroker.housekeeping import Housekeeping
+from pybroker.log import meta_properties
+from pybroker.log.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.manager import LogManager, NoLogDir
+from pybroker.log.storage import Storage
+from pybroker.net import limits
+from pybroker.net.routes import Routes
+from pybroker.net.server import BoundSocket, SocketServer, bind
+
+POOL_THREADS = 8
+GRACE_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class StartError(Exception):
+    """The broker cannot start; the text is one line that says what, where and what to do."""
+
+
+class Broker:
+    """One broker in this process, on the running event loop.
+
+    config, clock, node_id: what it was made with. The rest stands after ``start``:
+    cluster_id; metadata (``.image``), controller, producer_ids: the cluster; logs, replicas: data;
+    groups: consumer groups; executor: for what blocks; loop.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        folder: DataFolder,
+        *,
+        clock: Clock | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.clock = clock or SystemClock()
+        self.node_id = int(config["node.id"])
+        self.loop = asyncio.get_running_loop()
+        self.executor = ThreadPoolExecutor(POOL_THREADS, "pool")
+        self.failed = asyncio.Event()
+        """Set when the broker cannot go on: no log dir is left."""
+        self._storage = storage or Storage()
+        self._bound: list[BoundSocket] = []
+        self._opened = contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        """Opens everything; returns when requests are served. Raises StartError, ConfigError."""
+        self._opened.callback(self.executor.shutdown, wait=False, cancel_futures=True)
+        self._bind()
+        await self._open_cluster()
+        was_clean = await self._open_logs()
+        await self.node.join(
+            {each.endpoint.listener: each.endpoint for each in self._bound},
+            self.folder.log_dirs,
+            was_clean=was_clean,
+        )
+        self._opened.push_async_callback(self.node.leave)
+        self._serve()
+
+    async def stop(self) -> None:
+        """Closes everything that ``start`` has opened, in reverse order."""
+        await self._opened.aclose()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        for endpoint in listeners(self.config):
+            if endpoint.security_protocol != "PLAINTEXT":
+                raise StartError(f"listener {endpoint}: only PLAINTEXT is there yet")
+            try:
+                listener = bind(endpoint)
+            except OSError as error:
+                raise StartError(_cannot_listen(endpoint, error)) from error
+            self._opened.callback(listener.close)
+            self._bound.append(listener)
+
+    async def _open_cluster(self) -> None:
+        """The coordination store, and whose cluster this is."""
+        self._store = await self._open_store()
+        self._opened.push_async_callback(self._store.close)
+        own = self._own_cluster_id()
+        try:
+            self.node = await ClusterNode.open(
+                self._store, self.config, self.node_id, self.clock, own
+            )
+        except ClusterMismatch as error:
+            raise StartError(
+                f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {own}, "
+                f"but {error}: choose another --data-dir, or other log.dirs"
+            ) from error
+        self.cluster_id = self.node.cluster_id
+        self.metadata = self.node.metadata
+        self.controller = self.node.controller
+        self.producer_ids = self.node.producer_ids
+
+    async def _open_store(self) -> CoordinationStore:
+        try:
+            return await EmbeddedStore.open(str(self.folder.store))
+        except ConnectionLoss as error:
+            raise StartError(f"coordination store {self.folder.store}: {error}") from error
+
+    def _own_cluster_id(self) -> str | None:
+        """The cluster that the log dirs say they belong to; None where all are new."""
+        for log_dir in self.folder.log_dirs:
+            with contextlib.suppress(OSError, ValueError):
+                found = meta_properties.read(self._storage, log_dir)
+                if found is not None and found.cluster_id:
+                    return found.cluster_id
+        return None
+
+    async def _open_logs(self) -> bool:
+        """Opens, and where needed recovers, every log; True after a clean stop."""
+        was_clean = all(
+            self._storage.exists(f"{log_dir}/{CLEAN_SHUTDOWN}") for log_dir in self.folder.log_dirs
+        )
+        self.logs = LogManager(
+            self.folder.log_dirs,
+            self._storage,
+            lambda topic: topic_config(self.config, {}),
+            self.clock,
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
+            executor=self.executor,
+            recovery_threads_per_dir=self.config["num.recovery.threads.per.data.dir"],
+            producer_expiration_ms=self.config["producer.id.expiration.ms"],
+        )
+        try:
+            await self._on_pool(self.logs.load)
+        except (meta_properties.WrongOwner, NoLogDir, ValueError) as error:
+            raise StartError(str(error)) from error
+        self._opened.push_async_callback(self._on_pool, self.logs.close)
+        self.logs.on_dir_failure(lambda _: self.loop.call_soon_threadsafe(self._on_dir_failure))
+        return was_clean
+
+    def _serve(self) -> None:
+        """Takes requests."""
+        routes = Routes(rows(), functools.partial(Call, self), api_versions.unsupported)
+        self.net = SocketServer(routes, limits.from_config(self.config), self.loop)
+        try:
+            self.net.start(self._bound)
+        except OSError as error:
+            raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
+        self._opened.push_async_callback(self.net.close, GRACE_S)
+        housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)
+        housekeeping.start()
+        self._opened.push_async_callback(housekeeping.stop)
+
+    # -- while it runs -----------------------------------------------------------------------------
+
+    def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
+        """Host and port of every live broker, as the client on ``connection`` should reach it."""
+        return self.node.addresses(connection.listener_name, connection.local_address)
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients on this machine reach the broker: its first listener."""
+        endpoint = self._bound[0].endpoint
+        told = advertised_listeners(self.config).get(endpoint.listener, endpoint)
+        host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
+        return [(host, told.port or endpoint.port)]
+
+    def _on_dir_failure(self) -> None:
+        if self.logs.all_failed:
+            logger.critical("every log dir has failed: stopping")
+            self.failed.set()
+
+    async def _on_pool(self, work: Callable[[], None]) -> None:
+        await self.loop.run_in_executor(self.executor, work)
+
+
+def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:
+    """Why a listener cannot be had, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {endpoint.port} on {endpoint.host or 'every interface'} is taken: "
+            "choose another --port, or --port 0 for a free one"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {endpoint.port} is not allowed to this user: choose a --port above 1023"
+    return f"listener {endpoint}: {error.strerror or error}: check --host (listeners)"
