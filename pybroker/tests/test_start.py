@@ -1,0 +1,179 @@
+"""The start command: what it prints, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from pybroker.tests.processes import broker, run
+
+
+def one_line(text: str) -> str:
+    """The only line of stderr that is not a log line."""
+    lines = [line for line in text.splitlines() if not line[:4].isdigit()]
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_by_signal_exits_0_and_prints_one_line_in_all(tmp_path: Path, number: int) -> None:
+    with broker(tmp_path) as running:
+        socket.create_connection(("127.0.0.1", running.port)).close()
+        ended = running.stop(number)
+    assert ended.code == 0
+    assert ended.out == ""
+    assert str(tmp_path) in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_the_pid_file_is_there_while_the_broker_runs(tmp_path: Path) -> None:
+    with broker(tmp_path, "--node-id", 7) as running:
+        pid = tmp_path / "broker-7" / "pid"
+        assert pid.read_text() == f"{running.pid}\n"
+        running.stop()
+    assert not pid.exists()
+
+
+def test_a_broker_starts_again_on_its_folder_also_after_a_kill(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        running.stop(signal.SIGKILL)
+    with broker(tmp_path) as running:
+        assert running.stop().code == 0
+    with broker(tmp_path) as running:
+        assert running.stop().code == 0
+
+
+def test_a_folder_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        ended = run("--port", 0, "--data-dir", tmp_path)
+        assert ended.code == 2
+        assert ended.out == ""
+        line = one_line(ended.err)
+        assert f"data folder {tmp_path} is in use by process {running.pid}" in line
+        assert "--data-dir" in line
+
+
+def test_a_taken_port_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run("--port", port, "--data-dir", tmp_path)
+    assert ended.code == 2
+    assert f"port {port} on 127.0.0.1 is taken" in one_line(ended.err)
+    assert "--port 0" in one_line(ended.err)
+
+
+def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        running.stop()
+    (tmp_path / "broker-1").rename(tmp_path / "broker-2")
+    ended = run("--port", 0, "--data-dir", tmp_path, "--node-id", 2)
+    assert ended.code == 2
+    assert "belongs to node 1, this is 2" in one_line(ended.err)
+    assert "--node-id 1" in one_line(ended.err)
+
+
+def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with broker(tmp_path / name) as running:
+            running.stop()
+    (tmp_path / "one" / "broker-1").rename(tmp_path / "two" / "broker-3")
+    ended = run("--port", 0, "--data-dir", tmp_path / "two", "--node-id", 3)
+    assert ended.code == 2
+    assert "cluster" in one_line(ended.err)
+    assert "--data-dir" in one_line(ended.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--set", "log.segment.byte=1"), "did you mean log.segment.bytes?"),
+        (("--set", "log.segment.bytes=12"), "log.segment.bytes=12 is below"),
+        (("--set", "log.segment.bytes"), "key=value"),
+        (("--set", "listeners=PLAINTEXT//x"), "NAME://host:port"),
+        (("--port", "70000"), "--port"),
+        (("--prot", "1"), "--port"),
+        (("--processes", "2"), "--processes"),
+        (("--zookeeper", "localhost:2181"), "--zookeeper"),
+        (("no-such.properties",), "no-such.properties"),
+        (("--host", "203.0.113.7"), "203.0.113.7"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_2(
+    tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    port = () if "--port" in arguments else ("--port", 0)
+    ended = run("--data-dir", tmp_path / "data", *port, *arguments)
+    assert ended.code == 2, ended
+    assert ended.out == ""
+    assert told in one_line(ended.err)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = run("--port", 0, "--data-dir", tmp_path / "file" / "data")
+    assert ended.code == 2
+    assert "--data-dir" in one_line(ended.err)
+
+
+def test_settings_come_from_option_environment_file_in_this_order(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.segment.bytes=1\nnum.partitions=1\nlog.retention.ms=5\n")
+    env = {"KAFKA_LOG_SEGMENT_BYTES": "2"}
+    ended = run(file, "--data-dir", tmp_path / "d", "--set", "log.segment.bytes=3", env=env)
+    assert "log.segment.bytes=3" in ended.err
+    ended = run(file, "--data-dir", tmp_path / "d", env=env)
+    assert "log.segment.bytes=2" in ended.err
+    ended = run("start", file, "--data-dir", tmp_path / "d")
+    assert "log.segment.bytes=1" in ended.err
+
+
+def test_a_properties_file_of_kafka_starts_a_broker_in_its_own_folders(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    logs = tmp_path / "kafka-logs"
+    file.write_text(f"broker.id=5\nlisteners=PLAINTEXT://127.0.0.1:9\nlog.dirs={logs}\n")
+    with broker(tmp_path / "data", file) as running:
+        running.stop()
+    assert (logs / "meta.properties").exists()
+    assert "node.id=5" in (logs / "meta.properties").read_text()
+    assert (tmp_path / "data" / "coordination.db").exists()
+
+
+def test_without_data_dir_the_users_folder_is_taken_and_printed(tmp_path: Path) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    ended = run("--host", "203.0.113.7", "--log-level", "info", env=env)
+    assert ended.code == 2
+    assert "pybroker" in ended.err
+    assert any(tmp_path.rglob("broker-1"))
+
+
+def test_version_and_help_go_to_stdout() -> None:
+    assert run("--version").out.startswith("pybroker ")
+    assert "--data-dir" in run("start", "--help").out
+    assert "start" in run("--help").out
+
+
+def test_a_stop_while_starting_is_a_stop(tmp_path: Path) -> None:
+    """Embedded, with a stdin that has ended already."""
+    ended = run("--port", 0, "--data-dir", tmp_path, "--embedded")
+    assert ended.code == 0
+
+
+def test_the_log_dirs_are_locked_too(tmp_path: Path) -> None:
+    setting = f"log.dirs={tmp_path / 'logs'}"
+    with broker(tmp_path / "one", "--set", setting):
+        ended = run("--port", 0, "--data-dir", tmp_path / "two", "--set", setting)
+    assert ended.code == 2
+    assert f"{tmp_path / 'logs'} is in use" in one_line(ended.err)
+
+
+def test_ipv6_and_wildcard_listeners_are_announced_as_something_to_connect_to(
+    tmp_path: Path,
+) -> None:
+    with broker(tmp_path, "--host", "") as running:
+        socket.create_connection(("127.0.0.1", running.port)).close()
+        assert os.getpgid(running.pid)
+        running.stop()
