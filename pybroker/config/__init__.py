@@ -6,16 +6,24 @@
 from __future__ import annotations
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source
-from pybroker.config.group_config import check_group_configs, group_config
+from pybroker.config.describe import (
+    Described,
+    describe_broker_key,
+    describe_group_key,
+    describe_topic_key,
+)
+from pybroker.config.group_config import GROUPS, check_group_configs, group_config
 from pybroker.config.key import ConfigError, Importance, Key, Scope, Type
 from pybroker.config.listeners import Endpoint, advertised_listeners, listeners
 from pybroker.config.topic_config import TOPICS, parse_topic_overrides, topic_config
 
 __all__ = [
+    "GROUPS",
     "KEYS",
     "TOPICS",
     "BrokerConfig",
     "ConfigError",
+    "Described",
     "Endpoint",
     "Importance",
     "Key",
@@ -25,6 +33,9 @@ __all__ = [
     "Type",
     "advertised_listeners",
     "check_group_configs",
+    "describe_broker_key",
+    "describe_group_key",
+    "describe_topic_key",
     "group_config",
     "listeners",
     "parse_topic_overrides",

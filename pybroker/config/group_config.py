@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pybroker.config.broker_config import BrokerConfig, Origin, Source, suggestion
+from pybroker.config.broker_config import BrokerConfig, suggestion
 from pybroker.config.group_keys import GROUP_KEYS
-from pybroker.config.key import ConfigError, Key, Value, format_value
+from pybroker.config.key import ConfigError, Key, Value
 
 GROUPS: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
 
@@ -42,14 +42,3 @@ def group_config(config: BrokerConfig, overrides: Mapping[str, str], name: str) 
     if name in overrides:
         return key.parse(overrides[name])
     return config[key.synonyms[0].name] if key.synonyms else key.default
-
-
-def group_origins(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> list[Origin]:
-    """Every place that gives this group key a value, the effective one first."""
-    key = GROUPS[name]
-    found = []
-    if name in overrides:
-        found.append(Origin(name, overrides[name], Source.DYNAMIC_GROUP))
-    for synonym in key.synonyms:
-        found += config.origins(synonym.name)
-    return found or [Origin(name, format_value(key.default), Source.DEFAULT)]

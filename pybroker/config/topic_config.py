@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pybroker.config.broker_config import BrokerConfig, Origin, Source, suggestion
-from pybroker.config.key import ConfigError, Key, Value, format_value
+from pybroker.config.broker_config import BrokerConfig, suggestion
+from pybroker.config.key import ConfigError, Key, Value
 from pybroker.config.topic_keys import TOPIC_KEYS
 from pybroker.log.config import LogConfig
 
@@ -72,14 +72,3 @@ def _check_lags(values: Mapping[str, Value]) -> None:
     low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
     if isinstance(low, int) and isinstance(high, int) and low > high:
         raise ConfigError(f"min.compaction.lag.ms={low} is above max.compaction.lag.ms={high}")
-
-
-def topic_origins(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> list[Origin]:
-    """Every place that gives this topic key a value, the effective one first."""
-    key = TOPICS[name]
-    found = []
-    if name in overrides:
-        found.append(Origin(name, overrides[name], Source.DYNAMIC_TOPIC))
-    for synonym in key.synonyms:
-        found += [o for o in config.origins(synonym.name) if o.text is not None]
-    return found or [Origin(name, format_value(key.default), Source.DEFAULT)]

@@ -17,9 +17,35 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from pybroker.handlers import api_versions
+from pybroker.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    elect_leaders,
+    incremental_alter_configs,
+    list_config_resources,
+    metadata,
+)
 from pybroker.handlers.call import Call
-from pyclient.protocol import ApiVersions
+from pyclient.protocol import (
+    AlterConfigs,
+    ApiVersions,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    DescribeCluster,
+    DescribeConfigs,
+    DescribeTopicPartitions,
+    ElectLeaders,
+    IncrementalAlterConfigs,
+    ListConfigResources,
+    Metadata,
+)
 from pyclient.protocol.apis import Api
 
 Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
@@ -36,6 +62,17 @@ class Row(NamedTuple):
 
 SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     ApiVersions: api_versions.handle,
+    Metadata: metadata.handle,
+    CreateTopics: create_topics.handle,
+    DeleteTopics: delete_topics.handle,
+    DescribeConfigs: describe_configs.handle,
+    AlterConfigs: alter_configs.handle,
+    CreatePartitions: create_partitions.handle,
+    ElectLeaders: elect_leaders.handle,
+    IncrementalAlterConfigs: incremental_alter_configs.handle,
+    DescribeCluster: describe_cluster.handle,
+    ListConfigResources: list_config_resources.handle,
+    DescribeTopicPartitions: describe_topic_partitions.handle,
 }
 
 

@@ -1,0 +1,44 @@
+"""AlterConfigs (33): v0-2. Replaces all settings of a topic, a broker, the brokers' default or a
+group; what the request does not name goes back to its default.
+"""
+
+from __future__ import annotations
+
+from pybroker.cluster.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
+from pybroker.handlers.call import Call
+from pyclient.protocol import AlterConfigs, errors
+from pyclient.protocol.errors import KafkaError
+
+
+async def handle(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Response:
+    """One result per resource; the new settings are in effect when the reply comes."""
+    changes = [
+        ConfigChange(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(
+                KeyChange(config.name, ConfigOperation.SET, config.value)
+                for config in resource.configs
+            ),
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    results: list[Result]
+    try:
+        results = await call.broker.controller.alter_configs(
+            changes, validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        results = [error] * len(changes)
+    return AlterConfigs.Response(
+        responses=[
+            AlterConfigs.Response.AlterConfigsResourceResponse(
+                error_code=error.code if error else errors.NONE,
+                error_message=str(error) if error else None,
+                resource_type=change.resource_type,
+                resource_name=change.name,
+            )
+            for change, error in zip(changes, results, strict=True)
+        ]
+    )

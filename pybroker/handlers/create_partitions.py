@@ -1,0 +1,41 @@
+"""CreatePartitions (37): v0-3. Partitions are added; there is no way to take one away (KIP-195)."""
+
+from __future__ import annotations
+
+from pybroker.cluster.image import TopicImage
+from pybroker.cluster.plan import NewPartitions, Outcome
+from pybroker.handlers.call import Call
+from pyclient.protocol import CreatePartitions
+from pyclient.protocol.errors import KafkaError
+
+
+async def handle(request: CreatePartitions.Request, call: Call) -> CreatePartitions.Response:
+    """One result per topic, in the order of the request; a name that is there twice, once."""
+    wanted = [
+        NewPartitions(
+            topic.name,
+            topic.count,
+            None
+            if topic.assignments is None
+            else tuple(tuple(assignment.broker_ids) for assignment in topic.assignments),
+        )
+        for topic in request.topics
+    ]
+    outcomes: list[Outcome]
+    try:
+        outcomes = await call.broker.controller.create_partitions(
+            wanted, validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        outcomes = [error] * len(wanted)
+    by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
+    return CreatePartitions.Response(
+        results=[
+            CreatePartitions.Response.CreatePartitionsTopicResult(name=name, error_message=None)
+            if isinstance(outcome, TopicImage)
+            else CreatePartitions.Response.CreatePartitionsTopicResult(
+                name=name, error_code=outcome.code, error_message=str(outcome)
+            )
+            for name, outcome in by_name.items()
+        ]
+    )

@@ -1,0 +1,79 @@
+"""CreateTopics (19): v2-7. v4 counts of -1 are defaults (KIP-464), v5 returns configurations
+(KIP-525), v7 topic ids (KIP-516).
+
+The reply comes when the topics are durable, visible and have their logs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.cluster.image import TopicImage
+from pybroker.cluster.plan import NewTopic, Outcome
+from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
+from pybroker.handlers.call import Call
+from pyclient.protocol import ZERO_UUID, CreateTopics
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    Creatable = CreateTopics.Request.CreatableTopic
+    Result = CreateTopics.Response.CreatableTopicResult
+    Config = CreateTopics.Response.CreatableTopicConfigs
+
+
+async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
+    """One result per topic, in the order of the request; a name that is there twice, once."""
+    wanted = [_new_topic(topic) for topic in request.topics]
+    outcomes: list[Outcome]
+    try:
+        outcomes = await call.broker.controller.create_topics(
+            wanted, validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        outcomes = [error] * len(wanted)
+    by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
+    results = [_result(name, outcome, call.broker.config) for name, outcome in by_name.items()]
+    if request.validate_only:
+        for result in results:
+            result.topic_id = ZERO_UUID
+    return CreateTopics.Response(topics=results)
+
+
+def _new_topic(topic: Creatable) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((a.partition_index, tuple(a.broker_ids)) for a in topic.assignments),
+        tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _result(name: str, outcome: Outcome, config: BrokerConfig) -> Result:
+    if not isinstance(outcome, TopicImage):
+        return CreateTopics.Response.CreatableTopicResult(
+            name=name, error_code=outcome.code, error_message=str(outcome)
+        )
+    return CreateTopics.Response.CreatableTopicResult(
+        name=name,
+        topic_id=outcome.id,
+        num_partitions=len(outcome.partitions),
+        replication_factor=len(outcome.partitions[0].replicas),
+        configs=_configs(outcome, config),
+    )
+
+
+def _configs(topic: TopicImage, config: BrokerConfig) -> list[Config]:
+    configs = []
+    for name in sorted(TOPICS):
+        shown = describe_topic_key(config, name, topic.configs)
+        configs.append(
+            CreateTopics.Response.CreatableTopicConfigs(
+                name=name,
+                value=shown.text,
+                read_only=False,
+                config_source=shown.source,
+                is_sensitive=TOPICS[name].is_sensitive,
+            )
+        )
+    return configs

@@ -1,0 +1,41 @@
+"""DescribeCluster (60): cluster id, controller and brokers. v1 endpoint types (KIP-919), v2 fencing."""
+
+from __future__ import annotations
+
+from pybroker.handlers import authorized_operations
+from pybroker.handlers.call import Call
+from pyclient.protocol import DescribeCluster, errors
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Response:
+    """Every live broker by the listener that the client came by."""
+    if request.endpoint_type == CONTROLLERS:
+        return _refused(request, errors.MismatchedEndpointType("this is a broker's endpoint"))
+    if request.endpoint_type != BROKERS:
+        return _refused(
+            request, errors.UnsupportedEndpointType(f"endpoint type {request.endpoint_type}")
+        )
+    image = call.broker.metadata.image
+    response = DescribeCluster.Response(
+        cluster_id=call.broker.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeCluster.Response.DescribeClusterBroker(
+                broker_id=id, host=host, port=port, rack=image.brokers[id].rack
+            )
+            for id, (host, port) in call.broker.endpoint_for(call.connection).items()
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    return response
+
+
+def _refused(
+    request: DescribeCluster.Request, error: errors.KafkaError
+) -> DescribeCluster.Response:
+    return DescribeCluster.Response(
+        error_code=error.code, error_message=str(error), endpoint_type=request.endpoint_type
+    )

@@ -1,0 +1,161 @@
+"""DescribeConfigs (32): v1-4. v1 sources and synonyms (KIP-226), v3 types and documentation (KIP-569).
+
+A topic's settings show where each comes from, down to the broker's default; a password's value is
+null. Asked for certain keys, only those that exist are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pybroker.cluster.config_changes import check_broker_name
+from pybroker.cluster.image import DEFAULT_BROKER, MetadataImage, ResourceType
+from pybroker.cluster.topic_names import check_name
+from pybroker.config import (
+    GROUPS,
+    KEYS,
+    TOPICS,
+    Described,
+    Key,
+    Origin,
+    Scope,
+    Source,
+    Type,
+    describe_broker_key,
+    describe_group_key,
+    describe_topic_key,
+)
+from pybroker.handlers import broker_loggers
+from pybroker.handlers.call import Call
+from pyclient.protocol import DescribeConfigs, errors
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    Resource = DescribeConfigs.Request.DescribeConfigsResource
+    Result = DescribeConfigs.Response.DescribeConfigsResult
+    Entry = DescribeConfigs.Response.DescribeConfigsResourceResult
+
+# key, how it is shown, is it read-only
+Row = tuple[Key, Described, bool]
+
+
+def handle(request: DescribeConfigs.Request, call: Call) -> DescribeConfigs.Response:
+    """One result per resource."""
+    return DescribeConfigs.Response(
+        results=[_result(resource, request, call) for resource in request.resources]
+    )
+
+
+def _result(resource: Resource, request: DescribeConfigs.Request, call: Call) -> Result:
+    result = DescribeConfigs.Response.DescribeConfigsResult(
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        rows = _describe(resource, call)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, str(error)
+        return result
+    wanted = resource.configuration_keys
+    result.configs = [
+        _entry(row, request) for row in rows if wanted is None or row[0].name in wanted
+    ]
+    return result
+
+
+def _describe(resource: Resource, call: Call) -> Iterable[Row]:
+    describe = _DESCRIBERS.get(resource.resource_type)
+    if describe is None:
+        raise errors.InvalidRequest(f"resource type {resource.resource_type} has no settings")
+    return describe(resource.resource_name, call)
+
+
+def _topic(name: str, call: Call) -> Iterable[Row]:
+    check_name(name)
+    topic = call.broker.metadata.image.topic(name)
+    if topic is None:
+        raise errors.UnknownTopicOrPartition(f"there is no topic '{name}'")
+    config, overrides = call.broker.config, topic.configs
+    return [
+        (key, describe_topic_key(config, key.name, overrides), False) for key in TOPICS.values()
+    ]
+
+
+def _broker(name: str, call: Call) -> Iterable[Row]:
+    check_broker_name(name, call.broker.node_id)
+    if name == DEFAULT_BROKER:
+        image: MetadataImage = call.broker.metadata.image
+        stored = image.configs(ResourceType.BROKER, DEFAULT_BROKER)
+        return [
+            (KEYS[key], _stored(key, text, Source.DYNAMIC_DEFAULT_BROKER), False)
+            for key, text in stored.items()
+            if key in KEYS
+        ]
+    config = call.broker.config
+    return [
+        (key, describe_broker_key(config, key.name), key.scope is Scope.READ_ONLY)
+        for key in KEYS.values()
+    ]
+
+
+def _stored(name: str, text: str, source: Source) -> Described:
+    return Described(text, source, [Origin(name, text, source)])
+
+
+def _loggers(name: str, call: Call) -> Iterable[Row]:
+    if name == DEFAULT_BROKER:
+        raise errors.InvalidRequest("loggers belong to a broker: name one")
+    check_broker_name(name, call.broker.node_id)
+    return [
+        (
+            _LEVEL._replace(name=logger),
+            _stored(logger, level, Source.DYNAMIC_BROKER_LOGGER),
+            False,
+        )
+        for logger, level in broker_loggers.levels().items()
+    ]
+
+
+def _group(name: str, call: Call) -> Iterable[Row]:
+    if not name:
+        raise errors.InvalidRequest("a group's name is empty")
+    config = call.broker.config
+    overrides = call.broker.metadata.image.configs(ResourceType.GROUP, name)
+    return [
+        (key, describe_group_key(config, key.name, overrides), False) for key in GROUPS.values()
+    ]
+
+
+_LEVEL = KEYS["log.dir"]._replace(type=Type.STRING, doc="")
+
+_DESCRIBERS: Mapping[int, Callable[[str, Call], Iterable[Row]]] = {
+    ResourceType.TOPIC: _topic,
+    ResourceType.BROKER: _broker,
+    ResourceType.BROKER_LOGGER: _loggers,
+    ResourceType.GROUP: _group,
+}
+
+
+def _entry(row: Row, request: DescribeConfigs.Request) -> Entry:
+    key, shown, read_only = row
+    entry = DescribeConfigs.Response.DescribeConfigsResourceResult(
+        name=key.name,
+        value=None if key.is_sensitive else shown.text,
+        read_only=read_only,
+        config_source=shown.source,
+        is_sensitive=key.is_sensitive,
+        config_type=key.type,
+        documentation=key.doc if request.include_documentation else None,
+    )
+    if request.include_synonyms:
+        entry.synonyms = [
+            DescribeConfigs.Response.DescribeConfigsSynonym(
+                name=origin.name,
+                value=None if key.is_sensitive else origin.text,
+                source=origin.source,
+            )
+            for origin in shown.synonyms
+        ]
+    return entry

@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (75): partitions of topics by pages (KIP-966). v0.
+
+Topics come in the order of their names. A page ends after ``response_partition_limit`` partitions
+(at most max.request.partition.size.limit); its cursor is where the next one begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.cluster.image import PartitionImage, TopicImage
+from pybroker.cluster.topic_names import check_name
+from pybroker.handlers import authorized_operations
+from pybroker.handlers.call import Call
+from pybroker.handlers.metadata import error_of, offline
+from pyclient.protocol import DescribeTopicPartitions, errors
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    Topic = DescribeTopicPartitions.Response.DescribeTopicPartitionsResponseTopic
+    Partition = DescribeTopicPartitions.Response.DescribeTopicPartitionsResponsePartition
+    Addresses = dict[int, tuple[str, int]]
+
+
+def handle(
+    request: DescribeTopicPartitions.Request, call: Call
+) -> DescribeTopicPartitions.Response:
+    """One page."""
+    image = call.broker.metadata.image
+    names = {topic.name for topic in request.topics} or set(image.topics)
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        return _refused(sorted(names), errors.InvalidRequest)
+    if cursor is not None:
+        names = {name for name in names if name >= cursor.topic_name}
+    response = DescribeTopicPartitions.Response()
+    left = min(
+        request.response_partition_limit, call.broker.config["max.request.partition.size.limit"]
+    )
+    addresses = call.broker.endpoint_for(call.connection)
+    for name in sorted(names):
+        first = cursor.partition_index if cursor and cursor.topic_name == name else 0
+        if left <= 0:
+            response.next_cursor = _cursor(name, first)
+            break
+        topic = image.topic(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        page = topic.partitions[first : first + left]
+        response.topics.append(_describe(topic, page, addresses))
+        left -= len(page)
+        if first + len(page) < len(topic.partitions):
+            response.next_cursor = _cursor(name, first + len(page))
+            break
+    return response
+
+
+def _cursor(name: str, index: int) -> DescribeTopicPartitions.Response.Cursor:
+    return DescribeTopicPartitions.Response.Cursor(topic_name=name, partition_index=index)
+
+
+def _refused(names: list[str], error: type[KafkaError]) -> DescribeTopicPartitions.Response:
+    return DescribeTopicPartitions.Response(topics=[_failed(name, error) for name in names])
+
+
+def _unknown(name: str) -> Topic:
+    try:
+        check_name(name)
+    except KafkaError as error:
+        return _failed(name, type(error))
+    return _failed(name, errors.UnknownTopicOrPartition)
+
+
+def _failed(name: str, error: type[KafkaError]) -> Topic:
+    return DescribeTopicPartitions.Response.DescribeTopicPartitionsResponseTopic(
+        error_code=error.code, name=name
+    )
+
+
+def _describe(
+    topic: TopicImage, page: tuple[PartitionImage, ...], addresses: Addresses
+) -> Topic:
+    return DescribeTopicPartitions.Response.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(partition, addresses) for partition in page],
+        topic_authorized_operations=authorized_operations.TOPIC,
+    )
+
+
+def _partition(partition: PartitionImage, addresses: Addresses) -> Partition:
+    return DescribeTopicPartitions.Response.DescribeTopicPartitionsResponsePartition(
+        error_code=error_of(partition, addresses),
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=offline(partition, addresses),
+    )

@@ -1,0 +1,77 @@
+"""IncrementalAlterConfigs (44): v0-1. SET, DELETE, and of lists APPEND and SUBTRACT (KIP-339), on
+topics, brokers, the brokers' default, groups (KIP-848) and the broker's loggers (KIP-412).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybroker.cluster.config_changes import ConfigChange, KeyChange, Result, check_broker_name
+from pybroker.cluster.image import ResourceType
+from pybroker.handlers import broker_loggers
+from pybroker.handlers.call import Call
+from pyclient.protocol import IncrementalAlterConfigs, errors
+from pyclient.protocol.errors import KafkaError
+
+
+async def handle(
+    request: IncrementalAlterConfigs.Request, call: Call
+) -> IncrementalAlterConfigs.Response:
+    """One result per resource; the new settings are in effect when the reply comes."""
+    changes = [
+        ConfigChange(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(
+                KeyChange(config.name, config.config_operation, config.value)
+                for config in resource.configs
+            ),
+        )
+        for resource in request.resources
+    ]
+    results = await _alter(changes, call, validate_only=request.validate_only)
+    return IncrementalAlterConfigs.Response(
+        responses=[
+            IncrementalAlterConfigs.Response.AlterConfigsResourceResponse(
+                error_code=error.code if error else errors.NONE,
+                error_message=str(error) if error else None,
+                resource_type=change.resource_type,
+                resource_name=change.name,
+            )
+            for change, error in zip(changes, results, strict=True)
+        ]
+    )
+
+
+async def _alter(
+    changes: Sequence[ConfigChange], call: Call, *, validate_only: bool
+) -> list[Result]:
+    stored = [c for c in changes if c.resource_type != ResourceType.BROKER_LOGGER]
+    outcomes: list[Result] = []
+    if stored:
+        try:
+            outcomes = await call.broker.controller.alter_configs(
+                stored, validate_only=validate_only
+            )
+        except KafkaError as error:
+            outcomes = [error] * len(stored)
+    rest = iter(outcomes)
+    return [
+        _alter_loggers(change, call.broker.node_id, validate_only=validate_only)
+        if change.resource_type == ResourceType.BROKER_LOGGER
+        else next(rest)
+        for change in changes
+    ]
+
+
+def _alter_loggers(change: ConfigChange, node_id: int, *, validate_only: bool) -> Result:
+    try:
+        if not change.name:
+            raise errors.InvalidRequest("loggers belong to a broker: name one")
+        check_broker_name(change.name, node_id)
+        broker_loggers.check(change.keys)
+    except KafkaError as error:
+        return error
+    if not validate_only:
+        broker_loggers.apply(change.keys)
+    return None

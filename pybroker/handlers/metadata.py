@@ -1,0 +1,174 @@
+"""Metadata (3): brokers, controller, and the leaders of topics; creates topics that are asked for.
+
+v0: an empty list is all topics; v1+: null is all, empty is none. v4 auto-creation by flag, v5
+offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430), v10
+topic ids, by which one may ask from v12 on (KIP-516), v13 an error at the top (KIP-1102).
+
+A topic is created before the reply, so the reply has its leaders already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.topic_names import check_name
+from pybroker.handlers import authorized_operations
+from pybroker.handlers.call import Call
+from pyclient.protocol import ZERO_UUID, Metadata, errors
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    Wanted = Metadata.Request.MetadataRequestTopic
+    Topic = Metadata.Response.MetadataResponseTopic
+
+_FIRST_WITH_IDS = 12
+_FIRST_WITH_LISTENER_NOT_FOUND = 6
+
+
+def handle(
+    request: Metadata.Request, call: Call
+) -> Metadata.Response | Awaitable[Metadata.Response]:
+    """At once, or when the missing topics are made."""
+    image: MetadataImage = call.broker.metadata.image
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return _response(request, call, list(image.topics.values()))
+    missing = _to_create(request, call, image)
+    if missing:
+        return _after_creation(request, call, missing)
+    return _response(request, call, _found(request.topics, call, image, {}))
+
+
+def _to_create(request: Metadata.Request, call: Call, image: MetadataImage) -> list[str]:
+    if not request.allow_auto_topic_creation or not call.broker.config["auto.create.topics.enable"]:
+        return []
+    names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name)
+    return [name for name in names if name not in image.topics and _is_legal(name)]
+
+
+def _is_legal(name: str) -> bool:
+    try:
+        check_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+async def _after_creation(
+    request: Metadata.Request, call: Call, names: Sequence[str]
+) -> Metadata.Response:
+    try:
+        outcomes = await call.broker.controller.auto_create(names)
+    except KafkaError as error:
+        outcomes = dict.fromkeys(names, error)
+    found = _found(request.topics or (), call, call.broker.metadata.image, outcomes)
+    return _response(request, call, found)
+
+
+def _found(
+    wanted: Iterable[Wanted],
+    call: Call,
+    image: MetadataImage,
+    outcomes: Mapping[str, TopicImage | KafkaError],
+) -> list[TopicImage | Topic]:
+    unique = dict.fromkeys((topic.name, topic.topic_id) for topic in wanted)
+    return [_find(name, id, call, image, outcomes) for name, id in unique]
+
+
+def _find(
+    name: str | None,
+    topic_id: bytes,
+    call: Call,
+    image: MetadataImage,
+    outcomes: Mapping[str, TopicImage | KafkaError],
+) -> TopicImage | Topic:
+    if topic_id != ZERO_UUID or name is None:
+        if call.version < _FIRST_WITH_IDS:
+            return _failed(errors.InvalidRequest, name or "", topic_id)
+        return image.topic_by_id(topic_id) or _failed(errors.UnknownTopicId, None, topic_id)
+    topic = image.topic(name)
+    if topic is not None:
+        return topic
+    outcome = outcomes.get(name)
+    if isinstance(outcome, KafkaError):
+        return _failed(type(outcome), name)
+    return _failed(
+        errors.UnknownTopicOrPartition if _is_legal(name) else errors.InvalidTopicException, name
+    )
+
+
+def _failed(error: type[KafkaError], name: str | None, topic_id: bytes = ZERO_UUID) -> Topic:
+    return Metadata.Response.MetadataResponseTopic(
+        error_code=error.code, name=name, topic_id=topic_id
+    )
+
+
+def _response(
+    request: Metadata.Request, call: Call, topics: Iterable[TopicImage | Topic]
+) -> Metadata.Response:
+    image: MetadataImage = call.broker.metadata.image
+    addresses = call.broker.endpoint_for(call.connection)
+    operations = authorized_operations.NOT_ASKED
+    if request.include_topic_authorized_operations:
+        operations = authorized_operations.TOPIC
+    response = Metadata.Response(
+        brokers=[
+            Metadata.Response.MetadataResponseBroker(
+                node_id=id, host=host, port=port, rack=image.brokers[id].rack
+            )
+            for id, (host, port) in addresses.items()
+        ],
+        cluster_id=call.broker.cluster_id,
+        controller_id=image.controller_id,
+        topics=[
+            _describe(topic, addresses, operations, call.version)
+            if isinstance(topic, TopicImage)
+            else topic
+            for topic in topics
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    return response
+
+
+def _describe(
+    topic: TopicImage, addresses: Mapping[int, tuple[str, int]], operations: int, version: int
+) -> Topic:
+    return Metadata.Response.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            Metadata.Response.MetadataResponsePartition(
+                error_code=error_of(partition, addresses, version),
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline(partition, addresses),
+            )
+            for partition in topic.partitions
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def error_of(
+    partition: PartitionImage,
+    alive: Mapping[int, tuple[str, int]],
+    version: int = _FIRST_WITH_LISTENER_NOT_FOUND,
+) -> int:
+    """What clients are told where the leader cannot be reached by them."""
+    if partition.leader in alive:
+        return errors.NONE
+    if partition.leader == NO_LEADER or version < _FIRST_WITH_LISTENER_NOT_FOUND:
+        return errors.LeaderNotAvailable.code
+    return errors.ListenerNotFound.code
+
+
+def offline(partition: PartitionImage, alive: Mapping[int, tuple[str, int]]) -> list[int]:
+    """The replicas on brokers that are not alive."""
+    return [replica for replica in partition.replicas if replica not in alive]
