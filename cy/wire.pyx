@@ -31,7 +31,7 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_New
 from cpython.long cimport PyLong_AsLongLong
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
@@ -69,7 +69,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t nargsf)
     Py_ssize_t PyTuple_GET_SIZE(PyObject *values)
     PyObject *PyTuple_GET_ITEM(PyObject *values, Py_ssize_t i)
-    object PySequence_Fast(object values, const char *message)
     Py_ssize_t PySequence_Fast_GET_SIZE(object values)
     PyObject *PySequence_Fast_GET_ITEM(object values, Py_ssize_t i)
 
@@ -93,6 +92,13 @@ cdef inline void store(PyObject *message, Py_ssize_t offset, object value) noexc
     Py_INCREF(value)
     at[0] = <PyObject *>value
     Py_XDECREF(old)
+
+
+cdef inline object load(PyObject *message, Py_ssize_t offset):
+    cdef PyObject *value = place(message, offset)[0]
+    if value is NULL:
+        raise EncodeError("a field was deleted, or never set")
+    return <object>value
 
 
 cdef inline Layout layout_of(object message):
@@ -166,6 +172,16 @@ cdef class Message:
     """Base of all message classes: fields in slots, keyword constructor, ``==`` and ``repr``."""
 
     __slots__ = ()
+
+    def __init__(self, **fields):
+        """The slow way, of callers that do not know vectorcall."""
+        cdef Layout layout = layout_of(type(self))
+        cdef Py_ssize_t i
+        for name in fields:
+            layout.index(name)
+        for i, name in enumerate(layout.names):
+            value = fields[name] if name in fields else layout.fresh(&layout.slots[i])
+            store(<PyObject *>self, layout.slots[i].offset, value)
 
     def __eq__(self, other):
         if type(self) is not type(other):
@@ -442,7 +458,7 @@ cdef class Records(Bytes):
 
 @cython.final
 cdef class Array(Sized):
-    """A list of ``element``; any sequence may be encoded."""
+    """A list of ``element``; a tuple may be encoded as well."""
 
     cdef WireType element
 
@@ -464,11 +480,12 @@ cdef class Array(Sized):
         cdef Py_ssize_t i, count
         if value is None:
             return self.write_null(writer)
-        values = PySequence_Fast(value, b"a list is wanted")
-        count = PySequence_Fast_GET_SIZE(values)
+        if not isinstance(value, (list, tuple)):
+            raise EncodeError(f"a list is wanted, not {value!r}")
+        count = PySequence_Fast_GET_SIZE(value)
         self.write_size(writer, count)
         for i in range(count):
-            self.element.encode(writer, <object>PySequence_Fast_GET_ITEM(values, i))
+            self.element.encode(writer, <object>PySequence_Fast_GET_ITEM(value, i))
         return 0
 
 
@@ -518,7 +535,7 @@ cdef class Plan(WireType):
         self.message = message
         self.layout = layout_of(message)
         self.flexible = flexible
-        self.held = [fields, tagged]
+        self.held = [fields, tagged, forbidden]
         self.count = len(fields)
         self.tagged_count = len(tagged)
         self.forbidden_count = len(forbidden)
@@ -606,7 +623,6 @@ cdef class Plan(WireType):
     cdef int encode(self, Writer writer, object value) except -1:
         cdef Py_ssize_t i = 0
         cdef Field *field
-        cdef PyObject *at
         if type(value) is not self.message:
             raise EncodeError(f"a {self.message.__qualname__} is wanted, not {value!r}")
         if self.forbidden_count:
@@ -614,10 +630,7 @@ cdef class Plan(WireType):
         try:
             for i in range(self.count):
                 field = &self.fields[i]
-                at = place(<PyObject *>value, field.slot.offset)[0]
-                if at is NULL:
-                    raise EncodeError("the field is not set")
-                (<WireType>field.type).encode(writer, <object>at)
+                (<WireType>field.type).encode(writer, load(<PyObject *>value, field.slot.offset))
         except (EncodeError, TypeError, OverflowError, BufferError) as error:
             raise self.blame(i, error) from None
         if self.flexible:
@@ -635,8 +648,10 @@ cdef class Plan(WireType):
         cdef Slot *slot
         for i in range(self.forbidden_count):
             slot = &self.forbidden[i].slot
-            if not is_default(slot, <object>place(message, slot.offset)[0]):
-                raise EncodeError(f"{self.message.__qualname__}: a field that this version lacks is set")
+            if not is_default(slot, load(message, slot.offset)):
+                name = self.held[2][i]
+                raise EncodeError("this version has no such field, and it is set",
+                                  f"{self.message.__qualname__}.{name}")
         return 0
 
     cdef int encode_tags(self, Writer writer, PyObject *message) except -1:
@@ -646,7 +661,7 @@ cdef class Plan(WireType):
         writer.uvarint(0)       # there are fewer than 128 tagged fields: one byte, put right below
         for i in range(self.tagged_count):
             slot = &self.tagged[i].slot
-            value = <object>place(message, slot.offset)[0]
+            value = load(message, slot.offset)
             if is_default(slot, value):
                 continue
             count += 1

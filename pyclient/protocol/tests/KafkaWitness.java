@@ -11,10 +11,12 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
@@ -25,6 +27,8 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  * is request or response (bytes: a whole frame) or record (bytes: the message alone). For each line the JSON becomes an
  * object of that class, the object bytes; these must equal the bytes given, and the bytes given must decode to the object.
  * Prints a line per difference, and at the end the number of lines that it read.
+ *
+ * <p>With the argument {@code tables} it prints Kafka's tables of APIs and errors instead.
  */
 public final class KafkaWitness {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -107,7 +111,21 @@ public final class KafkaWitness {
         System.out.println(row[1] + " version " + row[3] + ": " + what + " for " + row[6] + " of " + row[7]);
     }
 
+    private static void tables() {
+        for (ApiKeys api : ApiKeys.values()) {
+            System.out.println("api\t" + api.id + "\t" + api.name + "\t" + api.oldestVersion() + "\t" + api.latestVersion(false));
+        }
+        for (Errors error : Errors.values()) {
+            boolean retriable = error.exception() instanceof RetriableException;
+            System.out.println("error\t" + error.code() + "\t" + error.name() + "\t" + retriable);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
+        if (arguments.length > 0) {
+            tables();
+            return;
+        }
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 16);
         int count = 0;
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

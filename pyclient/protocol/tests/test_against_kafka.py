@@ -21,7 +21,7 @@ import pytest
 
 from conformance import peers
 from cy.wire import Codec, Message
-from pyclient.protocol import apis, records
+from pyclient.protocol import apis, errors, records
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 from pyclient.protocol.schema import Body, read_bodies, read_head
 from pyclient.protocol.tests.random_messages import Source
@@ -179,3 +179,23 @@ def test_every_api_and_version_is_compared() -> None:
     assert compared == {
         (a.key, v) for a in apis.ALL for v in range(a.min_version, a.max_version + 1)
     }
+
+
+@pytest.fixture(scope="module")
+def tables() -> list[list[str]]:
+    """Kafka's own rows of APIs and errors."""
+    command = [*peers.jvm(), str(WITNESS), "tables"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def test_every_api_has_kafkas_key_and_versions(tables: list[list[str]]) -> None:
+    kafkas = {int(row[1]): (row[2], int(row[3]), int(row[4])) for row in tables if row[0] == "api"}
+    for api in apis.ALL:
+        assert (api.min_version, api.max_version) == kafkas[api.key][1:], api.name
+
+
+def test_every_error_has_kafkas_code_name_and_retriability(tables: list[list[str]]) -> None:
+    kafkas = {tuple(row[1:]) for row in tables if row[0] == "error"}
+    ours = {(str(code), name, str(again).lower()) for code, name, again, _ in errors.ROWS}
+    assert ours | {("0", "NONE", "false")} == kafkas
