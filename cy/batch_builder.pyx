@@ -8,12 +8,12 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from cy.batch_header cimport (
-    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CONTROL_FLAG, COUNT_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT,
-    LEADER_EPOCH_AT, LENGTH_AT, LOG_APPEND_TIME_FLAG, LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT,
-    PRODUCER_ID_AT, TRANSACTIONAL_FLAG, CODEC_MASK, Batch,
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, COUNT_AT,
+    HEADER_SIZE, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT,
+    TRANSACTIONAL_FLAG, Batch, store_crc,
 )
 from cy.batch_reader cimport inflate
-from cy.crc32c cimport update as crc32c_update
 from cy.endian cimport store_int16, store_int32, store_int64
 from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
 
@@ -42,8 +42,8 @@ cdef class Builder:
     cdef readonly int32_t count
 
     def __cinit__(
-        self, *, int codec=0, level=None, int64_t producer_id=-1, int16_t producer_epoch=-1, int32_t base_sequence=-1,
-        bint transactional=False, bint control=False, bint log_append_time=False,
+        self, *, int codec=0, level=None, int64_t producer_id=-1, int16_t producer_epoch=-1,
+        int32_t base_sequence=-1, bint transactional=False, bint control=False, bint log_append_time=False,
     ):
         self.codec = codec
         self.level = level
@@ -95,13 +95,15 @@ cdef class Builder:
             release_optional(&key_view)
 
     cdef int write(
-        self, int64_t timestamp, int32_t delta, const Py_buffer *key, const Py_buffer *value, bytes tail
+        self, int64_t timestamp, int32_t delta, const Py_buffer *key, const Py_buffer *value,
+        bytes tail,
     ) except -1:
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         cdef int64_t since = timestamp - self.base_timestamp
         cdef Py_ssize_t length = (
-            1 + size_of_varlong(since) + size_of_varint(delta) + size_of_field(key) + size_of_field(value) + len(tail)
+            1 + size_of_varlong(since) + size_of_varint(delta)
+            + size_of_field(key) + size_of_field(value) + len(tail)
         )
         if length > INT32_MAX - LONGEST_PREFIX - self.used:
             raise ValueError("a batch has at most 2 GiB")
@@ -134,7 +136,7 @@ cdef class Builder:
         store_int16(at + PRODUCER_EPOCH_AT, self.producer_epoch)
         store_int32(at + BASE_SEQUENCE_AT, self.base_sequence)
         store_int32(at + COUNT_AT, self.count)
-        store_int32(at + CRC_AT, <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, len(batch) - ATTRIBUTES_AT))
+        store_crc(at, len(batch))
         return batch
 
     cdef bytes assemble(self):
@@ -143,7 +145,9 @@ cdef class Builder:
         if self.codec == 0:
             return PyBytes_FromStringAndSize(<const char *>self.data, self.used)
         cdef bytes records = compress(
-            self.codec, PyBytes_FromStringAndSize(<const char *>self.data + HEADER_SIZE, size), self.level
+            self.codec,
+            PyBytes_FromStringAndSize(<const char *>self.data + HEADER_SIZE, size),
+            self.level,
         )
         cdef bytes batch = PyBytes_FromStringAndSize(NULL, HEADER_SIZE + len(records))
         memcpy(PyBytes_AS_STRING(batch) + HEADER_SIZE, PyBytes_AS_STRING(records), len(records))
@@ -208,7 +212,8 @@ def recompress(buffer, int codec, level=None, *, max_output=None):
     records = octets[HEADER_SIZE:batch.size]
     if old_codec:
         records = inflate(old_codec, records, max_output)
-    return join(octets[:HEADER_SIZE], compress(codec, records, level), batch.attributes & ~CODEC_MASK | codec)
+    attributes = (batch.attributes & ~CODEC_MASK) | codec
+    return join(octets[:HEADER_SIZE], compress(codec, records, level), attributes)
 
 
 cdef bytes join(object header, object records, int16_t attributes):
@@ -217,5 +222,5 @@ cdef bytes join(object header, object records, int16_t attributes):
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
     store_int32(at + LENGTH_AT, <int32_t>(len(batch) - LOG_OVERHEAD))
     store_int16(at + ATTRIBUTES_AT, attributes)
-    store_int32(at + CRC_AT, <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, len(batch) - ATTRIBUTES_AT))
+    store_crc(at, len(batch))
     return batch

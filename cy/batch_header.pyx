@@ -1,4 +1,4 @@
-"""The header of a record batch (grammar: batch.pyx): view, CRC, walk over batches, changes in place."""
+"""The header of a record batch (grammar: batch.pyx): view, CRC, walk, changes in place."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -6,7 +6,9 @@ from cython cimport final, freelist
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, int8_t, uint8_t
 
 from cy.crc32c cimport update as crc32c_update
-from cy.endian cimport load_int16, load_int32, load_int64, load_uint32, store_int16, store_int32, store_int64
+from cy.endian cimport (
+    load_int16, load_int32, load_int64, load_uint32, store_int16, store_int32, store_int64,
+)
 
 from zlib import crc32
 
@@ -68,8 +70,9 @@ cdef class Batch:
 
     def __repr__(self):
         return (
-            f"Batch(offsets={self.base_offset}-{self.last_offset}, count={self.count}, size={self.size}, "
-            f"magic={self.magic}, attributes={self.attributes:#04x}, leader_epoch={self.partition_leader_epoch}, "
+            f"Batch(offsets={self.base_offset}-{self.last_offset}, count={self.count}, "
+            f"size={self.size}, magic={self.magic}, attributes={self.attributes:#04x}, "
+            f"leader_epoch={self.partition_leader_epoch}, "
             f"producer={self.producer_id}/{self.producer_epoch}/{self.base_sequence})"
         )
 
@@ -84,7 +87,8 @@ cdef Batch parse_header(const uint8_t *at, Py_ssize_t available, Py_ssize_t posi
     cdef int64_t least = HEADER_SIZE if magic == 2 else MIN_LEGACY_SIZE + 8 * magic
     if size < least or available < least:
         raise CorruptBatch(
-            f"batch at {position}: its size is {size}, {available} bytes are there, a header has {least}"
+            f"batch at {position}: its size is {size}, {available} bytes are there, "
+            f"a header has {least}"
         )
     cdef Batch batch = Batch.__new__(Batch)
     batch.position = position
@@ -129,7 +133,8 @@ cdef bint any_crc_holds(const uint8_t *at, Batch batch) except -1:
     cdef int64_t size = batch.size
     cdef bint holds
     if batch.magic < 2:
-        return crc32(PyBytes_FromStringAndSize(<const char *>at + MAGIC_AT, size - MAGIC_AT)) == batch.crc
+        covered = PyBytes_FromStringAndSize(<const char *>at + MAGIC_AT, size - MAGIC_AT)
+        return crc32(covered) == batch.crc
     if size < GIL_BYTES:
         return crc_holds(at, size)
     with nogil:
@@ -161,13 +166,15 @@ def check_crc(buffer, Py_ssize_t position, Batch batch not None):
 
 def scan(buffer, Py_ssize_t position=0, end=None, *, bint check_crcs=False):
     cdef Py_buffer view
+    cdef const uint8_t *at
     cdef Batch batch
     cdef list batches = []
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     cdef Py_ssize_t stop = view.len if end is None else min(view.len, end)
     try:
         while 0 <= position < stop:
-            batch = scan_one(<const uint8_t *>view.buf + position, stop - position, position, check_crcs)
+            at = <const uint8_t *>view.buf + position
+            batch = scan_one(at, stop - position, position, check_crcs)
             if batch is None:
                 break
             batches.append(batch)

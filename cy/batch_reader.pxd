@@ -45,5 +45,6 @@ cdef str reason_text(int reason)
 # Reads one v2 record and moves the cursor past it: SOUND or a reason.
 cdef int parse_record(const uint8_t **cursor, const uint8_t *end, RecordView *record) noexcept nogil
 
-# The decompressed records of a batch, bounded before they are allocated; InvalidBatch where that fails.
+# The decompressed records of a batch, bounded before they are allocated; InvalidBatch where that
+# fails.
 cdef object inflate(int codec, object compressed, object max_output)

@@ -4,7 +4,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport final, freelist
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t
 
 from cy.batch_header cimport CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME_FLAG, Batch
 from cy.varint cimport read_varint, read_varlong
@@ -29,7 +29,9 @@ cdef tuple REASONS = (
 )
 
 
-cdef inline bint take(const uint8_t **cursor, const uint8_t *end, int32_t *length, const uint8_t **data) noexcept nogil:
+cdef inline bint take(
+    const uint8_t **cursor, const uint8_t *end, int32_t *length, const uint8_t **data
+) noexcept nogil:
     """A length (-1: null) and that many bytes."""
     if not read_varint(cursor, end, length) or length[0] < -1 or length[0] > end - cursor[0]:
         return False
@@ -42,23 +44,31 @@ cdef inline bint take(const uint8_t **cursor, const uint8_t *end, int32_t *lengt
 cdef int skip_headers(const uint8_t **cursor, const uint8_t *end, int32_t count) noexcept nogil:
     cdef int32_t length
     cdef const uint8_t *data
-    cdef int32_t index
     if count < 0 or count > (end - cursor[0]) // 2:
         return BAD_HEADER_COUNT
-    for index in range(count):
-        if not take(cursor, end, &length, &data) or length < 0 or not take(cursor, end, &length, &data):
+    while count:
+        if not take(cursor, end, &length, &data) or length < 0:
             return BAD_HEADER
+        if not take(cursor, end, &length, &data):
+            return BAD_HEADER
+        count -= 1
     return SOUND
 
 
-cdef int parse_record(const uint8_t **cursor, const uint8_t *end, RecordView *record) noexcept nogil:
+cdef int parse_record(
+    const uint8_t **cursor, const uint8_t *end, RecordView *record
+) noexcept nogil:
     cdef int32_t length
     cdef int reason
-    if not read_varint(cursor, end, &length) or length < MIN_RECORD_SIZE - 1 or length > end - cursor[0]:
+    if not read_varint(cursor, end, &length):
+        return BAD_LENGTH
+    if length < MIN_RECORD_SIZE - 1 or length > end - cursor[0]:
         return BAD_LENGTH
     end = record.end = cursor[0] + length
     cursor[0] += 1
-    if not read_varlong(cursor, end, &record.timestamp_delta) or not read_varint(cursor, end, &record.offset_delta):
+    if not read_varlong(cursor, end, &record.timestamp_delta):
+        return BAD_FIELD
+    if not read_varint(cursor, end, &record.offset_delta):
         return BAD_FIELD
     if not take(cursor, end, &record.key_length, &record.key):
         return BAD_KEY

@@ -1,17 +1,20 @@
 """Validation of a v2 batch (grammar: batch.pyx) before a broker appends it.
 
-One pass over the records by pointers, without the GIL where that pays; only where records break a rule a second pass collects
-which ones do. The rules are those of Kafka's LogValidator for a client's batch, and offset deltas must be 0, 1, 2 …
+One pass over the records by pointers, without the GIL where that pays; only where records break a
+rule a second pass collects which ones do. The rules are those of Kafka's LogValidator for a
+client's batch, and offset deltas must be 0, 1, 2 …
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 
 from cy.batch_header cimport (
-    CODEC_MASK, CONTROL_FLAG, DELETE_HORIZON_FLAG, HEADER_SIZE, KNOWN_FLAGS, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG,
-    Batch, any_crc_holds, parse_header,
+    CODEC_MASK, CONTROL_FLAG, DELETE_HORIZON_FLAG, HEADER_SIZE, KNOWN_FLAGS, LOG_APPEND_TIME_FLAG,
+    TRANSACTIONAL_FLAG, Batch, any_crc_holds, parse_header,
 )
-from cy.batch_reader cimport BAD_COUNT, BAD_OFFSET, SOUND, RecordView, inflate, parse_record, reason_text, timestamp_of
+from cy.batch_reader cimport (
+    BAD_COUNT, BAD_OFFSET, SOUND, RecordView, inflate, parse_record, reason_text, timestamp_of,
+)
 
 from cy.batch_header import CorruptBatch, InvalidBatch
 
@@ -39,7 +42,8 @@ cdef inline bint breaks_time(const Rules *rules, int64_t timestamp) noexcept nog
 
 
 cdef void examine(
-    const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp, const Rules *rules, Findings *found
+    const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp,
+    const Rules *rules, Findings *found,
 ) noexcept nogil:
     cdef RecordView record
     cdef int64_t timestamp
@@ -73,13 +77,18 @@ cdef object record_fault(const uint8_t *at, const uint8_t *end, Batch batch, con
             errors.append((index, "Compacted topic cannot accept message without key."))
         elif breaks_time(rules, timestamp):
             late = True
-            errors.append((index, f"Timestamp {timestamp} of message with offset {index} is out of range. "
-                           f"The timestamp should be within [{rules.min_timestamp}, {rules.max_timestamp}]."))
+            errors.append((index, time_text(rules, index, timestamp)))
         if len(errors) == MAX_RECORD_ERRORS:
             break
-    if late:
-        return InvalidBatch("One or more records have been rejected due to invalid timestamp", errors, True)
-    return InvalidBatch(f"One or more records have been rejected due to {len(errors)} record errors", errors)
+    what = "invalid timestamp" if late else f"{len(errors)} record errors"
+    return InvalidBatch(f"One or more records have been rejected due to {what}", errors, late)
+
+
+cdef str time_text(const Rules *rules, int32_t index, int64_t timestamp):
+    return (
+        f"Timestamp {timestamp} of message with offset {index} is out of range. "
+        f"The timestamp should be within [{rules.min_timestamp}, {rules.max_timestamp}]."
+    )
 
 
 cdef str header_fault(Batch batch, bint allow_control):
@@ -87,7 +96,8 @@ cdef str header_fault(Batch batch, bint allow_control):
     if batch.count <= 0:
         return f"Invalid reported count for record batch: {batch.count}"
     if batch.count - 1 != batch.last_offset_delta:
-        return f"Inconsistent batch offset range: {batch.count} records, last offset delta {batch.last_offset_delta}"
+        return (f"Inconsistent batch offset range: {batch.count} records, "
+                f"last offset delta {batch.last_offset_delta}")
     if batch.attributes & ~KNOWN_FLAGS:
         return f"Unknown attributes of record batch: {batch.attributes:#06x}"
     if allow_control:
@@ -104,15 +114,19 @@ cdef str header_fault(Batch batch, bint allow_control):
     return None
 
 
-cdef int examine_header(const uint8_t *at, Py_ssize_t available, Batch batch, bint allow_control) except -1:
+cdef int examine_header(
+    const uint8_t *at, Py_ssize_t available, Batch batch, bint allow_control
+) except -1:
     if batch.size > available:
         raise CorruptBatch(f"batch of {batch.size} bytes is cut after {available}")
     if batch.magic != 2:
-        raise InvalidBatch(f"Only record batches with magic version 2 are allowed, not {batch.magic}")
+        raise InvalidBatch(f"Only record batches of magic version 2 are allowed, not {batch.magic}")
     if not any_crc_holds(at, batch):
         raise CorruptBatch(f"CRC {batch.crc:#010x} of record batch does not hold")
     if batch.size < available:
-        raise InvalidBatch(f"Exactly one record batch is allowed: {available - batch.size} bytes follow it")
+        raise InvalidBatch(
+            f"Exactly one record batch is allowed: {available - batch.size} bytes follow it"
+        )
     fault = header_fault(batch, allow_control)
     if fault is not None:
         raise InvalidBatch(fault)
@@ -121,7 +135,9 @@ cdef int examine_header(const uint8_t *at, Py_ssize_t available, Batch batch, bi
     return 0
 
 
-cdef int examine_records(const uint8_t *at, const uint8_t *end, Batch batch, const Rules *rules) except -1:
+cdef int examine_records(
+    const uint8_t *at, const uint8_t *end, Batch batch, const Rules *rules
+) except -1:
     cdef Findings found
     cdef int32_t count = batch.count
     cdef int64_t base_timestamp = batch.base_timestamp
@@ -138,19 +154,22 @@ cdef int examine_records(const uint8_t *at, const uint8_t *end, Batch batch, con
     return 0
 
 
-cdef int examine_compressed(object compressed, Batch batch, const Rules *rules, object max_output) except -1:
+cdef int examine_compressed(
+    object compressed, Batch batch, const Rules *rules, object max_output
+) except -1:
     cdef Py_buffer view
     records = inflate(batch.attributes & CODEC_MASK, compressed, max_output)
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    cdef const uint8_t *at = <const uint8_t *>view.buf
     try:
-        return examine_records(<const uint8_t *>view.buf, <const uint8_t *>view.buf + view.len, batch, rules)
+        return examine_records(at, at + view.len, batch, rules)
     finally:
         PyBuffer_Release(&view)
 
 
 def validate(
-    buffer, *, bint require_key=False, int64_t min_timestamp=INT64_MIN, int64_t max_timestamp=INT64_MAX,
-    bint allow_control=False, max_output=None,
+    buffer, *, bint require_key=False, int64_t min_timestamp=INT64_MIN,
+    int64_t max_timestamp=INT64_MAX, bint allow_control=False, max_output=None,
 ):
     cdef Py_buffer view
     cdef Rules rules = Rules(require_key, min_timestamp, max_timestamp)
@@ -161,8 +180,8 @@ def validate(
         batch = parse_header(at, view.len, 0)
         examine_header(at, view.len, batch, allow_control)
         if batch.attributes & CODEC_MASK:
-            with memoryview(buffer) as whole, whole.cast("B") as octets, octets[HEADER_SIZE:] as compressed:
-                examine_compressed(compressed, batch, &rules, max_output)
+            compressed = memoryview(buffer).cast("B")[HEADER_SIZE:]
+            examine_compressed(compressed, batch, &rules, max_output)
         else:
             examine_records(at + HEADER_SIZE, at + view.len, batch, &rules)
         return batch

@@ -1,19 +1,22 @@
 """The four codecs of record batches, with an output that is bounded before it is allocated.
 
-A compressed batch is input from a stranger: 1 MiB may claim, or may really become, 10 GiB. So nothing that the data says about
-itself is allocated before it has been checked against what its bytes can possibly become:
+A compressed batch is input from a stranger: 1 MiB may claim, or may really become, 10 GiB. So
+nothing that the data says about itself is allocated before it has been checked against what its
+bytes can possibly become:
 
     gzip    nothing is known beforehand; inflated in chunks
     snappy  each block begins with its length; a block of n bytes cannot become more than 22 n
-    lz4     the frame is walked block by block: min(largest block, 255 n) each; what the header claims must fit
-    zstd    the frame is walked block by block: 128 KiB each, or exactly what a raw or run-length block says
+    lz4     the frame is walked: min(largest block, 255 n) a block; what the header claims must fit
+    zstd    the frame is walked: 128 KiB a block, or what a raw or run-length block says exactly
 
-Where that bound is within the limit, one call decompresses. Else, and for gzip, ``gather`` reads chunks: the first 4 MiB are
-kept; what goes on is only counted until the end or the limit, and then read again into memory of the right size.
+Where that bound is within the limit, one call decompresses. Else, and for gzip, ``gather`` reads
+chunks: the first 4 MiB are kept; what goes on is only counted until the end or the limit, and
+then read again into memory of the right size.
 
-Framings: snappy is either raw (librdkafka, Go clients) or xerial's, which Java writes and ``compress`` too:
-``82 "SNAPPY" 00, version int32, compatible int32``, then blocks of ``length int32, raw snappy``. Java reads only lz4 frames of
-independent blocks, so only these are good. Contexts are kept per thread.
+Framings: snappy is either raw (librdkafka, Go clients) or xerial's, which Java writes and
+``compress`` too: ``82 "SNAPPY" 00, version int32, compatible int32``, then blocks of ``length
+int32, raw snappy``. Java reads only lz4 frames of independent blocks, so only these are good.
+Contexts are kept per thread.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -93,7 +96,7 @@ def output_limit(size):
     return max(OUTPUT_FLOOR, OUTPUT_RATIO * size)
 
 
-# ---- compress ----------------------------------------------------------------------------------------------------------
+# ---- compress ----------------------------------------------------------------------------------
 
 def compress(int codec, data, level=None):
     if codec == 4:
@@ -118,7 +121,7 @@ cdef bytes compress_snappy(object view):
     return b"".join(pieces)
 
 
-# ---- decompress --------------------------------------------------------------------------------------------------------
+# ---- decompress --------------------------------------------------------------------------------
 
 def decompress(int codec, data, int64_t max_output):
     if codec == 4:
@@ -170,7 +173,7 @@ cdef object gather_again(object stream, int64_t total):
     return result
 
 
-# ---- gzip --------------------------------------------------------------------------------------------------------------
+# ---- gzip --------------------------------------------------------------------------------------
 
 class GzipStream:
     """gzip members in a row."""
@@ -213,7 +216,7 @@ class GzipStream:
         return chunk
 
 
-# ---- snappy ------------------------------------------------------------------------------------------------------------
+# ---- snappy ------------------------------------------------------------------------------------
 
 cdef object decompress_snappy(object view, int64_t max_output):
     if bytes(view[:8]) != XERIAL_MAGIC:
@@ -265,7 +268,7 @@ cdef object snappy_block(object block):
         raise CorruptData(f"snappy: {error.__cause__}") from None
 
 
-# ---- lz4 ---------------------------------------------------------------------------------------------------------------
+# ---- lz4 ---------------------------------------------------------------------------------------
 
 cdef uint32_t load_little(const uint8_t *at) noexcept nogil:
     return at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
@@ -323,7 +326,9 @@ cdef class Lz4Stream:
         if self.ended:
             return b""
         try:
-            chunk, taken, self.ended = lz4.frame.decompress_chunk(self.context, self.view, max_length=size)
+            chunk, taken, self.ended = lz4.frame.decompress_chunk(
+                self.context, self.view, max_length=size
+            )
         except RuntimeError as error:
             raise CorruptData(f"lz4: {error}") from None
         self.view = self.view[taken:]
@@ -352,7 +357,7 @@ cdef object decompress_lz4(object data, int64_t max_output):
         raise CorruptData(f"lz4: {error}") from None
 
 
-# ---- zstd --------------------------------------------------------------------------------------------------------------
+# ---- zstd --------------------------------------------------------------------------------------
 
 cdef int64_t load_little_sized(const uint8_t *at, int size) noexcept nogil:
     cdef uint64_t value = 0
@@ -362,7 +367,9 @@ cdef int64_t load_little_sized(const uint8_t *at, int size) noexcept nogil:
     return <int64_t>(value & 0x7FFFFFFFFFFFFFFFU)
 
 
-cdef const uint8_t *walk_zstd_header(const uint8_t *at, const uint8_t *end, Frame *frame) noexcept nogil:
+cdef const uint8_t *walk_zstd_header(
+    const uint8_t *at, const uint8_t *end, Frame *frame
+) noexcept nogil:
     """Behind the frame header, or null."""
     cdef uint8_t flags
     cdef int size_size, skipped
@@ -379,7 +386,9 @@ cdef const uint8_t *walk_zstd_header(const uint8_t *at, const uint8_t *end, Fram
     if flags & 0x08 or end - at < skipped + size_size:
         return NULL
     at += skipped
-    frame.declared = load_little_sized(at, size_size) + (256 if size_size == 2 else 0) if size_size else UNKNOWN
+    frame.declared = UNKNOWN
+    if size_size:
+        frame.declared = load_little_sized(at, size_size) + (256 if size_size == 2 else 0)
     return at + size_size
 
 
@@ -432,7 +441,7 @@ def open_zstd_stream(data):
 
 
 cdef class ZstdStream:
-    """zstd frames in a row, of windows that are not too large to be kept while the output is only counted."""
+    """zstd frames in a row, of windows that can be kept while the output is only counted."""
     cdef object reader
 
     def __init__(self, reader):

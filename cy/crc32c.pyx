@@ -1,8 +1,9 @@
 # distutils: depends = cy/crc32c_simd.h
 """CRC-32C (Castagnoli), the checksum of record batches.
 
-The algorithms are in ``crc32c_simd.h``; this module picks the fastest one that the CPU can run when it is loaded. A CRC of two
-pieces is the CRC of the second one continued from that of the first: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
+The algorithms are in ``crc32c_simd.h``; this module picks the fastest one that the CPU can run
+when it is loaded. A CRC of two pieces is the CRC of the second one continued from that of the
+first: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

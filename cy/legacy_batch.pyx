@@ -2,18 +2,21 @@
 
     message_set := message*
     message     := offset int64, size int32, crc uint32, magic int8 (0, 1), attributes int8,
-                   timestamp int64 (v1 only), key_length int32 (-1: null), key, value_length int32 (-1: null), value
+                   timestamp int64 (v1 only), key_length int32 (-1: null), key,
+                   value_length int32 (-1: null), value
 
-``size`` counts from the CRC on, the CRC-32 (zlib's, not CRC-32C) covers magic to the end. Attributes: bits 0-2 codec, bit 3
-LogAppendTime (v1).
+``size`` counts from the CRC on, the CRC-32 (zlib's, not CRC-32C) covers magic to the end.
+Attributes: bits 0-2 codec, bit 3 LogAppendTime (v1).
 
-Compression wraps: the value of a message with a codec is a compressed message set, and the wrapper's offset is that of its last
-inner message. Inner offsets are absolute in v0; in v1 they are relative, so that the inner message at ``r`` has the offset
-``wrapper - last + r``, where ``last`` is the relative offset of the last one (compaction leaves gaps, so it need not be the
-count); a wrapper that no broker has given its offset yet has 0, and its relative offsets stand. A wrapper with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
+Compression wraps: the value of a message with a codec is a compressed message set, and the
+wrapper's offset is that of its last inner message. Inner offsets are absolute in v0; in v1 they
+are relative, so that the inner message at ``r`` has the offset ``wrapper - last + r``, where
+``last`` is the relative offset of the last one (compaction leaves gaps, so it need not be the
+count); a wrapper that no broker has given its offset yet has 0, and its relative offsets stand. A
+wrapper with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
 
-lz4 in v0 has a wrong header checksum (KAFKA-3160): its hash began at the magic number instead of behind it. It is put right
-before the codec sees it.
+lz4 in v0 has a wrong header checksum (KAFKA-3160): its hash began at the magic number instead of
+behind it. It is put right before the codec sees it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,9 +24,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cython cimport final
 from libc.stdint cimport int32_t, int64_t, int8_t, uint8_t, uint32_t
 
-from cy.batch_header cimport CODEC_MASK, LOG_APPEND_TIME_FLAG, LOG_OVERHEAD, MAGIC_AT, Batch, any_crc_holds, parse_header
+from cy.batch_header cimport (
+    CODEC_MASK, LOG_APPEND_TIME_FLAG, LOG_OVERHEAD, MAGIC_AT, Batch, any_crc_holds, parse_header,
+)
 from cy.batch_reader cimport Record, inflate
-from cy.endian cimport load_int32, load_int64
+from cy.endian cimport load_int32
 
 from cy.batch_builder import Builder
 from cy.batch_header import CorruptBatch, InvalidBatch
@@ -61,9 +66,9 @@ cdef object take(const uint8_t **cursor, const uint8_t *end):
 cdef Message parse_message(const uint8_t *at, Py_ssize_t available, Py_ssize_t position):
     cdef Batch header = parse_header(at, available, position)
     if header.magic > 1 or header.size > available:
-        raise CorruptBatch(f"{available} bytes at {position} are no whole message of format v0 or v1")
+        raise CorruptBatch(f"{available} bytes at {position} are no whole message of v0 or v1")
     if not any_crc_holds(at, header):
-        raise CorruptBatch(f"CRC {header.crc:#010x} of the message at offset {header.base_offset} does not hold")
+        raise CorruptBatch(f"CRC of the message at offset {header.base_offset} does not hold")
     cdef Message message = Message.__new__(Message)
     cdef const uint8_t *end = at + header.size
     message.offset = header.base_offset
@@ -74,7 +79,7 @@ cdef Message parse_message(const uint8_t *at, Py_ssize_t available, Py_ssize_t p
     message.key = take(&at, end)
     message.value = take(&at, end)
     if at != end:
-        raise CorruptBatch(f"{end - at} bytes follow the value of the message at offset {message.offset}")
+        raise CorruptBatch(f"{end - at} bytes follow the message at offset {message.offset}")
     return message
 
 
@@ -107,12 +112,14 @@ cdef list unwrap(Message wrapper, object max_output):
     value = right_lz4(wrapper.value) if codec == LZ4 and wrapper.magic == 0 else wrapper.value
     cdef list messages = parse_messages(inflate(codec, value, max_output))
     if not messages:
-        raise InvalidBatch(f"the compressed message at offset {wrapper.offset} has no messages inside")
+        raise InvalidBatch(f"the compressed message at offset {wrapper.offset} is empty")
     if wrapper.magic == 1:
         shift = max(0, wrapper.offset - (<Message>messages[len(messages) - 1]).offset)
     for message in messages:
         if message.attributes & CODEC_MASK or message.magic != wrapper.magic:
-            raise InvalidBatch(f"the compressed message at offset {wrapper.offset} wraps another one, or another format")
+            raise InvalidBatch(
+                f"the compressed message at offset {wrapper.offset} wraps another, or another format"
+            )
         message.offset += shift
         if wrapper.attributes & LOG_APPEND_TIME_FLAG:
             message.timestamp = wrapper.timestamp
@@ -138,7 +145,7 @@ cdef Record make_record(Message message):
     return record
 
 
-# ---- conversion --------------------------------------------------------------------------------------------------------
+# ---- conversion --------------------------------------------------------------------------------
 
 def up_convert(buffer, *, max_output=None):
     cdef Message message
@@ -162,14 +169,15 @@ def up_convert(buffer, *, max_output=None):
 
 @final
 cdef class Run:
-    """Messages that become one batch: those of a wrapper, or single ones in a row with the same kind of timestamp."""
+    """Messages that become one batch: those of a wrapper, or single ones in a row of one kind."""
     cdef object builder
     cdef Message first
 
     cdef int begin(self, Message message) except -1:
         self.first = None
         self.builder = Builder(
-            codec=message.attributes & CODEC_MASK, log_append_time=bool(message.attributes & LOG_APPEND_TIME_FLAG)
+            codec=message.attributes & CODEC_MASK,
+            log_append_time=bool(message.attributes & LOG_APPEND_TIME_FLAG),
         )
         return 0
 
@@ -178,7 +186,9 @@ cdef class Run:
             return False
         if message.attributes & LOG_APPEND_TIME_FLAG and message.timestamp != self.first.timestamp:
             return False
-        return message.attributes == self.first.attributes and 0 <= message.offset - self.first.offset < 1 << 30
+        if message.attributes != self.first.attributes:
+            return False
+        return 0 <= message.offset - self.first.offset < 1 << 30
 
     cdef int add(self, Message message) except -1:
         if self.first is None:
@@ -198,7 +208,7 @@ cdef class Run:
         return batch
 
 
-# ---- the lz4 header of v0 ------------------------------------------------------------------------------------------------
+# ---- the lz4 header of v0 ----------------------------------------------------------------------
 
 cdef object right_lz4(bytes frame):
     """The frame with the checksum of its header that the lz4 format demands."""
@@ -218,8 +228,8 @@ cdef uint32_t xxh32_short(bytes data):
     cdef Py_ssize_t words = len(data) // 4
     cdef Py_ssize_t index
     for index in range(words):
-        state = rotated(state + <uint32_t>int.from_bytes(data[4 * index:4 * index + 4], "little") * 3266489917U, 17)
-        state *= 668265263U
+        word = int.from_bytes(data[4 * index:4 * index + 4], "little")
+        state = rotated(state + <uint32_t>word * 3266489917U, 17) * 668265263U
     for index in range(4 * words, len(data)):
         state = rotated(state + <uint32_t><uint8_t>data[index] * 374761393U, 11) * 2654435761U
     state = (state ^ state >> 15) * 2246822519U

@@ -1,4 +1,4 @@
-"""MurmurHash2 as Kafka's default partitioner and its group and transaction coordinators' clients use it."""
+"""MurmurHash2 as Kafka's clients use it to choose the partition of a key."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, uint8_t, uint32_t

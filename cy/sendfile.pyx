@@ -1,7 +1,8 @@
 """Bytes of a file that leave by ``sendfile(2)``, and ``writev(2)``, for non-blocking sockets.
 
-A socket that can take nothing now is no error: both calls then give -1, and 0 only where there was nothing left to send (or the
-file ended early, which the caller must treat as an error, as the frame has promised these bytes). EINTR is retried.
+A socket that can take nothing now is no error: both calls then give -1, and 0 only where there
+was nothing left to send (or the file ended early, which the caller must treat as an error, as the
+frame has promised these bytes). EINTR is retried.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,7 +19,9 @@ cdef extern from *:
     #include <sys/uio.h>
     #if defined(__linux__)
     #include <sys/sendfile.h>
-    static ssize_t pyb_sendfile(int out, int in, off_t offset, size_t count) { return sendfile(out, in, &offset, count); }
+    static ssize_t pyb_sendfile(int out, int in, off_t offset, size_t count) {
+        return sendfile(out, in, &offset, count);
+    }
     #elif defined(__APPLE__)
     #include <sys/socket.h>
     static ssize_t pyb_sendfile(int out, int in, off_t offset, size_t count) {

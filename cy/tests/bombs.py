@@ -1,7 +1,7 @@
 """Zip bombs in every codec, and a program that sets each off and measures it.
 
-``python bombs.py`` prints a JSON object: name of the bomb → ``[error, milliseconds, bytes of additional memory]``. Every bomb has
-its own forked process, so that peaks do not add up.
+``python -m cy.tests.bombs`` prints a JSON object: name of the bomb → ``[error, milliseconds, bytes of
+additional memory]``. Every bomb has its own forked process, so that peaks do not add up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 import zlib
 
 import lz4.frame
-import snappy
 
 from cy.batch import Builder, InvalidBatch, validate
 from cy.compression import Codec
@@ -87,8 +86,8 @@ def zstd_frame(blocks: int, content_size: int | None = None, *, window: int = 0x
     else:
         header = struct.pack("<BBQ", 0xC0, window, content_size)
     run = (128 * 1024 << 3) | (1 << 1)
-    middle = run.to_bytes(3, "little") + b"\0"
-    return b"\x28\xb5\x2f\xfd" + header + middle * (blocks - 1) + (run | 1).to_bytes(3, "little") + b"\0"
+    body = (run.to_bytes(3, "little") + b"\0") * (blocks - 1) + (run | 1).to_bytes(3, "little") + b"\0"
+    return b"\x28\xb5\x2f\xfd" + header + body
 
 
 def bombs() -> dict[str, tuple[Codec, bytes]]:
@@ -166,6 +165,7 @@ if __name__ == "__main__":
     small = batch_of(Codec.GZIP, zlib.compress(b"x", wbits=31))
     set_off(small)  # whatever is loaded at the first use is loaded
     outcomes = {
-        name: in_a_process_of_its_own(batch_of(codec, data)) for name, (codec, data) in bombs().items()
+        name: in_a_process_of_its_own(batch_of(codec, data))
+        for name, (codec, data) in bombs().items()
     }
     json.dump(outcomes, sys.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import threading
 import zlib
@@ -190,10 +191,8 @@ def test_bytes_behind_the_data_are_refused(codec: Codec) -> None:
 @every_codec
 @given(junk=st.binary(max_size=200))
 def test_junk_is_refused_or_decompressed_within_the_bound(codec: Codec, junk: bytes) -> None:
-    try:
+    with contextlib.suppress(CorruptData, OutputTooLarge):
         assert len(decompress(codec, junk, 1000)) <= 1000
-    except (CorruptData, OutputTooLarge):
-        pass
 
 
 @every_codec
@@ -204,10 +203,8 @@ def test_damaged_data_is_refused_or_decompressed_within_the_bound(
     packed = bytearray(compress(codec, TEXT))
     for _ in range(data.draw(st.integers(1, 4))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(CorruptData, OutputTooLarge):
         assert len(decompress(codec, bytes(packed), len(TEXT))) <= len(TEXT)
-    except (CorruptData, OutputTooLarge):
-        pass
 
 
 def test_gzip_means_gzip_and_not_zlib() -> None:
@@ -224,9 +221,9 @@ def test_threads_do_not_disturb_each_other(codec: Codec) -> None:
     wrong: list[int] = []
 
     def work(n: int) -> None:
-        for _ in range(20):
-            if decompress(codec, compress(codec, samples[n]), LIMIT) != samples[n]:
-                wrong.append(n)
+        results = [decompress(codec, compress(codec, samples[n]), LIMIT) for _ in range(20)]
+        if any(result != samples[n] for result in results):
+            wrong.append(n)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
     for thread in threads:

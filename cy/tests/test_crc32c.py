@@ -1,4 +1,4 @@
-"""Every implementation that this CPU has gives the checksums of RFC 3720 and of a bitwise reference."""
+"""Every implementation that this CPU has gives the checksums of RFC 3720 and of the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that would decompress to 10 GiB is refused quickly and in little memory, whatever it says about itself."""
+"""A batch that would become 10 GiB is refused quickly, in little memory, whatever it claims."""
 
 from __future__ import annotations
 
