@@ -1,8 +1,8 @@
-"""Frames of the Kafka protocol over a non-blocking socket: in by ``FrameReader``, out by
-``SendQueue``.
+"""Frames over a non-blocking socket: in by ``FrameReader``, out by ``SendQueue``.
 
     frame := length:int32 byte[length]          big-endian; length counts what follows it
- **In.** All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames
+
+**In.** All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames
 are handed out where they lie, as ``(view, start, end)``; nothing is copied and an idle connection
 owns no memory. Only what is left when all whole frames are used, part of a frame, moves to a block
 of the connection. That block grows with the bytes that have *arrived*, doubling up to the declared
@@ -10,10 +10,12 @@ length, so a peer that declares 100 MB and sends two bytes costs 512 bytes. The 
 frame is received straight into its block, and whatever follows it in the socket into scratch, by
 one ``readv``. Blocks of large frames go back to a small pool, so that a stream of them touches the
 same pages again and again.
- A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same
+
+A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same
 memory. A block whose views are still alive when it comes back is left to the garbage collector
 instead of being reused.
- **Out.** ``SendQueue`` keeps the order of byte strings and file slices and counts what is not sent.
+
+**Out.** ``SendQueue`` keeps the order of byte strings and file slices and counts what is not sent.
 Runs of byte strings leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a
 header with the slice that follows it.
 """
@@ -23,10 +25,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int32_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
 
+from cy.endian cimport load_int32, load_uint32
 from cy.sendfile cimport FileSlice, send_slice
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -159,14 +162,9 @@ cdef class ReceiveMemory:
             self.pooled += block.capacity
 
 
-cdef inline int32_t read_int32(const char* at) noexcept nogil:
-    cdef const uint8_t* b = <const uint8_t*> at
-    return <int32_t> ((<uint32_t> b[0] << 24) | (b[1] << 16) | (b[2] << 8) | b[3])
-
-
-cdef inline bint is_other_protocol(const char* at) noexcept nogil:
+cdef inline bint is_other_protocol(const uint8_t* at) noexcept nogil:
     """A TLS record (as a length: 369 MB) or an HTTP method (over 1.1 GB), whatever the limit is."""
-    cdef uint32_t word = <uint32_t> read_int32(at)
+    cdef uint32_t word = load_uint32(at)
     return word >> 16 == 0x1603 or word in (0x47455420, 0x504F5354, 0x48454144, 0x50555420)
 
 
@@ -255,8 +253,8 @@ cdef class FrameReader:
     cdef Py_ssize_t declared(self) except -1:
         """The length at ``begin``, once four bytes are there."""
         cdef Block block = self.memory.scratch if self.own is None else self.own
-        cdef const char* at = block.data + self.begin
-        cdef Py_ssize_t length = read_int32(at)
+        cdef const uint8_t* at = <const uint8_t*> block.data + self.begin
+        cdef Py_ssize_t length = load_int32(at)
         if 0 <= length <= self.max_frame and not is_other_protocol(at):
             return length
         raise FrameError(f"frame length {length} is not in 0..{self.max_frame}",

@@ -4,7 +4,8 @@
     DIR/coordination.db       the embedded coordination store
     DIR/broker-<id>/pid       the broker's process, written before recovery starts
     DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)
- Without --data-dir, DIR is the first of ``log.dirs`` (then also in place of ``DIR/broker-<id>``),
+
+Without --data-dir, DIR is the first of ``log.dirs`` (then also in place of ``DIR/broker-<id>``),
 else the platform's folder for a user's data.
 """
 

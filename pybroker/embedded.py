@@ -1,5 +1,6 @@
 """A broker for tests and notebooks: ``with pybroker.run() as broker: broker.bootstrap_servers``.
- The broker is a process of its own. It ends with the block, and also when this process ends without
+
+The broker is a process of its own. It ends with the block, and also when this process ends without
 leaving it, by whatever signal: it watches a pipe and this process itself, and removes its temporary
 data folder.
 """

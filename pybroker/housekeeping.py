@@ -1,5 +1,6 @@
 """What a broker does by the clock: retention, due syncs, checkpoints.
- Each job runs again one interval after it has ended, so it never overtakes itself. What may block
+
+Each job runs again one interval after it has ended, so it never overtakes itself. What may block
 runs on the pool; nothing here runs more often than Kafka's defaults say (the shortest is 5 s).
 """
 

@@ -1,5 +1,6 @@
 """A broker: its rooms, put together, and the order in which they open and close.
- Opening: ports (bound, so that a taken one is found before anything else) → coordination store and
+
+Opening: ports (bound, so that a taken one is found before anything else) → coordination store and
 cluster id → logs (claimed and recovered) → partitions → groups → the cluster (registration,
 controller, metadata image; partitions get their leaders) → listeners. Closing is the same
 backwards, as far as opening got. Nobody is served before everything stands, nor after anything has
@@ -27,7 +28,7 @@ from pybroker.handlers import api_versions, rows
 from pybroker.handlers.call import Call, Connection
 from pybroker.housekeeping import Housekeeping
 from pybroker.log import meta_properties
-from pybroker.log.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.manager import LogManager, NoLogDir
 from pybroker.log.storage import Storage
 from pybroker.net import limits
@@ -158,7 +159,7 @@ class Broker:
         except (meta_properties.WrongOwner, NoLogDir, ValueError) as error:
             raise StartError(str(error)) from error
         self._opened.push_async_callback(self._on_pool, self.logs.close)
-        self.logs.on_dir_failure(lambda _: self.loop.call_soon_threadsafe(self._on_dir_failure))
+        self.logs.on_dir_failure(self._on_dir_failure)
         return was_clean
 
     def _serve(self) -> None:
@@ -187,10 +188,11 @@ class Broker:
         host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
         return [(host, told.port or endpoint.port)]
 
-    def _on_dir_failure(self) -> None:
+    def _on_dir_failure(self, log_dir: LogDir) -> None:
+        """Called on whichever thread has noticed it."""
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")
-            self.failed.set()
+            self.loop.call_soon_threadsafe(self.failed.set)
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
         await self.loop.run_in_executor(self.executor, work)

@@ -1,10 +1,9 @@
-"""Runs a broker in the foreground: options and data folder before it, signals during it, exit code
-after it.
+"""Runs a broker in the foreground: from options to exit code.
 
     0  stopped by SIGTERM or SIGINT (or, embedded, by its owner)
     1  failed while it ran; the log tells why
-    2  misused: an unknown key, a bad value, a folder in use or of somebody else, a taken port: one
-    line on stderr
+    2  misused: an unknown key, a bad value, a folder in use or of somebody else, a taken port;
+       one line on stderr tells which
 
 The ready line is the only thing on stdout.
 """

@@ -1,13 +1,17 @@
-"""What this broker serves: one row per API, ``api: handler`` or ``api: (handler, min_version,
-max_version)``.
- ApiVersions is derived from this table. A row narrows the versions of the API's schema only where
+"""What this broker serves: one row per API.
+
+    api: handler        or        api: (handler, min_version, max_version)
+
+ApiVersions is derived from this table. A row narrows the versions of the API's schema only where
 we do not serve them all.
- A handler is ``handle(request, call)``. It returns the response; None where the request wants none
+
+A handler is ``handle(request, call)``. It returns the response; None where the request wants none
 (Produce with acks=0); or an awaitable of either, where it has to wait: an ``asyncio.Future``, or a
 coroutine (``async def handle``). A coroutine runs at once up to its first real wait, before any
 other request is read and outside a task, so that the views of ``records`` in the request are good
 until then.
- Domain errors become codes here, per partition or at the top, wherever the response has a place for
+
+Domain errors become codes here, per partition or at the top, wherever the response has a place for
 them. A ``KafkaError`` that leaves the handler means that there is no such place: the connection is
 closed.
 """
@@ -58,6 +62,7 @@ class Row(NamedTuple):
     handle: Handler
     min_version: int
     max_version: int
+    advertised_min: int
 
 
 SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
@@ -83,5 +88,6 @@ def rows() -> list[Row]:
         handle, low, high = (
             row if isinstance(row, tuple) else (row, api.min_version, api.max_version)
         )
-        served.append(Row(api, handle, low, high))
+        advertised = api.advertised_min if low == api.min_version else low
+        served.append(Row(api, handle, low, high, advertised))
     return sorted(served, key=lambda row: row.api.key)

@@ -45,7 +45,7 @@ def served() -> list[ApiVersions.Response.ApiVersion]:
     """The table of ``SERVED`` as the response has it."""
     return [
         Response.ApiVersion(
-            api_key=row.api.key, min_version=row.min_version, max_version=row.max_version
+            api_key=row.api.key, min_version=row.advertised_min, max_version=row.max_version
         )
         for row in handlers.rows()
     ]

@@ -1,13 +1,16 @@
 """One client's connection: requests in, replies out in the order of the requests.
- A *turn* begins when the socket is readable: receive once, serve every whole frame, send all
+
+A *turn* begins when the socket is readable: receive once, serve every whole frame, send all
 replies by one call. A reply that is not ready takes a place in ``_replies``; those behind it wait
 there too, so the order of replies is the order of requests, whatever the order in which they become
 ready.
- Reading stops (the connection is *muted*) while too many requests are unanswered or too many bytes
+
+Reading stops (the connection is *muted*) while too many requests are unanswered or too many bytes
 are unsent; frames that were received already stay with the reader. Every event that lowers either
 count resumes. A muted connection leaves the loop's read set only when bytes do arrive: most are
 resumed before that.
- What ends a connection: the peer; bytes that do not parse; a request that we do not serve; a
+
+What ends a connection: the peer; bytes that do not parse; a request that we do not serve; a
 handler that failed; the sweep of the server (idle, a frame that does not get whole, shutdown). Its
 waiting requests are then cancelled.
 """
@@ -182,7 +185,9 @@ class Connection:
         else:
             self._stopped = True
         reader.keep()
-        if served or not reader.pending:
+        if not reader.pending:
+            self._partial_since = 0.0
+        elif served or not self._partial_since:
             self._partial_since = self.active_at
 
     def _is_full(self) -> bool:
@@ -336,7 +341,7 @@ class Connection:
         return None
 
     def is_quiet(self) -> bool:
-        """True when nothing is being worked on or sent: a good moment to close it for a shutdown."""
+        """True when nothing is being worked on or sent: a good moment to close it."""
         return not self._replies and not self._out.unsent
 
     def close(self) -> None:

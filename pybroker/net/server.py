@@ -1,5 +1,6 @@
 """The broker's listeners and connections: who is let in, how many, and for how long.
- Listening sockets are bound first (``bind``: ports are known, taken ports are found early) and
+
+Listening sockets are bound first (``bind``: ports are known, taken ports are found early) and
 opened when the broker takes requests (``start``). One timer sweeps the connections for those that
 are overdue; it runs only while there are any.
 """
@@ -44,7 +45,7 @@ def bind(endpoint: Endpoint) -> BoundSocket:
     elif ":" in host:
         family = socket.AF_INET6
     else:
-        host = socket.getaddrinfo(host, endpoint.port, family, socket.SOCK_STREAM)[0][4][0]
+        host = socket.gethostbyname(host)
     sock = BoundSocket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -217,7 +218,7 @@ class SocketServer:
         self._listeners = []
 
     async def close(self, grace_s: float = 1.0) -> None:
-        """Lets requests in work be answered for at most ``grace_s``, then closes all connections."""
+        """Lets requests in work be answered for at most ``grace_s``, then closes everything."""
         self.stop_accepting()
         deadline = self.loop.time() + grace_s
         while self.connections and self.loop.time() < deadline:

@@ -1,5 +1,6 @@
 """Runs an ``async def`` handler: at once up to its first real wait, from there as a task.
- Most such handlers answer without waiting at all, and those that do wait use the views of their
+
+Most such handlers answer without waiting at all, and those that do wait use the views of their
 request before. Python 3.12 has eager tasks for this; here the first step is taken by hand, and a
 generator continues from where it stopped. Until the first wait there is no current task
 (``asyncio.timeout`` wants one).
@@ -36,4 +37,4 @@ def _resume(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, None
                 awaited = work.throw(error)
             except StopIteration as stop:
                 return stop.value
-    return (yield from work)  # type: ignore[misc]
+    return (yield from work)

@@ -1,4 +1,4 @@
-"""What the network costs without a broker behind it: CPU per small request, memory per idle connection.
+"""What the network alone costs: CPU per small request, memory per idle connection.
 
     python -m pybroker.net.benchmarks.network [--requests 200000] [--pipelined 5] [--idle 15000]
 
@@ -48,6 +48,18 @@ def serve(pipe: Pipe) -> None:
     loop.run_forever()
 
 
+def encoded(number: int) -> bytes:
+    """A request, framed."""
+    request = Heartbeat.Request(group_id="group", generation_id=1, member_id="member-1")
+    return joined(Heartbeat.encode_request(VERSION, number, "bench", request))
+
+
+def joined(frame: object) -> bytes:
+    """A frame without file slices as bytes."""
+    assert isinstance(frame, bytes)
+    return frame
+
+
 def cpu_s(pid: int) -> float:
     """CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -62,14 +74,12 @@ def rss_kib(pid: int) -> int:
 
 def request_cost(port: int, pid: int, requests: int, pipelined: int) -> tuple[float, float]:
     """CPU microseconds of the server per request, and requests per second."""
-    request = Heartbeat.Request(group_id="group", generation_id=1, member_id="member-1")
-    frames = b"".join(
-        Heartbeat.encode_request(VERSION, number, "bench", request) for number in range(pipelined)
-    )
+    frames = b"".join(map(encoded, range(pipelined)))
     loop = asyncio.new_event_loop()
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        size = pipelined * len(Heartbeat.encode_response(VERSION, 0, Heartbeat.Response()))
+        reply = joined(Heartbeat.encode_response(VERSION, 0, Heartbeat.Response()))
+        size = pipelined * len(reply)
         before, began = cpu_s(pid), loop.time()
         for _ in range(requests // pipelined):
             sock.sendall(frames)
@@ -83,7 +93,7 @@ def idle_cost(port: int, pid: int, connections: int) -> float:
     """KiB of the server's memory per connection that has made one request and waits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    request = Heartbeat.encode_request(VERSION, 1, "bench", Heartbeat.Request(group_id="group"))
+    request = encoded(1)
     before, sockets = rss_kib(pid), []
     for _ in range(connections):
         sock = socket.create_connection(("127.0.0.1", port))
