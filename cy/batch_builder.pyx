@@ -43,7 +43,8 @@ cdef class Builder:
 
     def __cinit__(
         self, *, int codec=0, level=None, int64_t producer_id=-1, int16_t producer_epoch=-1,
-        int32_t base_sequence=-1, bint transactional=False, bint control=False, bint log_append_time=False,
+        int32_t base_sequence=-1, bint transactional=False, bint control=False,
+        bint log_append_time=False,
     ):
         self.codec = codec
         self.level = level

@@ -118,7 +118,7 @@ cdef list unwrap(Message wrapper, object max_output):
     for message in messages:
         if message.attributes & CODEC_MASK or message.magic != wrapper.magic:
             raise InvalidBatch(
-                f"the compressed message at offset {wrapper.offset} wraps another, or another format"
+                f"the compressed message at offset {wrapper.offset} wraps another or mixes formats"
             )
         message.offset += shift
         if wrapper.attributes & LOG_APPEND_TIME_FLAG:

@@ -1,7 +1,7 @@
 """Zip bombs in every codec, and a program that sets each off and measures it.
 
-``python -m cy.tests.bombs`` prints a JSON object: name of the bomb → ``[error, milliseconds, bytes of
-additional memory]``. Every bomb has its own forked process, so that peaks do not add up.
+``python -m cy.tests.bombs`` prints a JSON object: name of the bomb → ``[error, milliseconds, bytes
+of additional memory]``. Every bomb has its own forked process, so that peaks do not add up.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def zstd_frame(blocks: int, content_size: int | None = None, *, window: int = 0x
     else:
         header = struct.pack("<BBQ", 0xC0, window, content_size)
     run = (128 * 1024 << 3) | (1 << 1)
-    body = (run.to_bytes(3, "little") + b"\0") * (blocks - 1) + (run | 1).to_bytes(3, "little") + b"\0"
+    last = (run | 1).to_bytes(3, "little") + b"\0"
+    body = (run.to_bytes(3, "little") + b"\0") * (blocks - 1) + last
     return b"\x28\xb5\x2f\xfd" + header + body
 
 
