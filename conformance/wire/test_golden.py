@@ -1,0 +1,55 @@
+"""What real clients sent to a real Kafka, sent again byte by byte.
+
+The broker must understand every frame of an API that it advertises: it answers with the correlation id,
+in a form that a foreign codec (kafka-python's) can read, and keeps the connection. What the answer says
+depends on the broker's state and is the business of other tests.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.brokers import Broker
+from conformance.wire.golden_frames import FILES, Exchange, read
+from conformance.wire_client import Wire, decode_response, message_class
+
+#: JoinGroup and SyncGroup may rightly keep a client waiting for members that these frames do not have.
+WAITING = {11, 14}
+EXCHANGES = [
+    pytest.param(exchange, id=f"{path.stem}: {exchange}")
+    for path in FILES
+    for exchange in read(path)
+    if exchange.api_key not in WAITING
+]
+
+
+@pytest.fixture(scope="module")
+def advertised(broker: Broker) -> dict[int, tuple[int, int]]:
+    with Wire(broker.address) as wire:
+        return wire.versions()
+
+
+def is_known_to_kafka_python(name: str, version: int) -> bool:
+    try:
+        response = message_class(f"{name}Response")
+    except LookupError:
+        return False
+    return bool(response.min_version <= version <= response.max_version)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_a_frame_of_a_real_client_is_answered(
+    exchange: Exchange, wire: Wire, advertised: dict[int, tuple[int, int]]
+) -> None:
+    low, high = advertised.get(exchange.api_key, (1, 0))
+    wire.send(exchange.request)
+    if not low <= exchange.version <= high:
+        assert wire.closed_by_peer()
+        return
+    if exchange.response:
+        answer = wire.receive()
+        assert answer[:4] == exchange.correlation_id
+        name, version = str(exchange).split()
+        if is_known_to_kafka_python(name, int(version)):
+            decode_response(name, int(version), answer)
+    assert wire.versions(), "the connection stays open"
