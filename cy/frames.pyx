@@ -12,8 +12,7 @@ one ``readv``. Blocks of large frames go back to a small pool, so that a stream 
 same pages again and again.
 
 A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same
-memory. A block whose views are still alive when it comes back is left to the garbage collector
-instead of being reused.
+memory. A pooled block is not reused while views of it are alive.
 
 **Out.** ``SendQueue`` keeps the order of byte strings and file slices and counts what is not sent.
 Runs of byte strings leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a
@@ -128,7 +127,7 @@ cdef class ReceiveMemory:
         cdef Py_ssize_t index
         for index in range(len(self.pool)):
             block = <Block> self.pool[index]
-            if wanted <= block.capacity <= 4 * wanted:
+            if block.exports == 0 and wanted <= block.capacity <= 4 * wanted:
                 del self.pool[index]
                 self.pooled -= block.capacity
                 self.held += block.capacity
@@ -156,8 +155,7 @@ cdef class ReceiveMemory:
     cdef void give(self, Block block):
         """Takes a block back."""
         self.held -= block.capacity
-        if (block.capacity >= LARGE and block.exports == 0
-                and self.pooled + block.capacity <= self.pool_limit):
+        if block.capacity >= LARGE and self.pooled + block.capacity <= self.pool_limit:
             self.pool.append(block)
             self.pooled += block.capacity
 
