@@ -19,7 +19,11 @@ DELETE = "delete"
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Topic-level configuration of one log; the defaults are Kafka's."""
+    """Topic-level configuration of one log; the defaults are Kafka's.
+
+    Two keys are known and change nothing, since POSIX makes them pointless: ``preallocate`` (files grow
+    by appending) and ``file_delete_delay_ms`` (whoever reads a deleted file keeps it open).
+    """
 
     cleanup_policy: frozenset[str] = frozenset({DELETE})
     compression_type: str = "producer"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from pybroker.log import leader_epochs
+from pybroker.log import leader_epochs, partition_metadata
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class Durability:
     """The recovery point of one log."""
 
-    __slots__ = ("_lock", "_log", "names_synced", "recovery_point", "truncations")
+    __slots__ = ("_lock", "_log", "names_synced", "recovery_point", "topic_id_synced", "truncations")
 
     def __init__(self, log: Log, recovery_point: int) -> None:
         self._log = log
         self._lock = threading.Lock()
         self.recovery_point = recovery_point
+        self.topic_id_synced = True
+        """False where ``partition.metadata`` was written and may be lost."""
         self.names_synced = False
         """False where the folder has files whose names may be lost."""
         self.truncations = 0
@@ -62,9 +64,15 @@ class Durability:
 
     def _sync_names(self) -> None:
         log = self._log
+        self._sync_topic_id()
         if self.save_epochs():
             self.names_synced = True
         if not self.names_synced:
             self.names_synced = True
             log.log_dir.storage.sync_folder(log.folder)
         log.log_dir.sync_names()
+
+    def _sync_topic_id(self) -> None:
+        if not self.topic_id_synced:
+            self.topic_id_synced = True
+            self._log.log_dir.storage.open(f"{self._log.folder}/{partition_metadata.FILE_NAME}").sync()

@@ -33,6 +33,7 @@ from pybroker.log.durability import Durability
 from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_slice import LogSlice
+from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_state import Marker, ProducerStates, marker_of
 from pybroker.log.replay import append_marker, replay_producers
 from pybroker.log.retention import SegmentView, expired_count
@@ -182,6 +183,8 @@ class Log:
             self.topic_id = topic_id
             with self._failing("writing partition.metadata"):
                 partition_metadata.write(self.log_dir.storage, self.folder, topic_id)
+            self._durability.topic_id_synced = False
+            self._durability.names_synced = False
 
     # Appending
 
@@ -209,7 +212,7 @@ class Log:
                     return AppendInfo(
                         earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True
                     )
-        records = self._rules.recompressed(writable(records), batch)
+        records = writable(self._rules.recompressed(records, batch))
         first = self.log_end_offset
         last = first + batch.last_offset_delta
         timestamp = batch.records_max_timestamp
@@ -219,7 +222,12 @@ class Log:
         elif timestamp != batch.max_timestamp:
             set_max_timestamp(records, timestamp)
         assign(records, first, leader_epoch)
-        self._write(records, last, timestamp, now_ms)
+        segment = self._segment_for(len(records), last, timestamp, now_ms, first)
+        try:
+            segment.append(records, last, timestamp)
+        except OSError as error:
+            raise self._append_failed(segment, error) from error
+        self.log_end_offset = last + 1
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, first)
         if batch.producer_id >= 0:
@@ -246,11 +254,15 @@ class Log:
         return AppendInfo(first, self.log_end_offset - 1, -1, self.log_start_offset)
 
     def _append_run(self, run: list[Batch], data: memoryview, now_ms: int) -> None:
-        timestamp = max(batch.max_timestamp for batch in run)
-        self._write(data, run[-1].last_offset, timestamp, now_ms, first_offset=run[0].base_offset)
+        last, timestamp = run[-1].last_offset, max(batch.max_timestamp for batch in run)
+        segment = self._segment_for(len(data), last, timestamp, now_ms, run[0].base_offset)
+        try:
+            segment.append_all(data, run)
+        except OSError as error:
+            raise self._append_failed(segment, error) from error
+        self.log_end_offset = last + 1
         for batch in run:
-            if batch.partition_leader_epoch > self.leader_epochs.latest:
-                self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 start = batch.position - run[0].position
                 marker = marker_of(data[start : start + batch.size]) if batch.is_control else None
@@ -258,26 +270,24 @@ class Log:
                     batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp
                 )
 
-    def _write(
-        self,
-        data: Bytes,
-        last_offset: int,
-        timestamp: int,
-        now_ms: int,
-        first_offset: int | None = None,
-    ) -> None:
-        """Appends to the active segment or a new one, and moves the log's end; on failure nothing has changed."""
+    def _segment_for(
+        self, length: int, last: int, timestamp: int, now_ms: int, first: int
+    ) -> Segment:
+        """The active segment, or where it is full the next one.
+
+        That begins where this one ends, even if the leader's next offset is larger (compaction): recovery
+        takes a gap between segments for a loss. An offset too far away to be relative is the exception.
+        """
         segment = self._active
-        if segment.size and self._rolling.is_due(
-            segment, len(data), last_offset, timestamp, now_ms
-        ):
-            segment = self.roll(now_ms, first_offset)
-        try:
-            segment.append(data, last_offset, timestamp)
-        except OSError as error:
-            segment.cut_failed_write()
-            raise self.log_dir.fail(error, f"appending to {segment.path}") from error
-        self.log_end_offset = last_offset + 1
+        if segment.size and self._rolling.is_due(segment, length, last, timestamp, now_ms):
+            fits = last - self.log_end_offset <= MAX_RELATIVE_OFFSET
+            return self.roll(now_ms, self.log_end_offset if fits else first)
+        return segment
+
+    def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
+        """Nothing has changed but that the dir is offline: what was written of the batch is cut off."""
+        segment.cut_failed_write()
+        return self.log_dir.fail(error, f"appending to {segment.path}")
 
     def _checked_marker(self, batch: Batch, records: Bytes) -> Marker | None:
         marker = marker_of(records)
@@ -304,17 +314,16 @@ class Log:
             if sealed.size == 0 and sealed.base_offset == base_offset:
                 return sealed
             sealed.seal()
-            self.producers.take_snapshot(self.log_end_offset)
+            self.producers.take_snapshot(base_offset)
             self._add_segment(base_offset, now_ms)
         self.log_dir.on_roll(self)
         return self._active
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         log_dir = self.log_dir
-        allocate = self._segment_bytes if self._config.preallocate else 0
         self._durability.names_synced = False
         segment = Segment.create(
-            log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms, allocate
+            log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms
         )
         self.segments.add(segment)
         self._active = segment
@@ -392,7 +401,7 @@ class Log:
             return True
         with self._failing("truncating"):
             self._durability.lower(offset)
-            self._remove_segments(self.segments.remove_from(offset))
+            self._remove_segments(self.segments.remove_from(offset)[::-1])
             self._active = self.segments[-1]
             position = self._active.position_of(offset)
             if position >= 0:
@@ -404,7 +413,7 @@ class Log:
         """Removes everything; the next record's offset is ``offset``. Raises KafkaStorageError."""
         with self._failing("truncating"):
             self._durability.lower(offset)
-            self._remove_segments(self.segments.remove_from(0))
+            self._remove_segments(self.segments.remove_from(0)[::-1])
             self.log_start_offset = offset
             self._add_segment(offset, now_ms)
             self.producers.remove_snapshots(lambda _: True)
@@ -414,7 +423,7 @@ class Log:
         """The log has been cut to ``offset``: everything that is derived from it follows."""
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.leader_epochs.truncate_from_end(offset)
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
         replay_producers(self.producers, self.segments, self.log_start_offset, offset)

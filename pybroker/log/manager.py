@@ -13,6 +13,7 @@ Thread-safety: loop's thread, except where a method says that it may block: thos
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -126,7 +127,7 @@ class LogManager:
         """Claims the dirs and opens every log; blocks. Raises meta_properties.WrongOwner, NoLogDir."""
         for log_dir in self.dirs:
             try:
-                self._storage.make_folder(log_dir.path)
+                self._make_dir(log_dir.path)
                 owner = meta_properties.claim(
                     self._storage, log_dir.path, self._cluster_id, self._node_id
                 )
@@ -140,6 +141,11 @@ class LogManager:
             raise NoLogDir(
                 "no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs)
             )
+
+    def _make_dir(self, path: str) -> None:
+        if not self._storage.exists(path):
+            self._storage.make_folder(path)
+            self._storage.sync_folder(os.path.dirname(os.path.abspath(path)))
 
     def _load_dir(self, log_dir: LogDir) -> None:
         clean = log_dir.take_clean_shutdown()
@@ -268,7 +274,7 @@ class LogManager:
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return
-        move = self._moves.pop(topic_partition, None)
+        move = self._moves.get(topic_partition)
         if move is not None:
             move.cancel()
         log_dir = log.log_dir
@@ -301,7 +307,6 @@ class LogManager:
             if running.target is target_dir:
                 return None
             running.cancel()
-            del self._moves[topic_partition]
         if log.log_dir is target_dir:
             return None
         folder = target_dir.file(_marked_name(topic_partition, FUTURE_SUFFIX))

@@ -50,5 +50,5 @@ def read(storage: Storage, folder: str) -> bytes:
 
 
 def write(storage: Storage, folder: str, topic_id: bytes) -> None:
-    """Writes the file, not synced: the cluster's metadata knows the id as well."""
+    """Writes the file, not synced: that is done together with the log's first records."""
     storage.write(os.path.join(folder, FILE_NAME), encode(topic_id))

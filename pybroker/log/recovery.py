@@ -7,7 +7,7 @@ open in seconds. After an unclean one everything beyond the recovery point is su
    writing: it replaces the segments it was made from.
 2. From the segment that holds the recovery point on, indexes are made again and CRCs checked. Bytes below the recovery point
    were synced: only their framing is checked here, a CRC when they are read.
-3. At the first bad batch the log ends. Where it is the last thing in the log it is a *torn tail*, an append cut by the crash,
+3. At the first bad batch, or the first offset that is missing between two segments of a log that is not compacted, the log ends. Where it is the last thing in the log it is a *torn tail*, an append cut by the crash,
    and is cut off. Where more follows, in the same or later segments, the log has a *hole*: everything from there on is put
    aside in files named ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
 4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is clamped, an end below the log
@@ -205,24 +205,19 @@ class _Loader:
     # Segments
 
     def _segments(self) -> Segments:
-        log_dir = self.log_dir
-        found = [
-            Segment(
-                self.storage,
-                log_dir.cache,
-                self.folder,
-                base,
-                self.files[f"{base:020d}{SUFFIX}"],
-                self.now_ms,
-            )
-            for base in self._offsets_of(SUFFIX)
-        ]
+        found = [self._found_segment(base) for base in self._offsets_of(SUFFIX)]
         return Segments(found or [self._new_segment(self.checkpointed.log_start_offset)])
 
+    def _found_segment(self, base_offset: int) -> Segment:
+        size = self.files[f"{base_offset:020d}{SUFFIX}"]
+        cache = self.log_dir.cache
+        segment = Segment(self.storage, cache, self.folder, base_offset, size, self.now_ms)
+        segment.index_interval_bytes = self.config.index_interval_bytes
+        return segment
+
     def _new_segment(self, base_offset: int) -> Segment:
-        return Segment.create(
-            self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms
-        )
+        cache = self.log_dir.cache
+        return Segment.create(self.storage, cache, self.folder, base_offset, self.now_ms)
 
     def _restart_at(self, segments: Segments, offset: int) -> Segments:
         """The log ends before its start (the checkpoint is newer than what survived): nothing of it may be read."""
@@ -302,25 +297,22 @@ class _Loader:
                 replay_batch(producers, segment, position, batch, index=True)
         finally:
             segment.seal()
+        if next_base is not None and expected < next_base and not self.config.is_compacted:
+            raise MalformedBatch(segment.size, f"offsets {expected} to {next_base - 1} are missing")
 
     def _cut(self, segments: Segments, number: int, error: MalformedBatch) -> None:
         """Ends the log at the bad batch of segment ``number``."""
         segment = segments[number]
-        if any(later.size for later in segments.snapshot()[number + 1 :]) or self._is_hole(
-            segment, error
-        ):
+        later = segments.remove_from(segment.base_offset + 1)
+        rest = segment.size - error.position
+        if rest and (any(other.size for other in later) or self._is_hole(segment, error)):
             self._quarantine(segment, error)
         else:
-            logger.warning(
-                "%s: torn tail of %d bytes is cut: %s",
-                segment.path,
-                segment.size - error.position,
-                error,
-            )
+            logger.warning("%s: torn tail of %d bytes is cut: %s", segment.path, rest, error)
         segment.file.truncate(error.position)
         segment.size = error.position
         segment.distrust()
-        for other in segments.remove_from(segment.base_offset + 1):
+        for other in later:
             self._put_aside(other)
 
     def _is_hole(self, segment: Segment, error: MalformedBatch) -> bool:

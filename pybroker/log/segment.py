@@ -113,21 +113,13 @@ class Segment:
 
     @classmethod
     def create(
-        cls,
-        storage: Storage,
-        cache: FileCache,
-        folder: str,
-        base_offset: int,
-        now_ms: int,
-        allocate: int = 0,
+        cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int
     ) -> Segment:
-        """Makes the files of a new, empty segment; ``allocate`` reserves disk space (``preallocate``)."""
+        """Makes the files of a new, empty segment; raises OSError."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
         segment._max_timestamp = -1
         file = storage.open(segment.path, create=True)
         file.truncate(0)
-        if allocate:
-            file.allocate(allocate)
         segment._adopt(file)
         for index in (segment.offset_index, segment.time_index):
             index.start_empty()
@@ -170,7 +162,7 @@ class Segment:
     # Appending
 
     def append(self, data: Bytes, last_offset: int, max_timestamp: int) -> None:
-        """Writes whole batches at the end and keeps the indexes; raises OSError, after which ``cut_failed_write``."""
+        """Writes a batch at the end and keeps the indexes; raises OSError: then ``cut_failed_write``."""
         file = self._file
         if file is None:
             file = self._open()
@@ -180,16 +172,21 @@ class Segment:
         self.size = position + length
         self.recently_used = True
         if max_timestamp > self._max_timestamp:
-            if self._max_timestamp == UNKNOWN_TIMESTAMP:
-                self._load_max_timestamp()
-            if max_timestamp > self._max_timestamp:
-                self._max_timestamp = max_timestamp
-                self._max_timestamp_offset = last_offset
+            self._raise_max_timestamp(max_timestamp, last_offset)
         if position == 0:
             self._first_timestamp = max_timestamp
         if self._bytes_since_index > self.index_interval_bytes:
             self._index(last_offset, position)
         self._bytes_since_index += length
+
+    def append_all(self, data: Bytes, batches: list[Batch]) -> None:
+        """As ``append`` for several batches that lie one behind the other in ``data``."""
+        position = self.size
+        self.file.write(data, position)
+        self.size = position + len(data)
+        for batch in batches:
+            self.note(position, batch)
+            position += batch.size
 
     def cut_failed_write(self) -> None:
         """Removes what a failed append may have left behind the last whole batch, as far as the disk lets us."""
@@ -197,10 +194,9 @@ class Segment:
             (self._file or self._open()).truncate(self.size)
 
     def note(self, position: int, batch: Batch) -> None:
-        """Takes a batch that is already in the file into the indexes; used where they are rebuilt."""
+        """Takes a batch that is in the file into the indexes."""
         if batch.max_timestamp > self._max_timestamp:
-            self._max_timestamp = batch.max_timestamp
-            self._max_timestamp_offset = batch.last_offset
+            self._raise_max_timestamp(batch.max_timestamp, batch.last_offset)
         if position == 0:
             self._first_timestamp = batch.max_timestamp
         if self._bytes_since_index > self.index_interval_bytes:
@@ -462,6 +458,13 @@ class Segment:
         limit = self.max_index_bytes
         if len(self.offset_index.entries) + 8 > limit or len(self.time_index.entries) + 24 > limit:
             self.index_is_full = True
+
+    def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
+        if self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self._load_max_timestamp()
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = offset
 
     def _load_max_timestamp(self) -> None:
         """The last time-index entry is the greatest up to there; the rest of the log, if there is more, is scanned."""

@@ -67,11 +67,6 @@ class DataFile:
         os.ftruncate(self._fd, size)
         self._written_ns = time_ns()
 
-    def allocate(self, size: int) -> None:
-        """Reserves disk space for ``size`` bytes without changing the file's length."""
-        os.posix_fallocate(self._fd, 0, size)
-        os.ftruncate(self._fd, 0)
-
     def sync(self) -> None:
         """Returns when the data, and the length needed to read it back, are on the disk. Never to be retried."""
         os.fdatasync(self._fd)

@@ -1,0 +1,105 @@
+"""What the tests of the log have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cy.batch import Builder, iterate
+from pybroker.clock import ManualClock
+from pybroker.log.config import LogConfig
+from pybroker.log.file_cache import FileCache
+from pybroker.log.log import Log
+from pybroker.log.log_dir import LogDir
+from pybroker.log.manager import LogManager
+from pybroker.log.recovery import Checkpointed, load
+from pybroker.log.storage import Storage
+from pybroker.topic_partition import TopicPartition
+
+NOW = 1_700_000_000_000
+TP = TopicPartition("t", 0)
+TOPIC_ID = bytes(range(16))
+
+
+class UnsyncedStorage(Storage):
+    """Real files, syncs that cost nothing."""
+
+    def sync_folder(self, path: str) -> None:
+        pass
+
+
+def batch(
+    *values: bytes,
+    timestamp: int = NOW,
+    key: bytes | None = b"k",
+    base_offset: int = 0,
+    epoch: int = 0,
+    **options: object,
+) -> bytearray:
+    """A v2 batch of records with these values; ``options`` are those of ``Builder``."""
+    builder = Builder(**options)
+    for value in values or (b"v",):
+        builder.append(timestamp, key, value)
+    return bytearray(builder.build(base_offset, epoch))
+
+
+def idempotent(sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, **options: object) -> bytearray:
+    """A batch of an idempotent producer."""
+    return batch(
+        *values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options
+    )
+
+
+def marker(kind: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+    """A transaction marker; kind 0 aborts, 1 commits."""
+    builder = Builder(producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
+    builder.append(NOW, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0" + coordinator_epoch.to_bytes(4, "big"))
+    return bytearray(builder.build())
+
+
+def open_log(
+    root: object, config: LogConfig | None = None, *, storage: Storage | None = None, clean: bool = True,
+    name: str = "t-0", limit: int = 100, **checkpointed: int,
+) -> Log:  # fmt: skip
+    """The log in ``root/t-0``, made if it is not there."""
+    storage = storage or Storage()
+    log_dir = LogDir(storage, FileCache(limit), str(root))
+    folder = log_dir.file(name)
+    storage.make_folder(folder)
+    log = load(
+        log_dir, TP, folder, config or LogConfig(), Checkpointed(**checkpointed), clean=clean, now_ms=NOW
+    )
+    log_dir.logs[TP] = log
+    return log
+
+
+def fill(log: Log, values: Iterable[bytes], *, epoch: int = 0) -> None:
+    """Appends a batch per value."""
+    for value in values:
+        log.append_as_leader(batch(value), epoch, NOW)
+
+
+def numbered(count: int, size: int = 100) -> list[bytes]:
+    """Values that differ and begin with their number."""
+    return [b"%06d " % number + bytes(size - 7) for number in range(count)]
+
+
+def contents(log: Log, *, max_bytes: int = 10_000) -> list[tuple[int, bytes]]:
+    """(offset, value) of every record, read as a consumer does."""
+    found: list[tuple[int, bytes]] = []
+    offset = log.log_start_offset
+    while (part := log.read(offset, max_bytes)).size:
+        found += [(r.offset, r.value or b"") for r in iterate(part.read()) if r.offset >= offset]
+        assert part.next_offset > offset
+        offset = part.next_offset
+    return found
+
+
+def manager(
+    *dirs: object, config: LogConfig | None = None, storage: Storage | None = None, **options: object
+) -> LogManager:
+    """A manager of the log dirs; not loaded."""
+    used = config or LogConfig()
+    options = {"cluster_id": "cluster", "node_id": 1} | options
+    return LogManager(
+        [str(path) for path in dirs], storage or Storage(), lambda topic: used, ManualClock(NOW), **options
+    )

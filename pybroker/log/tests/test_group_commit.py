@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pybroker.log.group_commit import GroupCommit
+from pyclient.protocol import errors
+
+
+class Log:
+    """A log whose end and synced part are numbers."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.recovery_point = 0
+        self.flushes = 0
+
+    def flush(self) -> int:
+        self.flushes += 1
+        self.recovery_point = self.end
+        return self.end
+
+
+class Pool:
+    """Runs one piece of work when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting = []
+
+    def submit(self, work, done):
+        self.waiting.append((work, done))
+
+    def run(self, error=None):
+        work, done = self.waiting.pop(0)
+        if error is None:
+            work()
+        done(error)
+
+
+def started():
+    log, pool, told = Log(), Pool(), []
+    return log, pool, told, GroupCommit(log, pool.submit)
+
+
+def test_what_is_synced_already_need_not_wait():
+    log, pool, told, commit = started()
+    log.recovery_point = 5
+    assert commit.wait(5, told.append)
+    assert not pool.waiting
+    assert told == []
+
+
+def test_all_who_came_before_a_sync_are_told_by_it():
+    log, pool, told, commit = started()
+    log.end = 3
+    for offset in (1, 2, 3):
+        assert not commit.wait(offset, told.append)
+    assert len(pool.waiting) == 1
+    pool.run()
+    assert told == [None, None, None]
+    assert log.flushes == 1
+    assert not pool.waiting
+
+
+def test_one_sync_is_in_flight_and_who_comes_meanwhile_waits_for_the_next():
+    log, pool, told, commit = started()
+    log.end = 1
+    commit.wait(1, told.append)
+    work, done = pool.waiting.pop()
+    work()
+    log.end = 3
+    commit.wait(2, lambda error: told.append("second"))
+    commit.wait(3, lambda error: told.append("third"))
+    assert not pool.waiting
+    done(None)
+    assert told == [None]
+    assert len(pool.waiting) == 1
+    pool.run()
+    assert told == [None, "second", "third"]
+    assert log.flushes == 2
+
+
+def test_failure_is_told_to_all_and_nothing_is_acknowledged():
+    log, pool, told, commit = started()
+    log.end = 2
+    commit.wait(1, told.append)
+    commit.wait(2, told.append)
+    error = errors.KafkaStorageError("gone")
+    pool.run(error)
+    assert told == [error, error]
+    assert not pool.waiting
+
+
+def test_a_waiter_may_wait_again_when_it_is_told():
+    log, pool, told, commit = started()
+    log.end = 1
+
+    def again(error):
+        log.end = 2
+        commit.wait(2, told.append)
+
+    commit.wait(1, again)
+    pool.run()
+    pool.run()
+    assert told == [None]

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from pybroker.log import checkpoints
+from pybroker.log.config import LogConfig
+from pybroker.log.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.manager import NoLogDir, parse_folder
+from pybroker.log.meta_properties import WrongOwner
+from pybroker.log.storage import Storage
+from pybroker.log.tests.helpers import (
+    NOW, TOPIC_ID, UnsyncedStorage, batch, contents, fill, manager, numbered,
+)  # fmt: skip
+from pybroker.testing.faulty_storage import FaultyStorage
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+CONFIG = LogConfig(segment_bytes=2000)
+
+
+def tp(index: int, topic: str = "flights") -> TopicPartition:
+    return TopicPartition(topic, index)
+
+
+def loaded(*dirs, **options):
+    logs = manager(*dirs, config=CONFIG, **options)
+    logs.load()
+    return logs
+
+
+def test_s80_restart_keeps_everything(tmp_path):
+    logs = loaded(tmp_path)
+    for index in range(3):
+        log = logs.get_or_create(tp(index), TOPIC_ID, CONFIG)
+        fill(log, numbered(40), epoch=index)
+        log.update_high_watermark(30)
+    logs.get(tp(1)).raise_log_start_offset(25)
+    logs.close()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+    logs = loaded(tmp_path)
+    assert len(logs) == 3
+    log = logs.get(tp(1))
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (25, 30, 40, 40)
+    assert log.topic_id == TOPIC_ID
+    assert [value for _, value in contents(logs.get(tp(2)))] == numbered(40)
+
+
+def test_s80_a_killed_process_loses_nothing(tmp_path):
+    log = loaded(tmp_path).get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(40))
+    assert [value for _, value in contents(loaded(tmp_path).get(tp(0)))] == numbered(40)
+
+
+def test_case_5_the_clean_shutdown_marker_is_gone_before_anything_is_loaded(tmp_path):
+    logs = loaded(tmp_path)
+    logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    logs.close()
+
+    class Watching(UnsyncedStorage):
+        def folders(self, path):
+            assert not os.path.exists(f"{path}/{CLEAN_SHUTDOWN}")
+            return super().folders(path)
+
+    loaded(tmp_path, storage=Watching())
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_the_clean_shutdown_marker_is_written_last(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path, storage=storage)
+    fill(logs.get_or_create(tp(0), TOPIC_ID, CONFIG), [b"a"])
+    storage.calls.clear()
+    logs.close()
+    synced = [os.path.basename(path) for kind, path in storage.calls if kind == "rename"]
+    assert synced == [
+        "leader-epoch-checkpoint.tmp",
+        "recovery-point-offset-checkpoint.tmp",
+        "log-start-offset-checkpoint.tmp",
+        "replication-offset-checkpoint.tmp",
+        ".kafka_cleanshutdown.tmp",
+    ]
+
+
+def test_case_12_no_clean_marker_where_a_sync_failed(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path, storage=storage)
+    fill(logs.get_or_create(tp(0), TOPIC_ID, CONFIG), [b"a"])
+    storage.fail("sync", where=lambda path: path.endswith(".log"))
+    logs.close()
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_s76_checkpoints_name_every_log(tmp_path):
+    logs = loaded(tmp_path)
+    for index in range(2):
+        log = logs.get_or_create(tp(index), TOPIC_ID, CONFIG)
+        fill(log, numbered(10))
+        log.update_high_watermark(7)
+    logs.get(tp(1)).flush()
+    logs.checkpoint_recovery_points()
+    logs.checkpoint_high_watermarks()
+    read = {
+        name: checkpoints.read_offsets(Storage(), str(tmp_path / name))
+        for name in (checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK)
+    }
+    assert read == {
+        checkpoints.RECOVERY_POINT: {tp(0): 0, tp(1): 10},
+        checkpoints.HIGH_WATERMARK: {tp(0): 7, tp(1): 7},
+    }
+
+
+def test_new_logs_go_where_the_fewest_are(tmp_path):
+    logs = loaded(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    for index in range(7):
+        logs.get_or_create(tp(index), TOPIC_ID, CONFIG)
+    assert sorted(len(log_dir.logs) for log_dir in logs.dirs) == [2, 2, 3]
+    assert len({log_dir.directory_id for log_dir in logs.dirs}) == 3
+
+
+def test_a_log_may_be_asked_for_in_a_certain_dir(tmp_path):
+    logs = loaded(tmp_path / "a", tmp_path / "b")
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "b"))
+    assert log.folder == str(tmp_path / "b" / "flights-0")
+    with pytest.raises(errors.LogDirNotFound):
+        logs.get_or_create(tp(1), TOPIC_ID, CONFIG, str(tmp_path / "c"))
+
+
+def test_log_of_another_topic_of_the_same_name_is_not_taken(tmp_path):
+    logs = loaded(tmp_path)
+    logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    with pytest.raises(errors.InconsistentTopicId):
+        logs.get_or_create(tp(0), b"\1" * 16, CONFIG)
+
+
+def test_deleted_topic_is_gone_from_the_disk_when_the_call_returns(tmp_path):
+    logs = loaded(tmp_path)
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(50))
+    held = log.read(0, 1000)
+    logs.delete(tp(0))
+    assert logs.get(tp(0)) is None
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+    assert len(held.read()) == held.size
+    logs.delete(tp(0))
+    again = logs.get_or_create(tp(0), b"\1" * 16, CONFIG)
+    assert again.log_end_offset == 0
+
+
+def test_deletion_that_was_cut_off_is_finished_at_the_next_start(tmp_path):
+    logs = loaded(tmp_path)
+    logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    logs.close()
+    name = "flights-0.0123456789abcdef0123456789abcdef-delete"
+    (tmp_path / "flights-0").rename(tmp_path / name)
+    (tmp_path / "flights-1.0123456789abcdef0123456789abcdef-future").mkdir()
+    logs = loaded(tmp_path)
+    assert len(logs) == 0
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_topic_with_the_longest_name_can_be_deleted(tmp_path):
+    logs = loaded(tmp_path)
+    longest = TopicPartition("x" * 249, 10)
+    logs.get_or_create(longest, TOPIC_ID, CONFIG)
+    logs.delete(longest)
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a-0", ("a", 0)), ("a-b-12", ("a-b", 12)), ("a", None), ("-1", None), ("a-x", None), ("a-", None), ("a.u-delete", None)],
+)
+def test_folders_are_named_topic_dash_partition(name, expected):
+    assert parse_folder(name) == expected
+
+
+def test_folders_that_are_no_logs_are_left_alone(tmp_path):
+    (tmp_path / "lost+found").mkdir(parents=True)
+    assert len(loaded(tmp_path)) == 0
+    assert (tmp_path / "lost+found").exists()
+
+
+def test_log_dir_of_another_cluster_is_refused(tmp_path):
+    loaded(tmp_path)
+    with pytest.raises(WrongOwner):
+        loaded(tmp_path, cluster_id="other")
+
+
+# Failing dirs
+
+
+def test_case_11_failed_dir_is_left_out_and_the_others_serve_on(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path / "a", tmp_path / "b", storage=storage)
+    for index in range(4):
+        fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), [b"a"])
+    failed = []
+    logs.on_dir_failure(failed.append)
+    storage.fail("write", where=lambda path: path.startswith(str(tmp_path / "a")))
+    good = bad = 0
+    for log in logs:
+        try:
+            log.append_as_leader(batch(b"b"), 0, NOW)
+            good += 1
+        except errors.KafkaStorageError:
+            bad += 1
+    assert (good, bad) == (2, 2)
+    assert failed == logs.offline_dirs == [logs.dirs[0]]
+    assert not logs.all_failed
+    assert logs.get_or_create(tp(9), TOPIC_ID, CONFIG).log_dir is logs.dirs[1]
+    logs.run_retention(NOW)
+    logs.flush_due(NOW)
+    logs.checkpoint_recovery_points()
+    logs.checkpoint_high_watermarks()
+    logs.close()
+    assert not (tmp_path / "a" / CLEAN_SHUTDOWN).exists()
+    assert (tmp_path / "b" / CLEAN_SHUTDOWN).exists()
+
+
+def test_case_11_all_dirs_failed_is_told(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path, storage=storage)
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    storage.fail("write")
+    with pytest.raises(errors.KafkaStorageError):
+        log.append_as_leader(batch(b"b"), 0, NOW)
+    assert logs.all_failed
+    with pytest.raises(errors.KafkaStorageError):
+        logs.get_or_create(tp(1), TOPIC_ID, CONFIG)
+
+
+def test_dir_that_cannot_be_loaded_is_offline_and_none_left_is_fatal(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    logs = loaded(tmp_path / "file", tmp_path / "good")
+    assert logs.offline_dirs == [logs.dirs[0]]
+    with pytest.raises(NoLogDir):
+        loaded(tmp_path / "file")
+
+
+# Periodic work
+
+
+def test_flush_ms_syncs_logs_that_have_waited_long_enough(tmp_path):
+    logs = loaded(tmp_path)
+    log = logs.get_or_create(tp(0), TOPIC_ID, replace(CONFIG, flush_ms=1000))
+    fill(log, [b"a"])
+    logs.flush_due(NOW + 999)
+    assert log.recovery_point == 0
+    logs.flush_due(NOW + 1000)
+    assert log.recovery_point == 1
+
+
+def test_sealed_segments_are_synced_when_a_log_rolls(tmp_path):
+    log = loaded(tmp_path).get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(40))
+    assert log.recovery_point == log.active_segment.base_offset > 0
+
+
+def test_equal_configurations_are_one_object(tmp_path):
+    logs = loaded(tmp_path)
+    first = logs.get_or_create(tp(0), TOPIC_ID, LogConfig(segment_bytes=5000))
+    second = logs.get_or_create(tp(1), TOPIC_ID, LogConfig(segment_bytes=5000))
+    assert first.config is second.config
+    logs.reconfigure("flights", LogConfig(segment_bytes=6000))
+    assert first.config.segment_bytes == second.config.segment_bytes == 6000
+    assert first.config is second.config
+
+
+def test_idle_logs_hold_no_open_file(tmp_path):
+    logs = loaded(tmp_path)
+    for index in range(20):
+        fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), [b"a"])
+    logs.close()
+    before = len(os.listdir("/proc/self/fd"))
+    logs = loaded(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+    fill(logs.get(tp(3)), [b"b"])
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+
+
+# Moving
+
+
+def test_log_moves_to_another_dir_while_it_is_written(tmp_path):
+    logs = loaded(tmp_path / "a", tmp_path / "b")
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
+    fill(log, numbered(40), epoch=3)
+    held = log.read(0, 1000)
+    move = logs.move(tp(0), str(tmp_path / "b"))
+    assert logs.moving_to(tp(0)) is move
+    fill(log, numbered(10))
+    assert move.copy()
+    fill(log, numbered(10))
+    assert 0 < move.lag_bytes < log.size
+    expected = contents(log)
+    move.finish(NOW)
+    assert logs.moving_to(tp(0)) is None
+    assert log.folder == str(tmp_path / "b" / "flights-0")
+    assert not (tmp_path / "a" / "flights-0").exists()
+    assert contents(log) == expected
+    assert len(held.read()) == held.size
+    fill(log, [b"after"])
+    logs.close()
+    logs = loaded(tmp_path / "a", tmp_path / "b")
+    assert contents(logs.get(tp(0))) == [*expected, (60, b"after")]
+    assert logs.get(tp(0)).topic_id == TOPIC_ID
+    assert logs.get(tp(0)).leader_epochs.entries == [(3, 0)]
+
+
+def test_log_that_was_cut_during_the_move_is_copied_anew(tmp_path):
+    logs = loaded(tmp_path / "a", tmp_path / "b")
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
+    fill(log, numbered(40))
+    move = logs.move(tp(0), str(tmp_path / "b"))
+    move.copy()
+    log.truncate_to(20, NOW)
+    fill(log, [b"other"] * 20)
+    expected = contents(log)
+    move.finish(NOW)
+    assert contents(log) == expected
+
+
+def test_move_ends_with_the_log_or_another_target(tmp_path):
+    logs = loaded(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
+    first = logs.move(tp(0), str(tmp_path / "b"))
+    first.copy()
+    assert logs.move(tp(0), str(tmp_path / "b")) is None
+    second = logs.move(tp(0), str(tmp_path / "c"))
+    assert first.cancelled
+    second.copy()
+    logs.delete(tp(0))
+    assert second.cancelled
+    for name in "abc":
+        assert not any(path.is_dir() for path in (tmp_path / name).iterdir())
+    with pytest.raises(errors.ReplicaNotAvailable):
+        logs.move(tp(0), str(tmp_path / "b"))
+    with pytest.raises(errors.LogDirNotFound):
+        logs.move(tp(0), str(tmp_path / "x"))

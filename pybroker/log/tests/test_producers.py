@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import pytest
+
+from cy.crc32c import crc32c
+from pybroker.log import producer_snapshot
+from pybroker.log.appending import Origin
+from pybroker.log.config import LogConfig
+from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
+from pybroker.log.tests.helpers import NOW, batch, fill, idempotent, marker, open_log
+from pybroker.log.txn_index import AbortedTransaction
+from pyclient.protocol import errors
+
+LAST = 0x7FFF_FFFF
+
+
+@pytest.fixture
+def log(tmp_path):
+    return open_log(tmp_path)
+
+
+def append(log, records, **options):
+    return log.append_as_leader(records, 0, NOW, **options)
+
+
+def transactional(sequence, *values, **options):
+    return idempotent(sequence, *values, transactional=True, **options)
+
+
+def end(log, kind, **options):
+    return append(log, marker(kind, **options), origin=Origin.COORDINATOR)
+
+
+def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(log):
+    infos = [append(log, idempotent(sequence, b"a", b"b")) for sequence in range(0, 14, 2)]
+    for number in range(2, 7):
+        again = append(log, idempotent(number * 2, b"a", b"b"))
+        assert again.duplicate
+        assert (again.first_offset, again.last_offset) == (infos[number].first_offset, infos[number].last_offset)
+    assert log.log_end_offset == 14
+
+
+def test_case_31_batch_older_than_the_window_of_five_is_a_duplicate_sequence(log):
+    for sequence in range(7):
+        append(log, idempotent(sequence))
+    with pytest.raises(errors.DuplicateSequenceNumber):
+        append(log, idempotent(1))
+
+
+@pytest.mark.parametrize("sequence", [4, 2, 1000])
+def test_case_31_gap_is_out_of_order(log, sequence):
+    append(log, idempotent(0))
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, idempotent(sequence))
+    assert log.log_end_offset == 1
+
+
+def test_case_34_gap_of_one_partition_does_not_stop_the_sequence(log):
+    append(log, idempotent(0))
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, idempotent(2))
+    assert append(log, idempotent(1)).first_offset == 1
+
+
+def test_sequences_wrap_to_zero(log):
+    append(log, idempotent(LAST - 1, b"a", b"b"))
+    append(log, idempotent(0))
+    assert append(log, idempotent(LAST - 1, b"a", b"b")).duplicate
+    append(log, idempotent(1))
+    assert log.log_end_offset == 4
+
+
+def test_a_batch_may_span_the_wrap(log):
+    append(log, idempotent(LAST, b"a", b"b", b"c"))
+    append(log, idempotent(2))
+    assert append(log, idempotent(LAST, b"a", b"b", b"c")).duplicate
+
+
+def test_case_33_old_producer_epoch_is_refused(log):
+    append(log, idempotent(0, epoch=3))
+    with pytest.raises(errors.InvalidProducerEpoch):
+        append(log, idempotent(1, epoch=2))
+
+
+def test_new_epoch_begins_at_sequence_zero(log):
+    append(log, idempotent(5, epoch=0))
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, idempotent(6, epoch=1))
+    append(log, idempotent(0, epoch=1))
+    assert append(log, idempotent(0, epoch=1)).duplicate
+
+
+def test_unknown_producer_may_begin_anywhere(log):
+    assert append(log, idempotent(17)).first_offset == 0
+
+
+def test_producers_do_not_disturb_each_other(log):
+    append(log, idempotent(0, producer=1))
+    append(log, idempotent(0, producer=2))
+    append(log, batch(b"none"))
+    assert append(log, idempotent(1, producer=1)).first_offset == 3
+    assert {entry.producer_id: entry.last_sequence for entry in log.producers.active()} == {1: 1, 2: 0}
+
+
+def test_idle_producers_are_forgotten_but_not_those_in_a_transaction(log):
+    append(log, idempotent(0, producer=1))
+    append(log, transactional(0, producer=2))
+    assert log.producers.remove_expired(NOW + 86_399_999) == 0
+    assert log.producers.remove_expired(NOW + 86_400_000) == 1
+    assert [entry.producer_id for entry in log.producers.active()] == [2]
+
+
+# Across restarts
+
+
+def state(log):
+    return {
+        e.producer_id: (e.epoch, e.last_sequence, e.last_offset, e.transaction_first_offset)
+        for e in log.producers.active()
+    }
+
+
+def test_duplicates_are_known_after_a_clean_restart_from_the_snapshot(tmp_path, log):
+    append(log, idempotent(0, b"a", b"b"))
+    append(log, idempotent(2, producer=7))
+    append(log, transactional(0, producer=9, epoch=4))
+    expected = state(log)
+    log.close()
+    assert (tmp_path / "t-0/00000000000000000004.snapshot").exists()
+    log = open_log(tmp_path)
+    assert state(log) == expected
+    assert append(log, idempotent(2)).duplicate
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "torn", "flipped", "version"])
+def test_case_10_missing_or_corrupt_snapshot_is_made_up_for_from_the_log(tmp_path, damage):
+    log = open_log(tmp_path, LogConfig(segment_bytes=300))
+    for sequence in range(10):
+        append(log, idempotent(sequence, b"abc"))
+    append(log, transactional(0, producer=9))
+    expected = state(log)
+    log.close()
+    for path in (tmp_path / "t-0").glob("*.snapshot"):
+        data = bytearray(path.read_bytes())
+        path.unlink()
+        if damage == "flipped":
+            data[12] ^= 1
+        changed = {"empty": b"", "torn": data[:-3], "flipped": data, "version": b"\0\2" + data[2:]}
+        if damage != "missing":
+            path.write_bytes(changed[damage])
+    log = open_log(tmp_path)
+    assert state(log) == expected
+    assert log.producers.first_unstable_offset == 10
+    assert append(log, idempotent(7, b"abc")).duplicate
+
+
+def test_case_32_followers_know_the_producers_too(tmp_path, log):
+    for sequence in range(3):
+        append(log, idempotent(sequence))
+    follower = open_log(tmp_path / "other")
+    follower.append_as_follower(log.read_bytes(0, 1 << 20), NOW)
+    assert append(follower, idempotent(1)).duplicate
+    assert append(follower, idempotent(3)).first_offset == 3
+
+
+def test_a_snapshot_is_taken_when_a_segment_rolls_and_goes_with_its_segment(tmp_path):
+    log = open_log(tmp_path, LogConfig(segment_bytes=300, retention_ms=1000))
+    for sequence in range(10):
+        append(log, idempotent(sequence, b"abc"))
+    snapshots = {int(path.stem) for path in (tmp_path / "t-0").glob("*.snapshot")}
+    assert snapshots == {segment.base_offset for segment in log.segments} - {0}
+    log.update_high_watermark(8)
+    log.apply_retention(NOW + 2000)
+    snapshots = {int(path.stem) for path in (tmp_path / "t-0").glob("*.snapshot")}
+    assert min(snapshots) >= log.first_segment_offset
+
+
+def test_snapshot_has_kafkas_layout():
+    entry = ProducerEntry(7, 2)
+    entry.add(BatchMetadata(9, 40, 4, NOW))
+    entry.coordinator_epoch = 3
+    entry.transaction_first_offset = 36
+    data = producer_snapshot.encode([entry])
+    assert data[:2] == b"\0\1"
+    assert int.from_bytes(data[2:6], "big") == crc32c(data[6:])
+    fields = [(7, 8), (2, 2), (9, 4), (40, 8), (4, 4), (NOW, 8), (3, 4), (36, 8)]
+    assert data[6:] == b"\0\0\0\1" + b"".join(value.to_bytes(size, "big") for value, size in fields)
+    (again,) = producer_snapshot.decode(data)
+    assert again.batches == entry.batches
+    assert again.transaction_first_offset == 36
+
+
+# Transactions
+
+
+def test_last_stable_offset_stays_before_an_open_transaction(log):
+    append(log, batch(b"before"))
+    append(log, transactional(0))
+    append(log, batch(b"after"))
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 1
+    end(log, 1)
+    assert log.last_stable_offset == 1
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
+def test_last_stable_offset_waits_for_the_first_of_several_transactions(log):
+    append(log, transactional(0, producer=1))
+    append(log, transactional(0, producer=2))
+    end(log, 1, producer=2)
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 0
+    end(log, 0, producer=1)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
+def test_aborted_transactions_that_overlap_a_range_are_told(tmp_path, log):
+    append(log, transactional(0, producer=1))
+    append(log, transactional(0, producer=2))
+    end(log, 0, producer=1)
+    end(log, 1, producer=2)
+    append(log, batch(b"later"))
+    append(log, transactional(1, producer=1))
+    end(log, 0, producer=1)
+    first, second = AbortedTransaction(1, 0, 2, 1), AbortedTransaction(1, 5, 6, 7)
+    for log in (log, (log.close(), open_log(tmp_path))[1], open_log(tmp_path, clean=False)):
+        assert log.aborted_transactions(0, 7) == [first, second]
+        assert log.aborted_transactions(3, 5) == []
+        assert log.aborted_transactions(0, 3) == [first]
+        assert log.aborted_transactions(6, 7) == [second]
+
+
+def test_case_40_plain_write_inside_an_open_transaction_is_refused(log):
+    append(log, transactional(0))
+    with pytest.raises(errors.InvalidTxnState):
+        append(log, idempotent(1))
+
+
+def test_case_36_marker_of_a_replaced_coordinator_is_fenced(log):
+    append(log, transactional(0))
+    end(log, 1, coordinator_epoch=5)
+    append(log, transactional(1))
+    with pytest.raises(errors.TransactionCoordinatorFenced):
+        end(log, 1, coordinator_epoch=4)
+
+
+def test_marker_of_an_old_producer_epoch_is_refused_and_of_a_newer_one_fences(log):
+    append(log, transactional(0, epoch=2))
+    with pytest.raises(errors.InvalidProducerEpoch):
+        end(log, 1, epoch=1)
+    end(log, 0, epoch=3)
+    with pytest.raises(errors.InvalidProducerEpoch):
+        append(log, transactional(1, epoch=2))
+    append(log, transactional(0, epoch=3))
+
+
+def test_truncation_takes_producers_and_transactions_back(log):
+    append(log, transactional(0))
+    fill(log, [b"x"])
+    end(log, 1)
+    append(log, transactional(1))
+    log.truncate_to(2, NOW)
+    assert log.producers.first_unstable_offset == 0
+    assert log.producers.get(7).last_sequence == 0
+    assert append(log, transactional(1)).first_offset == 2

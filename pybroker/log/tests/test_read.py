@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+
+import pytest
+
+from cy.batch import iterate, read_header
+from cy.sendfile import FileSlice
+from pybroker.log.config import LogConfig
+from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_log
+from pyclient.protocol import errors
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = open_log(tmp_path, LogConfig(segment_bytes=20_000))
+    fill(log, numbered(500))
+    return log
+
+
+def reopened(log, **options):
+    log.close()
+    return open_log(log.log_dir.path, log.config, **options)
+
+
+def test_every_offset_is_found_wherever_it_lies(log):
+    for log in (log, reopened(log)):
+        for offset in range(499, -1, -1):
+            part = log.read(offset, 200)
+            assert read_header(part.read()).base_offset == offset
+            assert part.next_offset == offset + 1
+
+
+@pytest.mark.parametrize("second", [368_769, 368_796])
+def test_s73_offsets_are_found_through_the_right_segments(tmp_path, second):
+    """The documents' own lookup: segments 0, 368769 (368796 in the other one) and 737337."""
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    bases = (0, second, 737_337)
+    for base, end in zip(bases, (second, 737_337, 737_400), strict=True):
+        for offset in (*range(base, base + 60), end - 1):
+            records = batch(b"%d" % offset, base_offset=offset, timestamp=NOW + base)
+            log.append_as_follower(records, NOW)
+    names = sorted(path.name for path in (tmp_path / "t-0").glob("*.log"))
+    assert names == [f"{base:020d}.log" for base in bases]
+    for offset in (368_776, 368_801):
+        part = log.read(offset, 1000)
+        records = {record.offset: record.value for record in iterate(part.read())}
+        if offset >= second:
+            assert part.records.file.path.endswith(f"{second:020d}.log")
+            assert records[offset] == b"%d" % offset
+        else:
+            assert min(records) == second - 1
+
+
+def test_a_gap_of_compaction_gives_the_next_batch(tmp_path):
+    log = open_log(tmp_path)
+    log.append_as_follower(batch(b"a", base_offset=3), NOW)
+    log.append_as_follower(batch(b"b", base_offset=90), NOW)
+    assert read_header(log.read(50, 1000).read()).base_offset == 90
+
+
+def test_offset_inside_a_batch_gives_the_whole_batch(tmp_path):
+    log = open_log(tmp_path)
+    log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    assert read_header(log.read(1, 1000).read()).base_offset == 0
+
+
+@pytest.mark.parametrize("offset", [-1, 501])
+def test_offset_outside_the_log_is_out_of_range(log, offset):
+    with pytest.raises(errors.OffsetOutOfRange):
+        log.read(offset, 1000)
+
+
+def test_reading_at_the_end_or_beyond_the_bound_is_empty(log):
+    assert log.read(500, 1000).size == 0
+    assert log.read(300, 1000, upper_bound=300).size == 0
+    assert log.read(400, 1000, upper_bound=300).size == 0
+
+
+def test_only_whole_batches_within_max_bytes_are_given(log):
+    size = log.read(0, 1).size
+    part = log.read(0, 10 * size + size // 2)
+    assert part.size == 10 * size
+    assert part.next_offset == 10
+    assert [record.offset for record in iterate(part.read())] == list(range(10))
+
+
+def test_first_batch_is_given_whole_even_if_it_is_larger_unless_told_otherwise(log):
+    assert log.read(7, 1).next_offset == 8
+    assert log.read(7, 1, min_one=False).size == 0
+
+
+@pytest.mark.parametrize("bound", [1, 77, 130, 131, 499])
+def test_nothing_at_or_beyond_the_bound_is_given(log, bound):
+    offset = 0
+    while (part := log.read(offset, 1 << 20, upper_bound=bound)).size:
+        assert all(record.offset < bound for record in iterate(part.read()))
+        offset = part.next_offset
+    assert offset == bound
+
+
+def test_slices_name_a_place_in_a_file_that_stays_open_while_it_is_held(log):
+    part = log.read(0, 1000)
+    assert isinstance(part.records, FileSlice)
+    log.config = LogConfig(retention_ms=0, segment_bytes=20_000)
+    log.update_high_watermark(500)
+    assert log.apply_retention(NOW + 10**9) > 0
+    assert next(iterate(part.records.read())).offset == 0
+
+
+def test_files_are_opened_again_after_the_cache_has_closed_them(tmp_path):
+    log = open_log(tmp_path, LogConfig(segment_bytes=1000), limit=2)
+    fill(log, numbered(100))
+    assert len(log.log_dir.cache) <= 2
+    assert len(contents(log)) == 100
+    open_files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+    assert sum(name.startswith(str(tmp_path)) for name in open_files) <= 3
+
+
+# Damage
+
+
+def flip(log, offset):
+    """Flips a bit of the value at ``offset`` behind the log's back."""
+    segment = log.segments[log.segments.find(offset)]
+    position = segment.batch_reaching(offset).end - 3
+    with open(segment.path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def test_case_8_record_damaged_on_disk_is_corrupt_and_those_around_it_are_not(log):
+    log.close()
+    flip(log, 42)
+    log = open_log(log.log_dir.path, log.config)
+    part = log.read(30, 1 << 20)
+    assert part.next_offset == 42
+    for _ in range(2):
+        with pytest.raises(errors.CorruptMessage):
+            log.read(42, 1 << 20)
+    assert next(iterate(log.read(43, 1000).read())).offset == 43
+
+
+def test_case_8_damage_done_while_the_process_runs_is_seen(log):
+    assert len(contents(log)) == 500
+    flip(log, 42)
+    os.utime(log.segments[0].path, ns=(2**62, 2**62))
+    with pytest.raises(errors.CorruptMessage):
+        log.read(42, 1000)
+
+
+def test_case_8_damage_is_seen_when_trust_has_lapsed(log):
+    modified = os.stat(log.segments[0].path).st_mtime_ns
+    flip(log, 42)
+    os.utime(log.segments[0].path, ns=(modified, modified))
+    log.distrust()
+    with pytest.raises(errors.CorruptMessage):
+        log.read(42, 1000)
+
+
+def test_bytes_are_checked_once_and_then_trusted(tmp_path, monkeypatch):
+    log = open_log(tmp_path)
+    fill(log, numbered(100))
+    log = reopened(log)
+    from pybroker.log import segment
+
+    checks = []
+    real = segment.walk_verified
+    monkeypatch.setattr(segment, "walk_verified", lambda *args: checks.append(args) or real(*args))
+    contents(log)
+    assert checks
+    checks.clear()
+    assert len(contents(log)) == 100
+    fill(log, [b"new"])
+    log.read(100, 1000)
+    assert checks == []
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "torn", "shifted", "garbage"])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_case_2_missing_or_corrupt_index_is_rebuilt(log, damage, suffix):
+    log.close()
+    path = log.segments[0].path.removesuffix("log") + suffix
+    with open(path, "rb") as file:
+        good = file.read()
+    changed = {"empty": b"", "torn": good[:-3], "shifted": good[8:] + good[:8], "garbage": b"\1" * len(good)}
+    os.unlink(path)
+    if damage != "missing":
+        with open(path, "wb") as file:
+            file.write(changed[damage])
+    log = open_log(log.log_dir.path, log.config)
+    for offset in (0, 42, 77, 120):
+        assert read_header(log.read(offset, 10).read()).base_offset == offset
+    assert log.offset_for_timestamp(NOW).offset == 0
+    assert len(contents(log)) == 500
+
+
+# Time
+
+
+@pytest.fixture
+def timed(tmp_path):
+    log = open_log(tmp_path, LogConfig(segment_bytes=2000, index_interval_bytes=200))
+    for number in range(100):
+        log.append_as_leader(batch(b"%d" % number, b"x", timestamp=NOW + number * 10), 0, NOW)
+    return log
+
+
+@pytest.mark.parametrize("number", [0, 1, 37, 55, 99])
+def test_first_record_as_new_as_a_timestamp_is_found(timed, number):
+    for log in (timed, reopened(timed)):
+        assert log.offset_for_timestamp(NOW + number * 10)[:2] == (NOW + number * 10, number * 2)
+        assert log.offset_for_timestamp(NOW + number * 10 - 9)[:2] == (NOW + number * 10, number * 2)
+    assert log.offset_for_timestamp(NOW + 991) is None
+
+
+def test_search_by_time_begins_at_the_log_start(timed):
+    timed.update_high_watermark(200)
+    timed.raise_log_start_offset(101)
+    assert timed.offset_for_timestamp(NOW)[:2] == (NOW + 500, 101)
+
+
+def test_newest_record_is_the_first_with_the_greatest_timestamp(tmp_path):
+    log = open_log(tmp_path)
+    assert log.max_timestamp_offset() is None
+    for timestamp in (NOW, NOW + 50, NOW + 20, NOW + 50):
+        log.append_as_leader(batch(b"a", timestamp=timestamp), 7, NOW)
+    assert log.max_timestamp_offset() == (NOW + 50, 1, 7)
+
+
+# Old formats
+
+
+def message(offset: int, value: bytes, magic: int, timestamp: int = NOW) -> bytes:
+    """A message of format 0 or 1 as the documents describe it: offset, size, CRC, magic, attributes, key, value."""
+    body = struct.pack(">bb", magic, 0) + (struct.pack(">q", timestamp) if magic else b"")
+    body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_s79_old_messages_are_read_as_v2_batches_and_new_ones_follow(tmp_path, magic):
+    open_log(tmp_path).close()
+    path = tmp_path / "t-0/00000000000000000000.log"
+    path.write_bytes(b"".join(message(n, b"%d" % n, magic) for n in range(50)))
+    log = open_log(tmp_path, clean=False)
+    assert log.log_end_offset == 50
+    fill(log, [b"new"])
+    assert contents(log) == [(n, b"%d" % n) for n in range(50)] + [(50, b"new")]
+    assert read_header(log.read(0, 1000).read()).magic == 2
+    assert next(record for record in iterate(log.read(33, 1000).read()) if record.offset == 33).value == b"33"
+    damaged = bytearray(path.read_bytes())
+    damaged[len(message(0, b"0", magic)) - 1] ^= 1
+    path.write_bytes(damaged)
+    os.utime(path, ns=(2**62, 2**62))
+    with pytest.raises(errors.CorruptMessage):
+        log.read(0, 1000)

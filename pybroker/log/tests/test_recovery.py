@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from cy.batch import read_header
+from pybroker.log.config import LogConfig
+from pybroker.log.tests.helpers import (
+    NOW, batch, contents, fill, idempotent, numbered, open_log,
+)  # fmt: skip
+from pybroker.testing.faulty_storage import FaultyStorage
+
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A log of 60 records in several segments, as a killed process leaves it."""
+    log = open_log(tmp_path, CONFIG)
+    fill(log, numbered(60), epoch=2)
+    return tmp_path / "t-0"
+
+
+def recovered(folder, **options):
+    return open_log(folder.parent, CONFIG, clean=False, **options)
+
+
+def logs(folder):
+    return sorted(folder.glob("*.log"))
+
+
+def test_case_1_torn_tail_is_cut_and_everything_before_it_is_kept(folder):
+    whole = logs(folder)[-1].read_bytes()
+    last = read_header(whole).base_offset
+    size = read_header(whole).size
+    for length in (1, 11, 12, 40, 60, 61, size - 1):
+        logs(folder)[-1].write_bytes(whole[: size + length])
+        log = recovered(folder)
+        assert log.log_end_offset == last + 1
+        assert [value for _, value in contents(log)] == numbered(60)[: last + 1]
+        assert logs(folder)[-1].stat().st_size == size
+    assert not list(folder.glob("*quarantined*"))
+
+
+def test_case_1_space_that_was_never_written_is_cut(folder):
+    with open(logs(folder)[-1], "ab") as file:
+        file.write(bytes(5000))
+    assert len(contents(recovered(folder))) == 60
+    assert not list(folder.glob("*quarantined*"))
+
+
+def test_case_6_wrong_crc_in_the_last_batch_is_cut(folder):
+    data = bytearray(logs(folder)[-1].read_bytes())
+    data[-3] ^= 1
+    logs(folder)[-1].write_bytes(data)
+    log = recovered(folder)
+    assert len(contents(log)) == 59
+    assert not list(folder.glob("*quarantined*"))
+    fill(log, [b"again"])
+    assert contents(log)[-1] == (59, b"again")
+
+
+def test_case_7_hole_in_the_middle_ends_the_log_and_what_follows_is_kept_aside(folder):
+    second = logs(folder)[1]
+    data = bytearray(second.read_bytes())
+    size = read_header(data).size
+    data[size + 80] ^= 1
+    second.write_bytes(data)
+    later = {path.name: path.read_bytes() for path in logs(folder)[2:]}
+    log = recovered(folder)
+    assert log.log_end_offset == int(second.stem) + 1
+    assert [value for _, value in contents(log)] == numbered(60)[: log.log_end_offset]
+    assert (folder / f"{second.name}.quarantined-{size}").read_bytes() == data[size:]
+    for name, content in later.items():
+        assert (folder / f"{name}.quarantined-0").read_bytes() == content
+    assert len(logs(folder)) == 2
+
+
+def test_case_7_broken_framing_followed_by_data_is_kept_aside(folder):
+    last = logs(folder)[-1]
+    data = bytearray(last.read_bytes())
+    size = read_header(data).size
+    data[size + 16] = 9
+    last.write_bytes(data)
+    log = recovered(folder)
+    assert log.log_end_offset == int(last.stem) + 1
+    assert (folder / f"{last.name}.quarantined-{size}").read_bytes() == data[size:]
+
+
+def test_case_8_damage_below_the_recovery_point_stays_and_is_told_when_read(folder):
+    from pyclient.protocol import errors
+
+    first = logs(folder)[0]
+    data = bytearray(first.read_bytes())
+    data[-3] ^= 1
+    first.write_bytes(data)
+    log = recovered(folder, recovery_point=30)
+    assert log.log_end_offset == 60
+    damaged = log.segments[1].base_offset - 1
+    with pytest.raises(errors.CorruptMessage):
+        log.read(damaged, 1000)
+    assert read_header(log.read(damaged + 1, 1000).read()).base_offset == damaged + 1
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("content", [None, b"", b"abc", b"\xff" * 48])
+def test_case_2_indexes_are_rebuilt_after_an_unclean_stop(folder, suffix, content):
+    good = {path.name: path.read_bytes() for path in folder.glob(f"*.{suffix}")}
+    for path in folder.glob(f"*.{suffix}"):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    log = recovered(folder)
+    assert len(contents(log)) == 60
+    log.close()
+    rebuilt = {path.name: path.read_bytes() for path in folder.glob(f"*.{suffix}")}
+    sealed = sorted(good)[:-1]
+    assert [rebuilt[name] for name in sealed] == [good[name] for name in sealed]
+
+
+def test_case_2_orphaned_index_files_are_removed(folder):
+    for suffix in ("index", "timeindex", "txnindex"):
+        (folder / f"00000000000000000999.{suffix}").write_bytes(b"")
+    recovered(folder)
+    assert not list(folder.glob("00000000000000000999*"))
+
+
+def test_case_3_leftovers_of_compaction_and_deletion_are_removed(folder):
+    for name in ("00000000000000000000.log.cleaned", "00000000000000000005.index.deleted", "x.tmp"):
+        (folder / name).write_bytes(b"x")
+    assert len(contents(recovered(folder))) == 60
+    assert {path.suffix for path in folder.iterdir()} <= {
+        ".log", ".index", ".timeindex", ".snapshot", ""
+    }  # fmt: skip
+
+
+def test_case_3_finished_swap_replaces_the_segments_that_it_was_made_from(tmp_path):
+    log = open_log(tmp_path, CONFIG)
+    fill(log, numbered(40))
+    second, third = (segment.base_offset for segment in log.segments.snapshot()[1:3])
+    log.close()
+    cleaned = batch(b"kept", base_offset=3) + batch(b"kept too", base_offset=second + 2)
+    (tmp_path / "t-0" / "00000000000000000000.log.swap").write_bytes(cleaned)
+    log = open_log(tmp_path, CONFIG)
+    assert [segment.base_offset for segment in log.segments][:2] == [0, third]
+    rest = [(offset, numbered(40)[offset]) for offset in range(third, 40)]
+    assert contents(log) == [(3, b"kept"), (second + 2, b"kept too"), *rest]
+
+
+def test_case_9_recovery_point_beyond_the_end_is_clamped(folder):
+    assert recovered(folder, recovery_point=1000).recovery_point == 60
+    assert open_log(folder.parent, CONFIG, recovery_point=1000).recovery_point == 60
+
+
+def test_case_9_log_that_ends_before_its_start_begins_anew_there(folder):
+    log = recovered(folder, log_start_offset=100, high_watermark=120)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
+    fill(log, [b"a"])
+    log.close()
+    assert contents(open_log(folder.parent, CONFIG, log_start_offset=100)) == [(100, b"a")]
+
+
+def test_high_watermark_and_log_start_come_from_the_checkpoints(folder):
+    log = recovered(folder, log_start_offset=5, high_watermark=40)
+    assert (log.log_start_offset, log.high_watermark) == (5, 40)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"0\n1\nx y\n"])
+def test_epochs_that_the_file_does_not_tell_come_from_the_log(tmp_path, content):
+    log = open_log(tmp_path)
+    fill(log, numbered(3), epoch=1)
+    fill(log, numbered(3), epoch=4)
+    log.close()
+    path = tmp_path / "t-0/leader-epoch-checkpoint"
+    assert path.read_text() == "0\n2\n1 0\n4 3\n"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert open_log(tmp_path).leader_epochs.entries == [(1, 0), (4, 3)]
+
+
+def test_epochs_written_since_the_last_sync_come_from_the_log(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, numbered(3), epoch=1)
+    log.flush()
+    fill(log, numbered(3), epoch=4)
+    log = open_log(tmp_path, clean=False, recovery_point=3)
+    assert log.leader_epochs.entries == [(1, 0), (4, 3)]
+
+
+def test_producers_are_replayed_from_the_snapshot_before_the_recovery_point(tmp_path):
+    log = open_log(tmp_path, CONFIG)
+    for sequence in range(50):
+        log.append_as_leader(idempotent(sequence, bytes(50)), 0, NOW)
+    for point in (0, 20, 50):
+        log = open_log(tmp_path, CONFIG, clean=False, recovery_point=point)
+        assert log.producers.get(7).last_sequence == 49
+        assert log.append_as_leader(idempotent(46, bytes(50)), 0, NOW).duplicate
+
+
+def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
+    first, second = logs(folder)[:2]
+    first.write_bytes(first.read_bytes() + batch(b"x", base_offset=int(second.stem)))
+    log = recovered(folder)
+    assert log.log_end_offset == int(second.stem)
+    assert (folder / f"{second.name}.quarantined-0").exists()
+
+
+def test_case_5_recovery_can_be_cut_off_anywhere_and_begun_again(tmp_path):
+    original = tmp_path / "original"
+    log = open_log(original, CONFIG)
+    for sequence in range(40):
+        log.append_as_leader(idempotent(sequence, bytes(90)), 0, NOW)
+    last = logs(original / "t-0")[-1]
+    last.write_bytes(last.read_bytes()[:-7])
+    for step in range(1, 60):
+        shutil.copytree(original, tmp_path / str(step))
+        storage = FaultyStorage()
+        left = [step]
+
+        def crash(path, left=left):
+            left[0] -= 1
+            return left[0] < 0
+
+        for kind in ("write", "truncate", "unlink", "rename", "sync"):
+            storage.fail(kind, where=crash)
+        try:
+            open_log(tmp_path / str(step), CONFIG, storage=storage, clean=False)
+        except Exception as error:  # noqa: BLE001
+            assert "Input/output" in str(error)
+        log = open_log(tmp_path / str(step), CONFIG, clean=False)
+        assert len(contents(log)) == 39
+        assert log.producers.get(7).last_sequence == 38
+
+
+def test_clean_start_reads_no_segment_but_the_end_of_the_last(tmp_path):
+    log = open_log(tmp_path, CONFIG)
+    fill(log, numbered(60))
+    log.close()
+    storage = FaultyStorage()
+    open_log(tmp_path, CONFIG, storage=storage)
+    opened = [path for kind, path in storage.calls if kind == "open"]
+    assert opened == [log.active_segment.path]
+    assert storage.count("write") == storage.count("sync") == 0
+
+
+def test_clean_stop_leaves_no_open_file(tmp_path):
+    log = open_log(tmp_path, CONFIG)
+    fill(log, numbered(60))
+    contents(log)
+    log.close()
+    assert len(log.log_dir.cache) == 0
+    assert log.recovery_point == 60

@@ -1,0 +1,98 @@
+"""A disk that fails when a test says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+from pybroker.log.storage import Bytes, DataFile, Storage
+
+Condition = Callable[[str], bool]
+
+
+class FaultyStorage(Storage):
+    """Real files; operations of a chosen kind fail, and space may be limited.
+
+    Kinds: ``open read write truncate sync rename unlink sync_folder``. Every operation is counted in ``calls``.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.space_left: int | None = None
+        """Bytes that can still be written; None: no limit. A write that does not fit is written in part."""
+        self._failing: dict[str, tuple[int, Condition]] = {}
+
+    def fail(self, kind: str, number: int = errno.EIO, where: Condition = lambda path: True) -> None:
+        """From now on ``kind`` fails with ``number`` for the paths that meet ``where``."""
+        self._failing[kind] = (number, where)
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self._failing.clear()
+        self.space_left = None
+
+    def count(self, kind: str) -> int:
+        """How often ``kind`` was tried."""
+        return sum(called == kind for called, _ in self.calls)
+
+    def check(self, kind: str, path: str) -> None:
+        """Counts an operation; raises OSError where it is to fail."""
+        self.calls.append((kind, path))
+        number, where = self._failing.get(kind, (0, None))
+        if where is not None and where(path):
+            raise OSError(number, os.strerror(number), path)
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        self.check("open", path)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return FaultyFile(os.open(path, flags, 0o644), path, self)
+
+    def read(self, path: str) -> bytes:
+        self.check("read", path)
+        return super().read(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.check("unlink", path)
+        super().unlink(path)
+
+    def sync_folder(self, path: str) -> None:
+        self.check("sync_folder", path)
+        super().sync_folder(path)
+
+
+class FaultyFile(DataFile):
+    """A file of a ``FaultyStorage``."""
+
+    __slots__ = ("_storage",)
+
+    def __init__(self, fd: int, path: str, storage: FaultyStorage) -> None:
+        super().__init__(fd, path)
+        self._storage = storage
+
+    def write(self, data: Bytes, position: int) -> None:
+        self._storage.check("write", self.path)
+        left = self._storage.space_left
+        if left is not None and len(data) > left:
+            super().write(memoryview(data)[:left], position)
+            self._storage.space_left = 0
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        if left is not None:
+            self._storage.space_left = left - len(data)
+        super().write(data, position)
+
+    def read(self, length: int, position: int) -> bytes:
+        self._storage.check("read", self.path)
+        return super().read(length, position)
+
+    def truncate(self, size: int) -> None:
+        self._storage.check("truncate", self.path)
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self._storage.check("sync", self.path)
+        super().sync()
