@@ -66,6 +66,7 @@ class Connection:
         "_reader",
         "_reading",
         "_replies",
+        "_sending_soon",
         "_server",
         "_socket",
         "_stopped",
@@ -95,7 +96,7 @@ class Connection:
         self._out = SendQueue()
         self._replies: deque[Reply] | None = None
         self._call: Any = None
-        self._reading = self._writing = self._stopped = False
+        self._reading = self._writing = self._stopped = self._sending_soon = False
         self._partial_since = 0.0
         self.active_at = server.loop.time()
         self.number = number
@@ -260,7 +261,7 @@ class Connection:
         except Exception as error:
             self._failed(reply.route.name, error)
             return
-        self._turn_after_reply()
+        self._after_reply()
 
     def _set(self, reply: Reply, result: Any) -> None:
         """The response is there: encodes it and moves the replies that are ready to the socket's
@@ -278,7 +279,19 @@ class Connection:
         if not replies:
             self._replies = None
 
-    def _turn_after_reply(self) -> None:
+    def _after_reply(self) -> None:
+        """Sends, or where others may become ready in this turn of the loop, sends with them."""
+        if not self._replies:
+            self._send()
+        elif not self._sending_soon:
+            self._sending_soon = True
+            self._server.loop.call_soon(self._send_soon)
+
+    def _send_soon(self) -> None:
+        self._sending_soon = False
+        self._send()
+
+    def _send(self) -> None:
         if self._out.unsent and not self._writing:
             self._flush()
         self._go_on()
