@@ -6,9 +6,9 @@ that was only declared. Text is checked UTF-8; short ASCII text comes from a sma
 broker meets the same topic names and client ids in every request, and a ``str`` that was met before
 has its hash as well.
 
-A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at all
-(a slice of a file, to be sent by ``sendfile``) are not copied into it: they are noted as cuts, and
-the result is then a list of pieces instead of one ``bytes``.
+A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at
+all (a slice of a file, to be sent by ``sendfile``) are not copied into it: they are noted as cuts,
+and the result is then a list of pieces instead of one ``bytes``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -72,7 +72,7 @@ cdef class Reader:
         self.source = view if type(view) is memoryview else memoryview(view)
         PyObject_GetBuffer(self.source, &self.buffer, PyBUF_SIMPLE)
         if position < 0 or position > end or end > self.buffer.len:
-            raise DecodeError(f"[{position}:{end}] lies outside a buffer of {self.buffer.len} bytes")
+            raise DecodeError(f"[{position}:{end}] lies outside of {self.buffer.len} bytes")
         self.start = <const unsigned char *>self.buffer.buf
         self.ptr = self.start + position
         self.end = self.start + end
@@ -92,10 +92,10 @@ cdef class Reader:
         return self.end - self.ptr
 
     cdef int overrun(self, Py_ssize_t size) except -1:
-        raise DecodeError(f"{size} bytes wanted at {self.ptr - self.start}, {self.end - self.ptr} left")
+        raise DecodeError(f"{size} bytes wanted at {self.position}, {self.remaining} left")
 
     cdef int bad_varint(self) except -1:
-        raise DecodeError(f"the varint at {self.ptr - self.start} is cut off or too long")
+        raise DecodeError(f"the varint at {self.position} is cut off or too long")
 
     cdef object slice(self, Py_ssize_t size):
         """The next ``size`` bytes as a memoryview: no copy."""

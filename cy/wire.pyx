@@ -13,14 +13,14 @@ Grammar (Kafka's protocol guide; KIP-482 for the flexible versions)
     struct or null  int8, -1 for null, else 1 and the struct
 
 A wire type is an object with two C methods, ``decode`` and ``encode``; a ``Plan`` is the wire type
-of a struct in one version: the types of its fields, each with the place of the field's pointer in an
-instance of the message class. Message classes are ordinary Python classes with ``__slots__``, made by
-``message_class``; a plan reads and writes the slots by their offsets, and the keyword constructor is
-a C function, so a field costs tens of nanoseconds and no Python call.
+of a struct in one version: the types of its fields, each with the place of the field's pointer in
+an instance of the message class. Message classes are ordinary Python classes with ``__slots__``,
+made by ``message_class``; a plan reads and writes the slots by their offsets, and the keyword
+constructor is a C function, so a field costs tens of nanoseconds and no Python call.
 
-Limits: every read is bounds-checked by ``Reader``; a count is refused when so many smallest elements
-do not fit into the bytes left; so memory grows with the bytes that arrived, whatever they declare.
-Text is at most 32767 bytes, as in Kafka.
+Limits: every read is bounds-checked by ``Reader``; a count is refused when so many smallest
+elements do not fit into the bytes left; so memory grows with the bytes that arrived, whatever they
+declare. Text is at most 32767 bytes, as in Kafka.
 """
 
 import sys
@@ -40,7 +40,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
 from cy.buffer cimport Reader, Writer
-from cy.endian cimport load_uint16, load_uint32, load_uint64, store_int32, store_int64
+from cy.endian cimport load_uint16, load_uint32, load_uint64, store_int32
 from cy.varint cimport size_of_unsigned_varlong, write_unsigned_varlong
 from cy.buffer import DecodeError, EncodeError
 
@@ -216,8 +216,8 @@ def rebuild(message, fields):
 def message_class(str name, dict defaults, dict attributes):
     """A message class with the fields ``defaults``, in that order.
 
-    A default that is a type (``list``, a message class) is called for every instance. ``attributes``
-    are further entries of the class: ``__qualname__``, ``__module__``, nested classes.
+    A default that is a type (``list``, a message class) is called for every instance.
+    ``attributes`` are further entries of the class: ``__qualname__``, ``__module__``, nested classes.
     """
     message = type(name, (Message,), attributes | {"__slots__": tuple(defaults)})
     setattr(message, LAYOUT, Layout(message, defaults))
@@ -466,13 +466,13 @@ cdef class Array(Sized):
         self.element = element
 
     cdef object decode(self, Reader reader):
-        cdef Py_ssize_t i, count = self.read_size(reader)
+        cdef Py_ssize_t _, count = self.read_size(reader)
         if count < 0:
             return None
         if count > (reader.end - reader.ptr) // max(self.element.min_size, 1):
             raise DecodeError(f"{count} elements do not fit into {reader.end - reader.ptr} bytes")
         values = []
-        for i in range(count):
+        for _ in range(count):
             values.append(self.element.decode(reader))
         return values
 
@@ -722,7 +722,9 @@ cdef class Codec:
     cdef object compile
     cdef list plans
 
-    def __init__(self, str name, int key, int min_version, int max_version, int flexible_header, compile):
+    def __init__(
+        self, str name, int key, int min_version, int max_version, int flexible_header, compile
+    ):
         self.name = name
         self.key = key
         self.min_version = min_version

@@ -92,11 +92,16 @@ def aiokafka(bootstrap: str) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     async def work() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer:
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True
+        ) as producer:
             for line in LINES.split():
                 await producer.send_and_wait("golden", line)
         async with AIOKafkaConsumer(
-            "golden", bootstrap_servers=bootstrap, group_id="golden-group", auto_offset_reset="earliest"
+            "golden",
+            bootstrap_servers=bootstrap,
+            group_id="golden-group",
+            auto_offset_reset="earliest",
         ) as consumer:
             for _ in range(3):
                 await asyncio.wait_for(consumer.getone(), 30)
@@ -106,12 +111,19 @@ def aiokafka(bootstrap: str) -> None:
 
 
 def java(bootstrap: str) -> None:
-    """The console tools of Kafka 4.3.1: topics, producer, consumers of both protocols, groups, configs."""
+    """The console tools of Kafka 4.3.1: topics, producer, both kinds of groups, configurations."""
     run, tools, server = Java(), "org.apache.kafka.tools", ("--bootstrap-server", bootstrap)
     topics, groups = f"{tools}.TopicCommand", f"{tools}.consumer.group.ConsumerGroupCommand"
     run(topics, *server, "--create", "--topic", "golden", "--partitions", "1")
     run(f"{tools}.ConsoleProducer", *server, "--topic", "golden", stdin=LINES)
-    consume = (f"{tools}.consumer.ConsoleConsumer", *server, "--topic", "golden", "--max-messages", "3")
+    consume = (
+        f"{tools}.consumer.ConsoleConsumer",
+        *server,
+        "--topic",
+        "golden",
+        "--max-messages",
+        "3",
+    )
     run(*consume, "--from-beginning", "--group", "golden-group")
     modern = ("--consumer-property", "group.protocol=consumer")
     run(*consume, "--from-beginning", "--group", "golden-848", *modern)
@@ -120,10 +132,25 @@ def java(bootstrap: str) -> None:
     run(groups, *server, "--delete", "--group", "golden-group")
     run(f"{tools}.GetOffsetShell", *server, "--topic", "golden")
     run(f"{tools}.LogDirsCommand", *server, "--describe", "--topic-list", "golden")
-    configs = ("kafka.admin.ConfigCommand", *server, "--entity-type", "topics", "--entity-name", "golden")
+    configs = (
+        "kafka.admin.ConfigCommand",
+        *server,
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        "golden",
+    )
     run(*configs, "--alter", "--add-config", "retention.ms=1000000")
     run(*configs, "--describe")
-    run(f"{tools}.TransactionsCommand", *server, "describe-producers", "--topic", "golden", "--partition", "0")
+    run(
+        f"{tools}.TransactionsCommand",
+        *server,
+        "describe-producers",
+        "--topic",
+        "golden",
+        "--partition",
+        "0",
+    )
     run(f"{tools}.ClusterTool", "cluster-id", *server)
     run(topics, *server, "--alter", "--topic", "golden", "--partitions", "2")
     run(topics, *server, "--describe")

@@ -3,9 +3,10 @@
     # Fetch 11                              API and version, for the reader
     > 0000005a0001000b00000005…             the request, a whole frame in hexadecimal
       6d65…                                 a long frame goes on in the next line
-    < 000000…                               the answer; missing for a Produce with acks=0
+    < 000000…                             the answer; missing for a Produce with acks=0
 
-One file per client, in the order in which it spoke; renewed by ``python -m conformance.wire.record``.
+One file per client, in the order in which it spoke; renewed by
+``python -m conformance.wire.record``.
 """
 
 from __future__ import annotations

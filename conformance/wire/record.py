@@ -7,6 +7,7 @@ beyond the first twelve bytes of a request.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import sys
@@ -77,13 +78,11 @@ class Recorder:
 
 
 def _quietly(run: Callable[[], None]) -> None:
-    try:
+    with contextlib.suppress(OSError):  # either side hung up
         run()
-    except OSError:
-        pass  # either side hung up
 
 
-_ROW = re.compile(r'>(\w+)</a></td><td>(\d+)</td>')
+_ROW = re.compile(r">(\w+)</a></td><td>(\d+)</td>")
 
 
 def _api_names() -> dict[int, str]:

@@ -1,8 +1,8 @@
 """What real clients sent to a real Kafka, sent again byte by byte.
 
-The broker must understand every frame of an API that it advertises: it answers with the correlation id,
-in a form that a foreign codec (kafka-python's) can read, and keeps the connection. What the answer says
-depends on the broker's state and is the business of other tests.
+The broker must understand every frame of an API that it advertises: it answers with the correlation
+id, in a form that a foreign codec (kafka-python's) can read, and keeps the connection. What the
+answer says depends on the broker's state and is the business of other tests.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from conformance.brokers import Broker
 from conformance.wire.golden_frames import FILES, Exchange, read
 from conformance.wire_client import Wire, decode_response, message_class
 
-#: JoinGroup and SyncGroup may rightly keep a client waiting for members that these frames do not have.
+#: JoinGroup and SyncGroup may rightly keep a client waiting for members that are not here.
 WAITING = {11, 14}
+TOPIC = {
+    "name": "golden",
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "assignments": [],
+    "configs": [],
+}
 EXCHANGES = [
     pytest.param(exchange, id=f"{path.stem}: {exchange}")
     for path in FILES
@@ -27,6 +34,20 @@ EXCHANGES = [
 def advertised(broker: Broker) -> dict[int, tuple[int, int]]:
     with Wire(broker.address) as wire:
         return wire.versions()
+
+
+@pytest.fixture(autouse=True)
+def golden_topic(broker: Broker) -> None:
+    """The topic that the frames name; some of them delete it."""
+    with Wire(broker.address) as wire:
+        if (
+            wire.ask("Metadata", 4, topics=[{"name": "golden"}], allow_auto_topic_creation=False)
+            .topics[0]
+            .error_code
+        ):
+            wire.ask("CreateTopics", 4, topics=[TOPIC], timeout_ms=30_000, validate_only=False)
+            while any(row.error_code for row in wire.metadata("golden").partitions):
+                pass
 
 
 def is_known_to_kafka_python(name: str, version: int) -> bool:

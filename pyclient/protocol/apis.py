@@ -32,8 +32,8 @@ SCHEMAS = Path(__file__).parent / "schemas"
 class Api(type):
     """An API of the protocol. Its attributes:
 
-    ``key``, ``name``; ``min_version``, ``max_version`` (as in Kafka 4.3.1); ``advertised_min``, lower
-    than ``min_version`` only for Produce; ``flexible_from``, the first flexible version (KIP-482);
+    ``key``, ``name``; ``min_version``, ``max_version`` (as in Kafka 4.3.1); ``advertised_min``,
+    lower than ``min_version`` only for Produce; ``flexible_from``, the first flexible version;
     ``Request``, ``Response``, the message classes;
     ``decode_request(version, view, position, end)`` and ``decode_response``: a message;
     ``encode_request(version, correlation_id, client_id, request)`` and
@@ -75,8 +75,9 @@ class Api(type):
 
 
 _LOADED = frozenset(
-    "Request Response request_codec response_codec"
-    " decode_request decode_response encode_request encode_response".split()
+    name
+    for side in ("request", "response")
+    for name in (side.title(), f"{side}_codec", f"decode_{side}", f"encode_{side}")
 )
 _API_VERSIONS = 18
 _NEVER = 0x7FFF

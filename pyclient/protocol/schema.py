@@ -16,13 +16,13 @@
         struct Name                                                 a struct that is used twice
             …
 
-Types: bool int8 int16 uint16 int32 uint32 int64 float64 uuid string bytes records, a struct's name,
-and ``[]`` of these. Without a default: false, 0, the zero uuid, "", b"", an empty array; ``null`` for
-records. ``ignorable``: the field is dropped silently where the version lacks it; any other that is set
-then makes the encoder raise. A tagged struct without a default is None unless it is sent.
+Types: bool int8 int16 uint16 int32 uint32 int64 float64 uuid string bytes records, a struct's
+name, and ``[]`` of these. Without a default: false, 0, the zero uuid, "", b"", an empty array; null
+for records. ``ignorable``: the field is dropped silently where the version lacks it; any other that
+is set then makes the encoder raise. A tagged struct is None unless it is sent.
 
 Formats of internal records are written alike: ``record Name 0-4, flexible 4+``, then ``fields``;
-``open`` says that later versions are read as the latest known here. Versions may be a single number.
+``open`` says that later versions are read as the latest known here. Versions may be one number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PRIMITIVES = frozenset(
-    "bool int8 int16 uint16 int32 uint32 int64 float64 uuid string bytes records".split()
+    {"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64"}
+    | {"uuid", "string", "bytes", "records"}
 )
 _NEVER = 0x7FFF
 
@@ -138,7 +139,7 @@ def _parse_head(path: Path, line: str) -> Head:
     match = _HEAD.match(line)
     if match is None:
         raise SchemaError(f"{path.name}: {line.strip()!r} is not a head")
-    words = dict((word.split() + [""])[:2] for word in match["rest"].split(",") if word.strip())
+    words = dict(word.strip().partition(" ")[::2] for word in match["rest"].split(",")[1:])
     versions = Versions.parse(match["versions"])
     return Head(
         path,

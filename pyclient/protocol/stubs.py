@@ -1,7 +1,7 @@
 """Writes the stubs that tell a type checker the message and error classes made at run time.
 
-``python -m pyclient.protocol.stubs`` writes ``__init__.pyi``, ``records.pyi`` and ``errors.pyi`` from
-the schemas and the table of errors; a test says when that was forgotten.
+``python -m pyclient.protocol.stubs`` writes ``__init__.pyi``, ``records.pyi`` and ``errors.pyi``
+from the schemas and the table of errors; a test says when that was forgotten.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _METHODS = """
     @staticmethod
     def decode_response(version: int, view: Buffer, position: int, end: int) -> {0}.Response: ...
     @staticmethod
-    def encode_request(version: int, correlation_id: int, client_id: str | None, request: {0}.Request) -> Frame: ...
+    def encode_request(
+        version: int, correlation_id: int, client_id: str | None, request: {0}.Request
+    ) -> Frame: ...
     @staticmethod
     def encode_response(version: int, correlation_id: int, response: {0}.Response) -> Frame: ...
 """

@@ -1,8 +1,8 @@
 """Every API and version against Kafka's own generated classes, in one JVM (KafkaWitness.java).
 
-For each random message: our bytes are Kafka's bytes, Kafka decodes them to the message it encoded, and
-we decode them to the message we encoded. Requests and responses are compared as whole frames, with
-their headers.
+For each random message: our bytes are Kafka's bytes, Kafka decodes them to the message it encoded,
+and we decode them to the message we encoded. Requests and responses are compared as whole frames,
+with their headers.
 """
 
 from __future__ import annotations

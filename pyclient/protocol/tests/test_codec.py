@@ -86,7 +86,8 @@ def test_case_48_every_cut_and_every_added_byte_is_an_error(api: apis.Api) -> No
         pytest.param(Metadata, 0, "7fffffff 0001 61", id="array"),
         pytest.param(ListGroups, 4, "ffffffff0f 02 61 00", id="compact array"),
         pytest.param(FindCoordinator, 0, "7fff 61", id="text"),
-        pytest.param(Produce, 3, "ffff 0001 00000000 00000001 0001 61 00000001 00000000 7fffffff", id="records"),
+        pytest.param(Produce, 3, "ffff 0001 00000000 00000001 0001 61 00000001 00000000 7fffffff",
+                     id="records"),
         pytest.param(ListGroups, 3, "ffffffff0f 00", id="tags"),
     ],
 )  # fmt: skip
@@ -188,9 +189,9 @@ def test_the_inner_field_is_named() -> None:
     request.topic_data[0].partition_data[0].index = "x"  # type: ignore[assignment]
     with pytest.raises(EncodeError, match=r"Request\.PartitionProduceData\.index: 'str' object"):
         Produce.encode_request(9, 1, "me", request)
+    unfit = Produce.Request(topic_data=[Produce.Request.TopicProduceData(topic_id=b"x")])
     with pytest.raises(EncodeError, match=r"TopicProduceData\.topic_id: b'x' is not an id of 16"):
-        unfit = Produce.Request.TopicProduceData(topic_id=b"x")
-        Produce.encode_request(13, 1, "me", Produce.Request(topic_data=[unfit]))
+        Produce.encode_request(13, 1, "me", unfit)
 
 
 def test_an_error_leaves_nothing_behind_in_the_next_frame() -> None:
@@ -237,7 +238,8 @@ def test_slices_of_files_and_large_bytes_are_pieces_of_their_own(
         assert part in frame
         assert any(piece is large for piece in frame)
         flat = b"".join(p.read() if isinstance(p, FileSlice) else p for p in frame)
-    assert flat == Fetch.response_codec.encode_response(version, 7, fetched(content[10:40], b"small", memoryview(large), None))  # fmt: skip
+    same = fetched(content[10:40], b"small", memoryview(large), None)
+    assert flat == Fetch.encode_response(version, 7, same)
     assert int.from_bytes(flat[:4], "big") == total(frame) - 4 == len(flat) - 4
 
 

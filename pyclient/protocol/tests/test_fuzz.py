@@ -1,8 +1,8 @@
 """Bytes of chance: the decoder gives a message or DecodeError, never anything else.
 
 What it accepts is stable: encoded and decoded again it is the same message. The long form runs for
-``PYBROKER_TEST_MUTATIONS`` messages (20 million, minutes). Memory is watched as well: what a frame makes is in
-proportion to its size, whatever lengths it declares.
+``PYBROKER_TEST_MUTATIONS`` messages (20 million, some minutes). Memory is watched as well: what a
+frame makes is in proportion to its size, whatever lengths it declares.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from pyclient.protocol import apis
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 
 EXCHANGES = [
-    pytest.param(exchange, id=f"{path.stem}: {exchange}") for path in FILES for exchange in read(path)
+    pytest.param(exchange, id=f"{path.stem}: {exchange}")
+    for path in FILES
+    for exchange in read(path)
 ]
 
 
@@ -27,9 +29,7 @@ def test_a_real_clients_request_is_read_and_written_again(exchange: Exchange) ->
     api, frame = api_of(exchange), exchange.request
     header = decode_request_header(frame, 4, len(frame))
     request = api.decode_request(header.api_version, frame, header.position, len(frame))
-    again = api.encode_request(
-        header.api_version, header.correlation_id, header.client_id, request
-    )
+    again = api.encode_request(header.api_version, header.correlation_id, header.client_id, request)
     assert again == frame, request
 
 
