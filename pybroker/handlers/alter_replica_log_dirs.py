@@ -1,0 +1,43 @@
+"""AlterReplicaLogDirs (34), 1-2: moves replicas between this broker's log dirs (KIP-113).
+
+The reply says that the move has begun; DescribeLogDirs shows how far it is. A replica that is not
+here yet is answered REPLICA_NOT_AVAILABLE, and will be made in the dir that was named.
+"""
+
+from __future__ import annotations
+
+from pybroker.handlers.call import Call
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import AlterReplicaLogDirs, errors
+
+Response = AlterReplicaLogDirs.Response
+Result = Response.AlterReplicaLogDirPartitionResult
+
+
+def handle(request: AlterReplicaLogDirs.Request, call: Call) -> AlterReplicaLogDirs.Response:
+    """One line per replica."""
+    topics: dict[str, list[Result]] = {}
+    for log_dir in request.dirs:
+        for topic in log_dir.topics:
+            topics.setdefault(topic.name, []).extend(
+                Result(
+                    partition_index=index,
+                    error_code=move(call, TopicPartition(topic.name, index), log_dir.path),
+                )
+                for index in topic.partitions
+            )
+    return Response(
+        results=[
+            Response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=results)
+            for name, results in topics.items()
+        ]
+    )
+
+
+def move(call: Call, topic_partition: TopicPartition, path: str) -> int:
+    """Begins to move a replica; the error's code, 0 where it has begun."""
+    try:
+        call.broker.replicas.moves.start(topic_partition, path)
+    except errors.KafkaError as error:
+        return error.code
+    return errors.NONE

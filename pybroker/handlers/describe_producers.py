@@ -1,0 +1,47 @@
+"""DescribeProducers (61), 0: the producers that partitions remember (KIP-664)."""
+
+from __future__ import annotations
+
+from pybroker.handlers.call import Call
+from pyclient.protocol import DescribeProducers, errors
+
+Response = DescribeProducers.Response
+PartitionResponse = Response.PartitionResponse
+
+
+def handle(request: DescribeProducers.Request, call: Call) -> DescribeProducers.Response:
+    """One line per partition, which this broker must lead."""
+    return Response(
+        topics=[
+            Response.TopicResponse(
+                name=topic.name,
+                partitions=[describe(call, topic.name, each) for each in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def describe(call: Call, topic: str, index: int) -> PartitionResponse:
+    """The producers of one partition."""
+    try:
+        partition = call.broker.replicas.find(topic, index)
+        partition.check_leader()
+    except errors.KafkaError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=str(error)
+        )
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            Response.ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.transaction_first_offset,
+            )
+            for entry in partition.log.producers.active()
+        ],
+    )

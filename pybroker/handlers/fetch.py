@@ -1,0 +1,186 @@
+"""Fetch (1), 4-18: records from each partition that is named, or that the session remembers.
+
+v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320,
+KIP-595), v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new
+leader (KIP-951).
+
+Brokers do not authenticate yet, so nobody may fetch as a replica.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pybroker.handlers.call import Call
+from pybroker.handlers.leader_hint import leader_hint
+from pybroker.replication.fetch_session import Answer, Context, Key
+from pybroker.replication.fetching import Fetch as FetchOperation
+from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
+from pyclient.protocol import Fetch, errors
+
+Response = Fetch.Response
+TopicResponse = Response.FetchableTopicResponse
+PartitionData = Response.PartitionData
+AbortedTransaction = Response.AbortedTransaction
+
+FOLLOWER_READS_SINCE, TOPIC_IDS_SINCE, REPLICA_STATE_SINCE, HINTS_SINCE = 11, 13, 15, 16
+HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
+
+
+def handle(request: Fetch.Request, call: Call) -> Any:
+    """The response, or its future where there is not enough yet."""
+    broker = call.broker
+    if is_from_replica(request, call.version):
+        return refuse(request)
+    by_id = call.version >= TOPIC_IDS_SINCE
+    try:
+        context = broker.replicas.sessions.context(
+            request.session_id,
+            request.session_epoch,
+            wanted(request, by_id),
+            forgotten(request, by_id),
+            by_id,
+            broker.clock.monotonic_ms(),
+        )
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
+    fetch = FetchOperation(
+        context.partitions,
+        broker.replicas.resolve,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, broker.config["fetch.max.bytes"]),
+        isolation=isolation(request.isolation_level),
+        must_lead=call.version < FOLLOWER_READS_SINCE,
+    )
+    return broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
+
+
+def is_from_replica(request: Fetch.Request, version: int) -> bool:
+    """True where somebody fetches as a follower."""
+    if version < REPLICA_STATE_SINCE:
+        return request.replica_id >= 0
+    return request.replica_state is not None and request.replica_state.replica_id >= 0
+
+
+def refuse(request: Fetch.Request) -> Fetch.Response:
+    """CLUSTER_AUTHORIZATION_FAILED for every partition that is named."""
+    code = errors.ClusterAuthorizationFailed.code
+    return Response(
+        responses=[
+            TopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=each.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def isolation(level: int) -> Isolation:
+    """Raises InvalidRequest, for which there is no place in the response."""
+    if level == Isolation.READ_UNCOMMITTED:
+        return Isolation.READ_UNCOMMITTED
+    if level != Isolation.READ_COMMITTED:
+        raise errors.InvalidRequest(f"isolation level {level} is neither 0 nor 1")
+    return Isolation.READ_COMMITTED
+
+
+def wanted(request: Fetch.Request, by_id: bool) -> dict[Key, FetchPartition]:
+    """The partitions that the request names, each once, in its order."""
+    found = {}
+    for topic in request.topics:
+        name = None if by_id else topic.topic
+        for each in topic.partitions:
+            partition = FetchPartition(
+                name,
+                topic.topic_id,
+                each.partition,
+                each.fetch_offset,
+                max(0, each.partition_max_bytes),
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+            )
+            found[partition.key] = partition
+    return found
+
+
+def forgotten(request: Fetch.Request, by_id: bool) -> list[Key]:
+    """The partitions that the session is to forget."""
+    return [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+
+
+def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.Response:
+    """The response to what was read."""
+    try:
+        session_id, answers = context.answer(reads, call.broker.clock.monotonic_ms())
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
+    response = Response(session_id=session_id)
+    topic: TopicResponse | None = None
+    key: str | bytes | None = None
+    for answer in answers:
+        partition, read = answer
+        if topic is None or partition.key[0] != key:
+            key = partition.key[0]
+            topic = TopicResponse(topic=partition.topic or "", topic_id=partition.topic_id)
+            response.responses.append(topic)
+        data = partition_data(partition, read)
+        topic.partitions.append(data)
+        if data.error_code in HINTED and call.version >= HINTS_SINCE:
+            add_hint(response, data, call, answer)
+    return response
+
+
+def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionData:
+    """What one partition gave."""
+    aborted = None
+    if read.aborted is not None:
+        aborted = [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in read.aborted
+        ]
+    data = PartitionData(
+        partition_index=partition.index,
+        error_code=0 if read.error is None else read.error.code,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=aborted,
+        preferred_read_replica=read.preferred_read_replica,
+        records=read.records,
+    )
+    if read.diverging is not None:
+        data.diverging_epoch = Response.EpochEndOffset(
+            epoch=read.diverging.epoch, end_offset=read.diverging.end_offset
+        )
+    return data
+
+
+def add_hint(response: Fetch.Response, data: PartitionData, call: Call, answer: Answer) -> None:
+    """Tells who leads now."""
+    partition = answer[0]
+    hint = leader_hint(call, partition.topic, partition.topic_id, partition.index)
+    data.current_leader = Response.LeaderIdAndEpoch(
+        leader_id=hint.leader, leader_epoch=hint.leader_epoch
+    )
+    known = any(node.node_id == hint.leader for node in response.node_endpoints)
+    if hint.address is not None and not known:
+        host, port = hint.address
+        response.node_endpoints.append(
+            Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack)
+        )

@@ -1,0 +1,124 @@
+"""ListOffsets (2), 1-11: the offset that belongs to a timestamp, or to one of the special ones.
+
+    -1  where reads end: the last stable offset for read_committed, else the high watermark
+    -2  the log's start
+    -3  the record with the greatest timestamp (v7, KIP-734)
+    -4  the log's start on local disk (v8, KIP-405): the same, as there is no other tier
+    -5  the end of what is in tiered storage (v9, KIP-1005): none
+    -6  the first that is yet to be uploaded there (v11, KIP-1023): none
+
+A timestamp finds the first record that is as new; where there is none, offset and timestamp are -1
+and there is no error. Records that a consumer cannot read yet are not found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import IntEnum
+
+from pybroker.handlers.call import Call
+from pybroker.log.timestamps import TimestampOffset
+from pybroker.replication.fetching import Isolation
+from pybroker.replication.partition import Partition
+from pyclient.protocol import ListOffsets, errors
+
+Response = ListOffsets.Response
+PartitionResponse = Response.ListOffsetsPartitionResponse
+Wanted = ListOffsets.Request.ListOffsetsPartition
+
+CONSUMER, DEBUGGER = -1, -2
+OFFSET_NOT_AVAILABLE_SINCE = 5
+NEVER = 1 << 15
+
+
+class Special(IntEnum):
+    """Timestamps that are none."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+SINCE: dict[int, int] = {
+    Special.LATEST: 1,
+    Special.EARLIEST: 1,
+    Special.MAX_TIMESTAMP: 7,
+    Special.EARLIEST_LOCAL: 8,
+    Special.LATEST_TIERED: 9,
+    Special.EARLIEST_PENDING_UPLOAD: 11,
+}
+NOWHERE = TimestampOffset(-1, -1, -1)
+
+
+def handle(request: ListOffsets.Request, call: Call) -> ListOffsets.Response:
+    """One line per partition; a partition that is named twice is refused."""
+    isolation = isolation_of(request)
+    must_lead = request.replica_id != DEBUGGER
+    response = Response()
+    for topic in request.topics:
+        named = Counter(each.partition_index for each in topic.partitions)
+        answers = []
+        for each in topic.partitions:
+            answer = PartitionResponse(partition_index=each.partition_index)
+            answers.append(answer)
+            try:
+                if named[each.partition_index] > 1:
+                    raise errors.InvalidRequest("the partition is named twice")
+                check_timestamp(each.timestamp, call.version)
+                partition = call.broker.replicas.find(topic.name, each.partition_index)
+                partition.check(each.current_leader_epoch, must_lead=must_lead)
+                found = find(partition, each.timestamp, isolation)
+            except errors.KafkaError as error:
+                answer.error_code = code_of(error, call.version)
+                continue
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+        response.topics.append(
+            Response.ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+        )
+    return response
+
+
+def isolation_of(request: ListOffsets.Request) -> Isolation:
+    """How far the asker may read: replicas and debuggers to the log's end."""
+    if request.replica_id != CONSUMER:
+        return Isolation.LOG_END
+    if request.isolation_level == Isolation.READ_COMMITTED:
+        return Isolation.READ_COMMITTED
+    return Isolation.READ_UNCOMMITTED
+
+
+def check_timestamp(timestamp: int, version: int) -> None:
+    """Raises UnsupportedVersion for a special timestamp that the version does not have."""
+    if timestamp < 0 and version < SINCE.get(timestamp, NEVER):
+        raise errors.UnsupportedVersion(f"timestamp {timestamp} in v{version}")
+
+
+def find(partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:
+    """What ``timestamp`` stands for in the partition; NOWHERE where there is nothing."""
+    if timestamp in (Special.EARLIEST, Special.EARLIEST_LOCAL):
+        return partition.earliest_offset()
+    if timestamp in (Special.LATEST_TIERED, Special.EARLIEST_PENDING_UPLOAD):
+        return NOWHERE
+    end = partition.latest_offset(isolation)
+    if timestamp == Special.LATEST:
+        partition.check_offsets_are_known(isolation)
+        return TimestampOffset(-1, end, partition.leader_epoch)
+    if timestamp == Special.MAX_TIMESTAMP:
+        found = partition.log.max_timestamp_offset()
+    else:
+        found = partition.log.offset_for_timestamp(timestamp)
+    if found is not None and found.offset < end:
+        return found
+    if isolation is not Isolation.LOG_END:
+        partition.check_offsets_are_known(isolation)
+    return NOWHERE
+
+
+def code_of(error: errors.KafkaError, version: int) -> int:
+    """OFFSET_NOT_AVAILABLE is LEADER_NOT_AVAILABLE to clients that do not know it (KIP-207)."""
+    if isinstance(error, errors.OffsetNotAvailable) and version < OFFSET_NOT_AVAILABLE_SINCE:
+        return errors.LeaderNotAvailable.code
+    return error.code

@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch (23), 2-4: where a leader epoch ended, so that whoever read further knows.
+
+KIP-101, KIP-320 (v2 the asker's own epoch), v3 the asker's replica id.
+"""
+
+from __future__ import annotations
+
+from pybroker.handlers.call import Call
+from pyclient.protocol import OffsetForLeaderEpoch, errors
+
+Request = OffsetForLeaderEpoch.Request
+Response = OffsetForLeaderEpoch.Response
+
+
+def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> OffsetForLeaderEpoch.Response:
+    """One line per partition; (-1, -1) for an epoch that is unknown here."""
+    return Response(
+        topics=[
+            Response.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[answer(call, topic.topic, each) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer(
+    call: Call, topic: str, wanted: Request.OffsetForLeaderPartition
+) -> Response.EpochEndOffset:
+    """Where the wanted epoch ended, or why that cannot be told."""
+    try:
+        partition = call.broker.replicas.find(topic, wanted.partition)
+        partition.check_leader(wanted.current_leader_epoch)
+        end = partition.end_offset_for_epoch(wanted.leader_epoch)
+    except errors.KafkaError as error:
+        return Response.EpochEndOffset(partition=wanted.partition, error_code=error.code)
+    return Response.EpochEndOffset(
+        partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+    )

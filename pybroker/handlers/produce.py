@@ -1,0 +1,162 @@
+"""Produce (0), 3-13: appends one record batch to each partition that is named.
+
+v3 magic 2 only, v7 zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader
+(KIP-951), v11 TRANSACTION_ABORTABLE (KIP-890), v13 topic ids (KIP-516). Versions 0-2 are advertised
+for the sake of librdkafka, which else never compresses, and refused.
+
+acks=0 wants no response; its errors close the connection. There is no transaction coordinator yet:
+a transactional batch belongs to no open transaction, and is answered so.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Awaitable
+
+from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
+from cy.compression import Codec
+from pybroker.cluster.image import INTERNAL_TOPICS
+from pybroker.handlers.call import Call
+from pybroker.handlers.leader_hint import leader_hint
+from pybroker.replication.partition import ACKS_ALL, Partition
+from pyclient.protocol import Produce, errors
+
+Response = Produce.Response
+TopicResponse = Response.TopicProduceResponse
+PartitionResponse = Response.PartitionProduceResponse
+Pending = list[tuple[PartitionResponse, Future[None]]]
+
+ZSTD_SINCE, HINTS_SINCE, ABORTABLE_SINCE, TOPIC_IDS_SINCE = 7, 10, 11, 13
+MAGIC = 2
+FLAGS_AT = ATTRIBUTES_AT + 1
+SPECIAL_FLAGS = TRANSACTIONAL_FLAG | int(Codec.ZSTD)
+ADMIN = "__admin_client"
+"""The client id with which Kafka's own tools may write to internal topics."""
+
+
+def handle(
+    request: Produce.Request, call: Call
+) -> Produce.Response | Awaitable[Produce.Response] | None:
+    """Answers at once where what acks promises holds already. Raises KafkaError for acks=0."""
+    broker = call.broker
+    replicas = broker.replicas
+    now_ms = broker.clock.now_ms()
+    acks = request.acks
+    by_id = call.version >= TOPIC_IDS_SINCE
+    pending: Pending | None = None
+    responses: list[TopicResponse] = []
+    response = Response(responses=responses)
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer = PartitionResponse(index=data.index)
+            try:
+                if by_id:
+                    partition = replicas.by_id(topic.topic_id, data.index)
+                else:
+                    partition = replicas.find(topic.name, data.index)
+                check(request, data.records, partition, call)
+                info = replicas.append_to(partition, data.records, acks, now_ms)
+                answer.base_offset = info.first_offset
+                answer.log_append_time_ms = info.log_append_time_ms
+                answer.log_start_offset = info.log_start_offset
+                if acks == ACKS_ALL:
+                    done = replicas.promise(partition, info.last_offset, request.timeout_ms)
+                    if done is not None:
+                        pending = [*(pending or ()), (answer, done)]
+            except errors.KafkaError as error:
+                if acks == 0:
+                    raise
+                refuse(answer, error)
+                if error.code == errors.NotLeaderOrFollower.code:
+                    add_hint(response, answer, call, topic)
+            answers.append(answer)
+        responses.append(
+            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    if pending is not None:
+        return promised(response, pending)
+    return response if acks else None
+
+
+def check(
+    request: Produce.Request,
+    records: bytes | bytearray | memoryview | None,
+    partition: Partition,
+    call: Call,
+) -> None:
+    """What the API asks of a request, before the log looks at the batch.
+
+    Raises InvalidRequiredAcks, InvalidTopicException, InvalidRecord, UnsupportedCompressionType,
+    TransactionAbortable, InvalidTxnState.
+    """
+    if not -1 <= request.acks <= 1:
+        raise errors.InvalidRequiredAcks(f"acks={request.acks} is none of -1, 0 and 1")
+    if partition.topic_partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN:
+        raise errors.InvalidTopicException("clients do not write to internal topics")
+    if not records:
+        raise errors.InvalidRecord("there is no record batch")
+    if len(records) >= HEADER_SIZE:
+        if records[MAGIC_AT] != MAGIC:
+            raise errors.InvalidRecord(f"a batch of magic {records[MAGIC_AT]}, not {MAGIC}")
+        if records[FLAGS_AT] & SPECIAL_FLAGS:
+            check_flags(records[FLAGS_AT], call.version)
+
+
+def check_flags(flags: int, version: int) -> None:
+    """Refuses what the version does not have, and transactions, of which none can be open."""
+    if flags & TRANSACTIONAL_FLAG:
+        text = "the partition has not been added to a transaction"
+        if version >= ABORTABLE_SINCE:
+            raise errors.TransactionAbortable(text)
+        raise errors.InvalidTxnState(text)
+    if version < ZSTD_SINCE:
+        raise errors.UnsupportedCompressionType(f"zstd needs Produce v{ZSTD_SINCE} or later")
+
+
+def refuse(answer: PartitionResponse, error: errors.KafkaError) -> None:
+    """The partition's answer is ``error``."""
+    answer.error_code = error.code
+    answer.error_message = str(error)
+    answer.base_offset = -1
+    answer.record_errors = [
+        Response.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+        for index, text in getattr(error, "record_errors", ())
+    ]
+
+
+def add_hint(
+    response: Produce.Response,
+    answer: PartitionResponse,
+    call: Call,
+    topic: Produce.Request.TopicProduceData,
+) -> None:
+    """Tells who leads now."""
+    if call.version < HINTS_SINCE:
+        return
+    name = topic.name if call.version < TOPIC_IDS_SINCE else None
+    hint = leader_hint(call, name, topic.topic_id, answer.index)
+    answer.current_leader = Response.LeaderIdAndEpoch(
+        leader_id=hint.leader, leader_epoch=hint.leader_epoch
+    )
+    known = any(node.node_id == hint.leader for node in response.node_endpoints)
+    if hint.address is not None and not known:
+        host, port = hint.address
+        response.node_endpoints.append(
+            Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack)
+        )
+
+
+async def promised(response: Produce.Response, pending: Pending) -> Produce.Response:
+    """The response, when the promise of acks=all holds for every partition, or cannot."""
+    try:
+        for answer, done in pending:
+            try:
+                await done
+            except errors.KafkaError as error:
+                answer.error_code = error.code
+                answer.error_message = str(error)
+    finally:
+        for _, done in pending:
+            done.cancel()
+    return response

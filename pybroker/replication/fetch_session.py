@@ -1,0 +1,242 @@
+"""Fetch sessions (KIP-227): the broker remembers what a consumer fetches, so that requests and
+responses carry only changes.
+
+The request names a session and an epoch:
+
+    epoch  0  everything is named; a session of that id ends, a new one begins if there is room
+    epoch -1  everything is named; a session of that id ends, none begins
+    epoch  n  only changes are named; the session must be in epoch n, and then is in n + 1
+
+An incremental response leaves out the partitions of which there is nothing new: no records, no
+error, the same high watermark and log start as the fetcher was told last. A partition that gave
+records goes to the end of the session's order, so that none starves while others fill every
+response.
+
+A session lives while its slot is not wanted by another one. With all
+``max.incremental.fetch.session.cache.slots`` taken, a new session takes the slot of one that was
+not used for two minutes; else of the least valuable one that has held its slot that long: fewer
+partitions are worth less. Otherwise the fetcher gets session id 0 and goes on without one.
+
+Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pybroker.replication.fetching import UNKNOWN, FetchPartition, PartitionRead
+from pyclient.protocol import errors
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 0x7FFF_FFFF
+EVICTION_MS = 120_000
+
+Key = tuple[str | bytes, int]
+Answer = tuple[FetchPartition, PartitionRead]
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the next request."""
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+class FetchSession:
+    """One fetcher's partitions, in the order in which they are read."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "partitions",
+        "used_ms",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, id: int, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        self.id = id
+        self.partitions = partitions
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        """The epoch that the next request must name."""
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+
+    def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[Key]) -> None:
+        """Takes the changes of an incremental request."""
+        for partition in changed:
+            known = self.partitions.setdefault(partition.key, partition)
+            if known is not partition:
+                known.update(partition)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def value(self) -> tuple[int, int]:
+        """Of two sessions, the one of less value loses its slot first."""
+        return len(self.partitions), self.id
+
+
+class Context:
+    """One fetch request as its session sees it: what to read, and afterwards what to answer.
+
+    This class is the fetch without a session.
+    """
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, partitions: Sequence[FetchPartition]) -> None:
+        self.partitions = partitions
+        """What to read, in this order."""
+
+    def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
+        """Session id and partitions of the response. Raises InvalidFetchSessionEpoch."""
+        return NO_SESSION, list(zip(self.partitions, reads, strict=True))
+
+
+class FullContext(Context):
+    """The first request of a session: it begins with the response."""
+
+    __slots__ = ("_sessions", "_uses_topic_ids")
+
+    def __init__(
+        self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool
+    ) -> None:
+        super().__init__(partitions)
+        self._sessions = sessions
+        self._uses_topic_ids = uses_topic_ids
+
+    def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
+        """Everything, and the id of the new session if there is room for it."""
+        answers = list(zip(self.partitions, reads, strict=True))
+        session = self._sessions.create(self.partitions, self._uses_topic_ids, now_ms)
+        if session is None:
+            return NO_SESSION, answers
+        for partition, read in answers:
+            has_news(partition, read)
+        return session.id, answers
+
+
+class IncrementalContext(Context):
+    """A later request of a session."""
+
+    __slots__ = ("_epoch", "_session")
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(list(session.partitions.values()))
+        self._session = session
+        self._epoch = session.epoch
+
+    def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
+        """What is news; another request of the same session must not have come meanwhile."""
+        session = self._session
+        if session.epoch != self._epoch:
+            raise errors.InvalidFetchSessionEpoch(
+                f"session {session.id} is in epoch {session.epoch}, no more in {self._epoch}"
+            )
+        answers = []
+        for partition, read in zip(self.partitions, reads, strict=True):
+            if has_news(partition, read):
+                answers.append((partition, read))
+                if read.size and session.partitions.pop(partition.key, None) is not None:
+                    session.partitions[partition.key] = partition
+        return session.id, answers
+
+
+def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
+    """True where an incremental response must carry the partition; notes what it then tells."""
+    news = (
+        read.size > 0
+        or read.high_watermark != partition.sent_high_watermark
+        or read.log_start_offset != partition.sent_log_start_offset
+        or read.preferred_read_replica != UNKNOWN
+        or read.is_urgent
+    )
+    if news:
+        partition.sent_log_start_offset = read.log_start_offset
+        # after an error the partition is told again, whatever it was before
+        partition.sent_high_watermark = UNKNOWN if read.is_urgent else read.high_watermark
+    return news
+
+
+class FetchSessions:
+    """All sessions of a broker, in a bounded number of slots, least recently used first."""
+
+    def __init__(self, slots: int, random_id: Callable[[], int]) -> None:
+        """``random_id`` gives 1…2^31-1."""
+        self._slots = slots
+        self._random_id = random_id
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        partitions: dict[Key, FetchPartition],
+        forgotten: Iterable[Key],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> Context:
+        """What a request means.
+
+        Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
+        """
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            wanted = tuple(partitions.values())
+            if epoch == FINAL_EPOCH:
+                return Context(wanted)
+            return FullContext(wanted, self, uses_topic_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise errors.FetchSessionIdNotFound(f"there is no session {session_id}")
+        if session.epoch != epoch:
+            raise errors.InvalidFetchSessionEpoch(
+                f"session {session_id} is in epoch {session.epoch}, not {epoch}"
+            )
+        if session.uses_topic_ids != uses_topic_ids:
+            raise errors.FetchSessionTopicIdError(f"session {session_id} began otherwise")
+        session.update(partitions.values(), forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return Context(())
+        session.epoch = next_epoch(epoch)
+        self._touch(session, now_ms)
+        return IncrementalContext(session)
+
+    def create(
+        self, partitions: Sequence[FetchPartition], uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession | None:
+        """A new session, None where there is no room for one of this size."""
+        if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
+            return None
+        id = self._random_id()
+        while id in self._sessions:
+            id = self._random_id()
+        own = {partition.key: partition for partition in partitions}
+        session = self._sessions[id] = FetchSession(id, own, uses_topic_ids, now_ms)
+        return session
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        """Frees a slot for a session of ``size`` partitions, if one may be taken."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.used_ms > EVICTION_MS:
+            del self._sessions[oldest.id]
+            return True
+        evictable = [s for s in self._sessions.values() if s.used_ms - s.created_ms > EVICTION_MS]
+        least = min(evictable, key=FetchSession.value, default=None)
+        if least is None or (size, 0) < least.value():
+            return False
+        del self._sessions[least.id]
+        return True

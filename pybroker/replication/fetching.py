@@ -1,0 +1,220 @@
+"""What a fetch asks of a partition, what it gets, and when that is enough.
+
+Limits (KIP-74): partitions are read in the order of the request; the first that has records gives
+at least one batch, however large, so that a consumer always gets on; from then on what is left of
+``max_bytes`` bounds each of them.
+
+A fetch is answered at once when it has ``min_bytes``, when a partition answers with an error or a
+divergence, or when there is nothing to wait for. Else it waits, and whenever a partition changes
+only that one is read again: nothing else can have changed. So the read that ends the wait is also
+the one that is sent.
+
+Pure: partitions are found by a function that is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from cy.sendfile import FileSlice
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.log.leader_epochs import EpochEnd
+    from pybroker.log.txn_index import AbortedTransaction
+    from pybroker.replication.partition import Partition
+
+UNKNOWN = -1
+
+
+class Isolation(IntEnum):
+    """How far a reader may read; the first two are the wire's ``isolation_level``."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+    LOG_END = 2
+    """Followers, which make what they read committed."""
+
+
+class FetchPartition:
+    """One partition of a fetch; a fetch session keeps it from request to request.
+
+    A topic goes by ``topic`` up to Fetch v12, by ``topic_id`` from v13 on (None: by id). Epochs are
+    -1 where they are not named.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = UNKNOWN,
+        last_fetched_epoch: int = UNKNOWN,
+        log_start_offset: int = UNKNOWN,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.sent_high_watermark = UNKNOWN
+        """What the fetcher was told last in its session."""
+        self.sent_log_start_offset = UNKNOWN
+
+    @property
+    def key(self) -> tuple[str | bytes, int]:
+        """Identity within a request or session."""
+        return (self.topic_id if self.topic is None else self.topic, self.index)
+
+    def update(self, other: FetchPartition) -> None:
+        """The fetcher asks for something else of this partition now."""
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+        self.log_start_offset = other.log_start_offset
+
+
+class PartitionRead:
+    """What a partition gave to a fetch."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred_read_replica",
+        "records",
+        "size",
+    )
+
+    def __init__(
+        self,
+        high_watermark: int = UNKNOWN,
+        last_stable_offset: int = UNKNOWN,
+        log_start_offset: int = UNKNOWN,
+        error: KafkaError | None = None,
+    ) -> None:
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records: FileSlice | bytes = b""
+        self.size = 0
+        """Bytes of ``records``."""
+        self.aborted: list[AbortedTransaction] | None = None
+        """Aborted transactions that overlap ``records``;
+
+        None unless the reader asked for committed records only.
+        """
+        self.diverging: EpochEnd | None = None
+        """Where the fetcher's log leaves the leader's."""
+        self.preferred_read_replica = UNKNOWN
+
+    @property
+    def is_urgent(self) -> bool:
+        """True where the fetcher should hear of it now, however little there is."""
+        return self.error is not None or self.diverging is not None
+
+
+class Fetch:
+    """One fetch over its partitions."""
+
+    __slots__ = (
+        "_find",
+        "_isolation",
+        "_max_bytes",
+        "_min_bytes",
+        "_must_lead",
+        "partitions",
+        "reads",
+        "size",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        wanted: Sequence[FetchPartition],
+        find: Callable[[FetchPartition], Partition],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        must_lead: bool = True,
+    ) -> None:
+        """``find`` raises KafkaError.
+
+        ``must_lead``: a follower may not answer (Fetch before v11).
+        """
+        self.wanted = wanted
+        self.partitions: list[Partition | None] = []
+        """Where each of ``wanted`` was found."""
+        self.reads: list[PartitionRead] = []
+        self.size = 0
+        """Bytes of all ``reads``."""
+        self._find = find
+        self._max_bytes = max_bytes
+        self._min_bytes = min(min_bytes, max_bytes)
+        self._isolation = isolation
+        self._must_lead = must_lead
+
+    def read_all(self) -> bool:
+        """Reads every partition; True where the fetch should be answered now."""
+        answer = not self.wanted
+        for wanted in self.wanted:
+            partition: Partition | None = None
+            try:
+                partition = self._find(wanted)
+                read = self._read(partition, wanted)
+            except KafkaError as error:
+                read = PartitionRead(error=error)
+            self.partitions.append(partition)
+            self.reads.append(read)
+            self.size += read.size
+            answer = answer or read.is_urgent
+        return answer or self.size >= self._min_bytes
+
+    def read_again(self, number: int) -> bool:
+        """The partition at ``number`` has changed; True where the fetch should be answered now."""
+        partition = self.partitions[number]
+        assert partition is not None
+        self.size -= self.reads[number].size
+        try:
+            read = self._read(partition, self.wanted[number])
+        except KafkaError as error:
+            read = PartitionRead(error=error)
+        self.reads[number] = read
+        self.size += read.size
+        return read.is_urgent or self.size >= self._min_bytes
+
+    def _read(self, partition: Partition, wanted: FetchPartition) -> PartitionRead:
+        left = self._max_bytes - self.size
+        return partition.read(
+            wanted,
+            left if left > 0 else 0,
+            self._isolation,
+            min_one=self.size == 0,
+            must_lead=self._must_lead,
+        )

@@ -1,0 +1,178 @@
+"""Who is in sync with the leader.
+
+A follower is *in sync* while its last fetch at or beyond what was the leader's log end lies at most
+``replica.lag.time.max.ms`` back. One that has been taken out comes back when it has reached the
+high watermark and the start of the leader's epoch.
+
+The set is not the leader's to change: it proposes (``Expand``, ``Shrink``), the controller decides,
+and the answer comes back as ``confirm`` or ``give_up``. In between the proposal is *pending*: the
+high watermark counts whoever is in either set, so that whichever the controller has chosen, no
+record is called committed that a member lacks (KIP-497's maximal ISR). One proposal at a time.
+
+Invariants: the leader is always a member; the high watermark is the least log end over the maximal
+set and never falls within an epoch.
+
+Pure: time (monotonic milliseconds) is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, TypeVar
+
+UNKNOWN_OFFSET = -1
+
+
+class Expand(NamedTuple):
+    """Proposal: these are in sync now, ``replica`` among them."""
+
+    replica: int
+    members: frozenset[int]
+
+
+class Shrink(NamedTuple):
+    """Proposal: only these are in sync; ``replicas`` have fallen behind."""
+
+    replicas: frozenset[int]
+    members: frozenset[int]
+
+
+Proposal = TypeVar("Proposal", Expand, Shrink)
+
+
+class Follower:
+    """What the leader knows of a follower, all of it from its fetches."""
+
+    __slots__ = (
+        "caught_up_ms",
+        "fetched_ms",
+        "leader_end_at_fetch",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.fetched_ms = now_ms
+        self.caught_up_ms = now_ms
+        self.leader_end_at_fetch = UNKNOWN_OFFSET
+
+    def on_fetch(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> None:
+        """It asks for ``offset``, so it has everything below."""
+        if offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif offset >= self.leader_end_at_fetch >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.leader_end_at_fetch = leader_end
+        self.fetched_ms = now_ms
+
+    def is_behind(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        """True where it lacks records, and has for longer than allowed."""
+        return self.log_end_offset != leader_end and now_ms - self.caught_up_ms > lag_time_max_ms
+
+
+class IsrTracker:
+    """In-sync replicas of one leader epoch; made anew at each election."""
+
+    __slots__ = (
+        "_epoch_start",
+        "_lag_time_max_ms",
+        "_leader",
+        "_maximal",
+        "followers",
+        "members",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        leader: int,
+        replicas: Collection[int],
+        members: Collection[int],
+        *,
+        epoch_start_offset: int,
+        lag_time_max_ms: int,
+        now_ms: int,
+    ) -> None:
+        self._leader = leader
+        self._epoch_start = epoch_start_offset
+        self._lag_time_max_ms = lag_time_max_ms
+        self.followers = {id: Follower(now_ms) for id in replicas if id != leader}
+        """By node id: every other replica, in sync or not."""
+        self.members = frozenset(members) | {leader}
+        """The in-sync replicas, as the controller has decided."""
+        self.pending: Expand | Shrink | None = None
+        """The proposal to which the controller has not answered."""
+        self._maximal = self._others()
+
+    # Proposals
+
+    def on_fetch(
+        self,
+        replica: int,
+        offset: int,
+        log_start_offset: int,
+        *,
+        leader_end: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> Expand | None:
+        """A follower fetches; perhaps it is in sync again. KeyError where it is no replica."""
+        follower = self.followers[replica]
+        follower.on_fetch(offset, log_start_offset, leader_end, now_ms)
+        if replica in self.members or self.pending is not None:
+            return None
+        if offset < high_watermark or offset < self._epoch_start:
+            return None
+        return self._propose(Expand(replica, self.members | {replica}))
+
+    def on_tick(self, leader_end: int, now_ms: int) -> Shrink | None:
+        """Time has passed; perhaps members have fallen behind."""
+        if self.pending is not None:
+            return None
+        behind = frozenset(
+            id
+            for id in self.members & self.followers.keys()
+            if self.followers[id].is_behind(leader_end, now_ms, self._lag_time_max_ms)
+        )
+        return self._propose(Shrink(behind, self.members - behind)) if behind else None
+
+    def _propose(self, proposal: Proposal) -> Proposal:
+        self.pending = proposal
+        self._maximal = self._others()
+        return proposal
+
+    def confirm(self, members: Collection[int]) -> None:
+        """The controller has decided."""
+        self.members = frozenset(members) | {self._leader}
+        self.give_up()
+
+    def give_up(self) -> None:
+        """The proposal was refused or lost."""
+        self.pending = None
+        self._maximal = self._others()
+
+    # Consequences
+
+    def least_log_end(self, leader_end: int) -> int:
+        """The offset below which every record is on all members, present and proposed."""
+        followers = self.followers
+        return min([leader_end, *(followers[id].log_end_offset for id in self._maximal)])
+
+    @property
+    def is_alone(self) -> bool:
+        """True where the leader is the only member: what it has is committed."""
+        return not self._maximal
+
+    def low_watermark(self, leader_start: int) -> int:
+        """The least log start over all replicas: every record below is gone everywhere."""
+        starts = (follower.log_start_offset for follower in self.followers.values())
+        return min([leader_start, *starts])
+
+    def _others(self) -> tuple[int, ...]:
+        """The maximal set without the leader."""
+        proposed = self.pending.members if self.pending is not None else frozenset()
+        return tuple((self.members | proposed) & self.followers.keys())

@@ -1,0 +1,370 @@
+"""One replica of a partition on this broker: what its log means to clients.
+
+A partition *leads* (appends, serves every read), *follows* (serves the reads that a follower may,
+KIP-392), is *offline* (its disk has failed: KAFKA_STORAGE_ERROR), or is *gone* (its topic was
+deleted). Each change of leader has a new leader epoch, given by the controller, and every request
+that names an epoch is checked against it (KIP-320): an older one is FENCED_LEADER_EPOCH, a newer
+one UNKNOWN_LEADER_EPOCH, and only then comes the question whether this broker leads.
+
+The *high watermark* is the least log end over the in-sync replicas (``isr``). Consumers read below
+it; a produce with acks=all has its promise when the high watermark has passed its records. It never
+falls within an epoch, and it stands still while fewer replicas are in sync than
+``min.insync.replicas``: records that could be lost with them are not called committed. The *last
+stable offset* bounds read_committed.
+
+Pure: knows no loop, no wire and no clock, and reaches the disk only through its log. Who waits for
+what is ``purgatory``'s matter: after each call that says so the caller wakes those who wait.
+"""
+
+from __future__ import annotations
+
+from pybroker.cluster.image import NO_LEADER, PartitionImage
+from pybroker.log.appending import AppendInfo, Origin
+from pybroker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd
+from pybroker.log.log import Log
+from pybroker.log.storage import Bytes
+from pybroker.log.timestamps import TimestampOffset
+from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
+from pybroker.replication.isr import Expand, IsrTracker, Shrink
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+NO_EPOCH = -1
+HIGH_WATERMARK = -1
+ACKS_ALL = -1
+
+
+class Partition:
+    """State of one replica; ``replica_manager`` makes it and moves it from role to role."""
+
+    __slots__ = (
+        "_lacks_replicas",
+        "_lag_time_max_ms",
+        "_unavailable",
+        "epoch_start_offset",
+        "is_leader",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "node_id",
+        "partition_epoch",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        node_id: int,
+        log: Log,
+        lag_time_max_ms: int = 30_000,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.node_id = node_id
+        self.log = log
+        self.is_leader = False
+        self.leader = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.epoch_start_offset = 0
+        """The log's end when this leader's epoch began."""
+        self.replicas: tuple[int, ...] = (node_id,)
+        self.isr: IsrTracker | None = None
+        """Only while this replica leads."""
+        self._lag_time_max_ms = lag_time_max_ms
+        self._lacks_replicas = False
+        self._unavailable: errors.KafkaError | None = None
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else "follower"
+        return f"Partition({self.topic_partition}, {role} in epoch {self.leader_epoch})"
+
+    # Roles
+
+    def become(self, image: PartitionImage, now_ms: int) -> bool:
+        """Takes the role that the controller has given; ``now_ms`` is monotonic.
+
+        True where a new leader epoch has begun, or this replica's part in it has changed. An image
+        older than what is known (a smaller partition epoch of the same leader epoch, or a smaller
+        leader epoch) changes nothing.
+        """
+        known = (self.leader_epoch, self.partition_epoch)
+        if (image.leader_epoch, image.partition_epoch) < known:
+            return False
+        changed = image.leader_epoch > self.leader_epoch or image.leader != self.leader
+        self.leader = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.partition_epoch = image.partition_epoch
+        same_replicas = image.replicas == self.replicas
+        self.replicas = image.replicas
+        self.is_leader = image.leader == self.node_id and self._unavailable is None
+        if not self.is_leader:
+            self.isr = None
+        elif changed or self.isr is None or not same_replicas:
+            self._begin_epoch(image, now_ms)
+        elif image.partition_epoch > known[1]:
+            self.isr.confirm(image.isr)
+        self.reconfigured()
+        self.advance()
+        return changed
+
+    def _begin_epoch(self, image: PartitionImage, now_ms: int) -> None:
+        log = self.log
+        if image.leader_epoch > log.leader_epochs.latest:
+            log.begin_leader_epoch(image.leader_epoch)
+        self.epoch_start_offset = log.leader_epochs.entries[-1].start_offset
+        self.isr = IsrTracker(
+            self.node_id,
+            image.replicas,
+            image.isr,
+            epoch_start_offset=self.epoch_start_offset,
+            lag_time_max_ms=self._lag_time_max_ms,
+            now_ms=now_ms,
+        )
+
+    def reconfigured(self) -> None:
+        """The log's configuration, or the in-sync set, has changed."""
+        required = min(self.log.config.min_insync_replicas, len(self.replicas))
+        self._lacks_replicas = self.isr is not None and len(self.isr.members) < required
+
+    def go_offline(self, error: errors.KafkaStorageError) -> None:
+        """The disk under the log has failed: from now on every request gets ``error``."""
+        self._leave(error)
+
+    def go(self) -> None:
+        """The topic has been deleted, or the replica has moved to another broker."""
+        self._leave(errors.UnknownTopicOrPartition(f"{self.topic_partition} is gone"))
+
+    def _leave(self, error: errors.KafkaError) -> None:
+        self._unavailable = error
+        self.is_leader = False
+        self.isr = None
+
+    @property
+    def is_available(self) -> bool:
+        """False where the partition is offline or gone."""
+        return self._unavailable is None
+
+    # Checks
+
+    def check_leader(self, epoch: int = NO_EPOCH) -> None:
+        """Raises unless this replica leads, in ``epoch`` where one is named.
+
+        FencedLeaderEpoch, UnknownLeaderEpoch, NotLeaderOrFollower, KafkaStorageError,
+        UnknownTopicOrPartition.
+        """
+        if epoch != NO_EPOCH or not self.is_leader:
+            self.check(epoch, must_lead=True)
+
+    def check(self, epoch: int, *, must_lead: bool) -> None:
+        """As ``check_leader``; unless ``must_lead``, a follower is as good."""
+        if self._unavailable is not None:
+            raise type(self._unavailable)(str(self._unavailable))
+        if epoch != NO_EPOCH and epoch != self.leader_epoch:
+            text = f"epoch {epoch} is named, {self.topic_partition} is in {self.leader_epoch}"
+            if epoch < self.leader_epoch:
+                raise errors.FencedLeaderEpoch(text)
+            raise errors.UnknownLeaderEpoch(text)
+        if must_lead and not self.is_leader:
+            raise errors.NotLeaderOrFollower(
+                f"{self.topic_partition} is led by {self.leader}, not by {self.node_id}"
+            )
+
+    # Writing
+
+    def append(
+        self, records: Bytes, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Appends one batch as the leader and moves the high watermark; wake those who wait.
+
+        Raises NotLeaderOrFollower, NotEnoughReplicas, and whatever ``Log.append_as_leader`` raises.
+        """
+        if not self.is_leader:
+            self.check(NO_EPOCH, must_lead=True)
+        if acks == ACKS_ALL and self._lacks_replicas:
+            raise errors.NotEnoughReplicas(self._lacking())
+        info = self.log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
+        self.advance()
+        return info
+
+    def _lacking(self) -> str:
+        members = len(self.isr.members) if self.isr is not None else 0
+        required = self.log.config.min_insync_replicas
+        return f"{self.topic_partition}: in sync {members}, min.insync.replicas is {required}"
+
+    def advance(self) -> bool:
+        """Moves the high watermark as far as it may go; True where it has moved."""
+        isr = self.isr
+        if isr is None or self._lacks_replicas:
+            return False
+        log = self.log
+        end = log.log_end_offset
+        offset = end if isr.is_alone else isr.least_log_end(end)
+        if offset <= log.high_watermark:
+            return False
+        log.update_high_watermark(offset)
+        return True
+
+    @property
+    def high_watermark(self) -> int:
+        """Consumers read below it."""
+        return self.log.high_watermark
+
+    def is_replicated(self, last_offset: int) -> bool:
+        """True where the promise of acks=all holds for the records up to ``last_offset``.
+
+        Raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, KafkaStorageError,
+        UnknownTopicOrPartition.
+        """
+        if not self.is_leader:
+            self.check(NO_EPOCH, must_lead=True)
+        if self.log.high_watermark <= last_offset:
+            return False
+        if self._lacks_replicas:
+            raise errors.NotEnoughReplicasAfterAppend(self._lacking())
+        return True
+
+    # Reading
+
+    def read(
+        self,
+        wanted: FetchPartition,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        min_one: bool,
+        must_lead: bool,
+    ) -> PartitionRead:
+        """What a fetch gets: at most ``max_bytes``, but with ``min_one`` at least one batch.
+
+        Raises OffsetOutOfRange, CorruptMessage, and as ``check_leader``.
+        """
+        if not self.is_leader or wanted.current_leader_epoch != NO_EPOCH:
+            self.check(wanted.current_leader_epoch, must_lead=must_lead)
+        log = self.log
+        high_watermark = log.high_watermark
+        stable = log.last_stable_offset
+        result = PartitionRead(high_watermark, stable, log.log_start_offset)
+        if wanted.last_fetched_epoch != NO_EPOCH:
+            result.diverging = self._divergence(wanted)
+            if result.diverging is not None:
+                return result
+        bound = high_watermark
+        if isolation is not Isolation.READ_UNCOMMITTED:
+            bound = stable if isolation is Isolation.READ_COMMITTED else log.log_end_offset
+        found = log.read(wanted.fetch_offset, min(max_bytes, wanted.max_bytes), bound, min_one)
+        if found.size:
+            result.records = found.records
+            result.size = found.size
+        if isolation is Isolation.READ_COMMITTED:
+            result.aborted = (
+                log.aborted_transactions(found.first_offset, found.next_offset)
+                if found.size
+                else []
+            )
+        return result
+
+    def _divergence(self, wanted: FetchPartition) -> EpochEnd | None:
+        """Where the fetcher's history leaves ours, None where it does not (KIP-595)."""
+        end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if end.epoch == UNDEFINED_EPOCH:
+            raise errors.OffsetOutOfRange(
+                f"{self.topic_partition} knows nothing of epoch {wanted.last_fetched_epoch}"
+            )
+        if wanted.fetch_offset < self.log.log_start_offset:
+            raise errors.OffsetOutOfRange(
+                f"offset {wanted.fetch_offset} is below {self.log.log_start_offset}"
+            )
+        if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+            return end
+        return None
+
+    # Followers
+
+    def on_follower_fetch(
+        self, replica: int, offset: int, log_start_offset: int, now_ms: int
+    ) -> Expand | None:
+        """A follower has fetched from ``offset``;
+
+        Wake those who wait. Raises as ``check_leader``, UnknownLeaderEpoch.
+        """
+        self.check_leader()
+        assert self.isr is not None
+        if replica not in self.isr.followers:
+            raise errors.UnknownLeaderEpoch(f"{replica} is no replica of {self.topic_partition}")
+        proposal = self.isr.on_fetch(
+            replica,
+            offset,
+            log_start_offset,
+            leader_end=self.log.log_end_offset,
+            high_watermark=self.log.high_watermark,
+            now_ms=now_ms,
+        )
+        self.advance()
+        return proposal
+
+    def on_tick(self, now_ms: int) -> Shrink | None:
+        """Time has passed (monotonic): perhaps a follower has fallen behind."""
+        if self.isr is None or not self.isr.followers:
+            return None
+        return self.isr.on_tick(self.log.log_end_offset, now_ms)
+
+    # Offsets
+
+    def latest_offset(self, isolation: Isolation) -> int:
+        """Where reads of that isolation end."""
+        if isolation is Isolation.READ_COMMITTED:
+            return self.log.last_stable_offset
+        if isolation is Isolation.LOG_END:
+            return self.log.log_end_offset
+        return self.log.high_watermark
+
+    def check_offsets_are_known(self, isolation: Isolation) -> None:
+        """Raises OffsetNotAvailable while a new leader's high watermark is behind (KIP-207)."""
+        if self.latest_offset(isolation) < self.epoch_start_offset:
+            raise errors.OffsetNotAvailable(
+                f"the high watermark of {self.topic_partition} lags behind its leader's epoch"
+            )
+
+    def earliest_offset(self) -> TimestampOffset:
+        """The log's start, with the epoch in which it was written, -1 where none was."""
+        log = self.log
+        entries = log.leader_epochs.entries
+        epoch = NO_EPOCH
+        if entries and entries[0].start_offset <= log.log_start_offset:
+            epoch = entries[0].epoch
+        return TimestampOffset(-1, log.log_start_offset, epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Where ``epoch`` ended (KIP-101)."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    # Deleting records
+
+    def delete_records(self, offset: int) -> int:
+        """Records below ``offset`` (-1: the high watermark) are gone; returns the offset.
+
+        Wake those who wait. Raises PolicyViolation, OffsetOutOfRange, and as ``check_leader``.
+        """
+        self.check_leader()
+        log = self.log
+        if not log.config.is_deleted_by_retention:
+            raise errors.PolicyViolation(
+                f"{self.topic_partition.topic} is compacted only: its records are never deleted"
+            )
+        if offset == HIGH_WATERMARK:
+            offset = log.high_watermark
+        if offset < 0:
+            raise errors.OffsetOutOfRange(f"offset {offset} is negative")
+        log.raise_log_start_offset(offset)
+        return offset
+
+    def low_watermark(self) -> int:
+        """The least log start over all replicas; raises as ``check_leader``."""
+        self.check_leader()
+        assert self.isr is not None
+        return self.isr.low_watermark(self.log.log_start_offset)

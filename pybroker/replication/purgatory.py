@@ -1,0 +1,191 @@
+"""Requests that wait for partitions.
+
+A waiting request is its own future, found under each partition that may end its wait. Whoever
+changes a partition (an append, a higher high watermark, a sync, a new leader, a failed disk) calls
+``wake``; the request looks again, and if it is content it is answered then and there: no timer, no
+scan over all that wait. Its deadline is the other way out, the end of its connection the third:
+``cancel``. Whichever comes first takes it out of every list, so nothing of it is left.
+
+Loop's thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pybroker.replication.deadlines import Deadlines
+from pybroker.replication.fetching import Fetch, PartitionRead
+from pybroker.replication.partition import Partition
+from pyclient.protocol import errors
+
+
+class Waiting(asyncio.Future[Any]):
+    """A request that waits; done with its response, with a ``KafkaError``, or cancelled."""
+
+    def __init__(self, purgatory: Purgatory) -> None:
+        super().__init__(loop=purgatory.loop)
+        self.purgatory = purgatory
+        self.watched: tuple[Partition, ...] = ()
+
+    def woken(self, number: int) -> None:
+        """The partition that was given at ``number`` has changed."""
+
+    def expired(self) -> None:
+        """The deadline has come."""
+
+    def answer(self, response: object) -> None:
+        """Ends the wait with the response."""
+        if not self.done():
+            self.purgatory.remove(self)
+            self.set_result(response)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the wait with an error."""
+        if not self.done():
+            self.purgatory.remove(self)
+            self.set_exception(error)
+            self.exception()  # whoever waits still gets it; nobody has to
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Ends the wait without an answer: nobody listens any more."""
+        if not self.done():
+            self.purgatory.remove(self)
+        return super().cancel(msg)
+
+
+class WaitingFetch(Waiting):
+    """A fetch that has not enough: done with ``respond(reads)``."""
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        fetch: Fetch,
+        respond: Callable[[list[PartitionRead]], object],
+    ) -> None:
+        super().__init__(purgatory)
+        self._fetch = fetch
+        self._respond = respond
+
+    def woken(self, number: int) -> None:
+        """Reads that partition again; what goes wrong is no matter of whoever wakes."""
+        try:
+            enough = self._fetch.read_again(number)
+        except Exception as error:
+            self.fail(error)
+        else:
+            if enough:
+                self.expired()
+
+    def expired(self) -> None:
+        """Answers with what there is."""
+        try:
+            response = self._respond(self._fetch.reads)
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.answer(response)
+
+
+class WaitingAck(Waiting):
+    """The promise of acks=all: done with None when the records are where they have to be."""
+
+    def __init__(
+        self, purgatory: Purgatory, partition: Partition, last_offset: int, synced: bool
+    ) -> None:
+        """``synced``: whether they must be on this broker's disk (``flush.acks``)."""
+        super().__init__(purgatory)
+        self._partition = partition
+        self._last_offset = last_offset
+        self._synced = synced
+
+    def woken(self, number: int = 0) -> None:
+        """Looks whether the promise holds now."""
+        try:
+            if self.holds():
+                self.answer(None)
+        except errors.KafkaError as error:
+            self.fail(error)
+
+    def holds(self) -> bool:
+        """True where it does; raises as ``Partition.is_replicated``."""
+        if not self._partition.is_replicated(self._last_offset):
+            return False
+        return not self._synced or self._partition.log.recovery_point > self._last_offset
+
+    def expired(self) -> None:
+        """The producer waits no longer; the records stay."""
+        self.fail(
+            errors.RequestTimedOut(f"{self._partition.topic_partition} is not replicated yet")
+        )
+
+
+class WaitingDelete(Waiting):
+    """DeleteRecords: done with the low watermark when it has reached an offset."""
+
+    def __init__(self, purgatory: Purgatory, partition: Partition, offset: int) -> None:
+        super().__init__(purgatory)
+        self._partition = partition
+        self._offset = offset
+
+    def woken(self, number: int = 0) -> None:
+        """Looks whether every replica has deleted."""
+        try:
+            low_watermark = self._partition.low_watermark()
+        except errors.KafkaError as error:
+            self.fail(error)
+        else:
+            if low_watermark >= self._offset:
+                self.answer(low_watermark)
+
+    def expired(self) -> None:
+        """Some replica is late."""
+        self.fail(errors.RequestTimedOut("not every replica has deleted the records yet"))
+
+
+class Purgatory:
+    """All that waits on this broker, by partition."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._deadlines = Deadlines(loop)
+        self._waiting: dict[Partition, dict[Waiting, int]] = {}
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return len({waiting for watchers in self._waiting.values() for waiting in watchers})
+
+    def park(self, waiting: Waiting, partitions: Iterable[Partition], timeout_ms: int) -> None:
+        """``waiting`` waits for a change of any of ``partitions``, at most ``timeout_ms``."""
+        waiting.watched = tuple(partitions)
+        for number, partition in enumerate(waiting.watched):
+            watchers = self._waiting.get(partition)
+            if watchers is None:
+                watchers = self._waiting[partition] = {}
+            watchers[waiting] = number
+        self._deadlines.add(waiting, timeout_ms, waiting.expired)
+
+    def wake(self, partition: Partition) -> None:
+        """``partition`` has changed."""
+        watchers = self._waiting.get(partition)
+        if watchers:
+            for waiting, number in tuple(watchers.items()):
+                waiting.woken(number)
+
+    def remove(self, waiting: Waiting) -> None:
+        """``waiting`` is about to be done."""
+        for partition in waiting.watched:
+            watchers = self._waiting[partition]
+            del watchers[waiting]
+            if not watchers:
+                del self._waiting[partition]
+        waiting.watched = ()
+        self._deadlines.forget()
+
+    def close(self) -> None:
+        """Cancels everything that waits."""
+        for watchers in list(self._waiting.values()):
+            for waiting in list(watchers):
+                waiting.cancel()
+        self._deadlines.close()

@@ -1,0 +1,400 @@
+"""The partitions of this broker, and the shell around them: clients' appends and fetches, who
+waits, and the metadata that moves them.
+
+Metadata arrives by ``apply``: logs are made, opened, reconfigured and deleted, and each partition
+gets its role. Everything else is found here by topic name or id and index. The errors of what is
+not found are the wire's: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for what does not exist,
+NOT_LEADER_OR_FOLLOWER for what other brokers have.
+
+Loop's thread only, except ``on_dir_failure``, which the log floor calls from wherever a disk
+failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+
+from pybroker.clock import Clock
+from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.config import BrokerConfig, topic_config
+from pybroker.log.appending import AppendInfo, Origin
+from pybroker.log.config import LogConfig
+from pybroker.log.group_commit import Done, GroupCommit
+from pybroker.log.log import Log
+from pybroker.log.log_dir import LogDir
+from pybroker.log.manager import LogManager
+from pybroker.log.storage import Bytes
+from pybroker.replication.fetch_session import FetchSessions
+from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
+from pybroker.replication.moves import Moves
+from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.purgatory import (
+    Purgatory,
+    WaitingAck,
+    WaitingDelete,
+    WaitingFetch,
+)
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+Leadership = Callable[[TopicPartition, int | None], object]
+
+DEFAULT_TIMEOUT_MS = 30_000
+LOGS_PER_TURN = 8
+
+logger = logging.getLogger(__name__)
+
+
+class Appended:
+    """An append: its outcome, and ``done``, the future of what ``acks`` promises (None: it holds
+    already).
+
+    ``done`` raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut,
+    KafkaStorageError.
+    """
+
+    __slots__ = ("done", "info")
+
+    def __init__(self, info: AppendInfo, done: asyncio.Future[None] | None) -> None:
+        self.info = info
+        self.done = done
+
+
+class ReplicaManager:
+    """All partitions of which this broker has a replica."""
+
+    def __init__(
+        self,
+        node_id: int,
+        logs: LogManager,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+    ) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        self.config = config
+        self.clock = clock
+        self.purgatory = Purgatory(loop)
+        self.sessions = FetchSessions(
+            config["max.incremental.fetch.session.cache.slots"],
+            lambda: random.randint(1, 0x7FFF_FFFF),
+        )
+        self.moves = Moves(logs, clock, loop, executor)
+        self.image = MetadataImage()
+        """The metadata that has been applied here."""
+        self.topics: dict[str, dict[int, Partition]] = {}
+        """Partitions by index by topic name; only those with a log on this broker."""
+        self.topic_ids: dict[bytes, dict[int, Partition]] = {}
+        """The same by topic id."""
+        self._loop = loop
+        self._executor = executor
+        self._commits: dict[Partition, GroupCommit] = {}
+        self._listeners: list[Leadership] = []
+        self._started = False
+        logs.on_dir_failure(self.on_dir_failure)
+        config.on_change(self._on_config_change)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.topics.values():
+            yield from partitions.values()
+
+    def on_leadership(self, listener: Leadership) -> None:
+        """``listener(tp, epoch)`` when this broker begins to lead; ``(tp, None)`` when it ends."""
+        self._listeners.append(listener)
+
+    # Finding
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """A partition that is here. Raises UnknownTopicOrPartition, NotLeaderOrFollower."""
+        return self.find(topic_partition.topic, topic_partition.partition)
+
+    def find(self, topic: str, index: int) -> Partition:
+        """As ``partition``."""
+        partitions = self.topics.get(topic)
+        if partitions is not None and index in partitions:
+            return partitions[index]
+        if self.image.partition(topic, index) is None:
+            raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
+        raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
+
+    def by_id(self, topic_id: bytes, index: int) -> Partition:
+        """As ``partition``, by topic id.
+
+        Raises UnknownTopicId, UnknownTopicOrPartition, NotLeaderOrFollower.
+        """
+        partitions = self.topic_ids.get(topic_id)
+        if partitions is not None and index in partitions:
+            return partitions[index]
+        topic = self.image.topic_by_id(topic_id)
+        if topic is None:
+            raise errors.UnknownTopicId(f"there is no topic of id {topic_id.hex()}")
+        return self.find(topic.name, index)
+
+    # Producing
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: Bytes,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Appended:
+        """Appends one batch. Raises as ``partition`` and ``Partition.append``."""
+        partition = self.partition(topic_partition)
+        info = self.append_to(partition, records, acks, now_ms, origin)
+        done = self.promise(partition, info.last_offset, timeout_ms) if acks == ACKS_ALL else None
+        return Appended(info, done)
+
+    def append_to(
+        self,
+        partition: Partition,
+        records: Bytes,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> AppendInfo:
+        """Appends one batch and wakes those who wait for it. Raises as ``Partition.append``."""
+        info = partition.append(records, acks, now_ms, origin)
+        self.purgatory.wake(partition)
+        return info
+
+    def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> WaitingAck | None:
+        """The future of acks=all for the records up to ``last_offset``, None where it holds
+        already.
+
+        Raises as ``Partition.is_replicated``.
+        """
+        synced = partition.log.config.flush_acks
+        if not synced and partition.is_replicated(last_offset):
+            return None
+        waiting = WaitingAck(self.purgatory, partition, last_offset, synced)
+        if waiting.holds():
+            return None
+        self.purgatory.park(waiting, (partition,), timeout_ms)
+        if synced:
+            self._sync(partition, last_offset + 1, waiting)
+        return waiting
+
+    def _sync(self, partition: Partition, offset: int, waiting: WaitingAck) -> None:
+        """Brings everything below ``offset`` to the disk, by one sync for all who want that."""
+        commit = self._commits.get(partition)
+        if commit is None:
+            commit = self._commits[partition] = GroupCommit(partition.log, self._on_pool)
+
+        def synced(error: Exception | None) -> None:
+            if error is None:
+                waiting.woken()
+            else:
+                waiting.fail(error)
+
+        if commit.wait(offset, synced):
+            waiting.woken()
+
+    def _on_pool(self, work: Callable[[], object], done: Done) -> None:
+        """Runs ``work`` on a pool thread, then ``done(error or None)`` here."""
+
+        def run() -> None:
+            error: Exception | None = None
+            try:
+                work()
+            except Exception as failure:
+                error = failure
+            self._loop.call_soon_threadsafe(done, error)
+
+        self._executor.submit(run)
+
+    # Fetching
+
+    def fetch(
+        self,
+        fetch: Fetch,
+        max_wait_ms: int,
+        respond: Callable[[list[PartitionRead]], object],
+    ) -> object:
+        """``respond(reads)``, or the future of it where the fetch has to wait."""
+        if fetch.read_all() or max_wait_ms <= 0:
+            return respond(fetch.reads)
+        waiting = WaitingFetch(self.purgatory, fetch, respond)
+        found = [partition for partition in fetch.partitions if partition is not None]
+        self.purgatory.park(waiting, found, max_wait_ms)
+        return waiting
+
+    def resolve(self, fetch: FetchPartition) -> Partition:
+        """The partition that a fetch names. Raises as ``partition`` and ``by_id``."""
+        if fetch.topic is not None:
+            return self.find(fetch.topic, fetch.index)
+        return self.by_id(fetch.topic_id, fetch.index)
+
+    # Deleting records
+
+    async def delete_records(self, partition: Partition, offset: int, timeout_ms: int) -> int:
+        """Deletes the records below ``offset`` (-1: the high watermark) on all replicas; returns
+        the low watermark.
+
+        Durable when it returns. Raises as ``Partition.delete_records``; RequestTimedOut.
+        """
+        offset = partition.delete_records(offset)
+        log = partition.log
+        log.apply_retention(self.clock.now_ms())
+        self.purgatory.wake(partition)
+        await self._loop.run_in_executor(self._executor, log.log_dir.checkpoint_log_start_offsets)
+        low_watermark = partition.low_watermark()
+        if low_watermark < offset:
+            waiting = WaitingDelete(self.purgatory, partition, offset)
+            self.purgatory.park(waiting, (partition,), timeout_ms)
+            low_watermark = await waiting
+        return low_watermark
+
+    # Metadata
+
+    async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
+        self.image = image
+        for topic in delta.deleted.values():
+            await self._drop(topic)
+        if any(log_dir.offline for log_dir in self.logs.dirs):
+            self._drop_offline()
+        done = 0
+        for topic in delta.changed.values():
+            config = topic_config(self.config, topic.configs)
+            for partition in topic.partitions:
+                self._place(topic, partition, config)
+                done += 1
+                if done % LOGS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        if not self._started:
+            self._started = True
+            self._report_strays()
+
+    def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
+        """Gives one partition its log and its role, or takes it away."""
+        known = self.topics.get(topic.name, {}).get(image.index)
+        if self.node_id not in image.replicas:
+            if known is not None:
+                self._remove(known)
+            return
+        try:
+            if known is None:
+                known = self._host(topic, image, config)
+                if known is None:
+                    return
+            elif known.log.config != config:
+                known.log.config = config
+            self._give_role(known, image)
+        except errors.KafkaError as error:
+            logger.error("%s-%d: %s", topic.name, image.index, error)
+
+    def _host(
+        self, topic: TopicImage, image: PartitionImage, config: LogConfig
+    ) -> Partition | None:
+        """Opens or makes the log of a partition that is new here."""
+        tp = TopicPartition(topic.name, image.index)
+        log = self.logs.get(tp)
+        if log is None and not self._started and self.logs.offline_dirs:
+            logger.error("%s: its log must be in a log dir that is offline", tp)
+            return None
+        if log is not None and log.topic_id not in (topic.id, bytes(16)):
+            logger.warning("%s: %s belongs to a deleted topic of this name", tp, log.folder)
+            self.logs.delete(tp)
+        log = self.logs.get_or_create(tp, topic.id, config, self.moves.preferred_dir(tp))
+        lag_time_max_ms = self.config["replica.lag.time.max.ms"]
+        partition = Partition(tp, topic.id, self.node_id, log, lag_time_max_ms)
+        partitions = self.topic_ids.setdefault(topic.id, {})
+        self.topics[topic.name] = partitions
+        partitions[image.index] = partition
+        return partition
+
+    def _give_role(self, partition: Partition, image: PartitionImage) -> None:
+        led = partition.is_leader
+        changed = partition.become(image, self.clock.monotonic_ms())
+        self.purgatory.wake(partition)
+        if changed and partition.is_leader:
+            self._tell(partition.topic_partition, partition.leader_epoch)
+        elif led and not partition.is_leader:
+            self._tell(partition.topic_partition, None)
+
+    async def _drop(self, topic: TopicImage) -> None:
+        for partition in list(self.topic_ids.get(topic.id, {}).values()):
+            self._remove(partition)
+            await asyncio.sleep(0)
+
+    def _remove(self, partition: Partition) -> None:
+        """The replica leaves this broker; its files are gone when this returns."""
+        tp = partition.topic_partition
+        partitions = self.topic_ids[partition.topic_id]
+        del partitions[tp.partition]
+        if not partitions:
+            del self.topic_ids[partition.topic_id]
+            if self.topics.get(tp.topic) is partitions:
+                del self.topics[tp.topic]
+        self._stop(partition, None)
+        self.moves.forget(tp)
+        try:
+            self.logs.delete(tp)
+        except errors.KafkaStorageError as error:
+            logger.error("deleting %s: %s", tp, error)
+
+    def _stop(self, partition: Partition, failure: errors.KafkaStorageError | None) -> None:
+        """The partition serves nobody any more."""
+        led = partition.is_leader
+        if failure is None:
+            partition.go()
+        else:
+            partition.go_offline(failure)
+        self._commits.pop(partition, None)
+        self.purgatory.wake(partition)
+        if led:
+            self._tell(partition.topic_partition, None)
+
+    def _tell(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        for listener in self._listeners:
+            listener(topic_partition, leader_epoch)
+
+    def _on_config_change(self, names: frozenset[str]) -> None:
+        """Broker keys that are defaults of topic keys may have changed."""
+        for name, partitions in self.topics.items():
+            topic = self.image.topic(name)
+            if topic is not None:
+                config = topic_config(self.config, topic.configs)
+                for partition in partitions.values():
+                    if partition.log.config != config:
+                        partition.log.config = config
+                        partition.reconfigured()
+
+    # Failed disks
+
+    def on_dir_failure(self, log_dir: LogDir) -> None:
+        """A disk has failed; may be called from any thread."""
+        self._loop.call_soon_threadsafe(self._drop_offline)
+
+    def _drop_offline(self) -> None:
+        for partition in list(self):
+            if partition.log.log_dir.offline and partition.is_available:
+                self._stop(partition, partition.log.log_dir.storage_error())
+
+    def _report_strays(self) -> None:
+        """Logs of topics that do not exist:
+
+        An interrupted deletion, or a store that has lost them. Left alone.
+        """
+        for log in self._strays():
+            logger.warning("%s belongs to no topic of this cluster; it is left alone", log.folder)
+
+    def _strays(self) -> Iterable[Log]:
+        for log in self.logs:
+            partitions = self.topic_ids.get(log.topic_id, {})
+            if log.topic_partition.partition not in partitions:
+                yield log
+
+    def close(self) -> None:
+        """Cancels whatever waits or moves; nothing is appended any more."""
+        self.moves.close()
+        self.purgatory.close()
