@@ -242,9 +242,8 @@ class RealKafka(Broker):
         self._properties_file.write_text(_properties(self._properties()))
         if first:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]
-            peers.Java()(
-                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_file)
-            )
+            options = (f"--cluster-id={cluster_id}", "-c", str(self._properties_file))
+            peers.Java()("kafka.tools.StorageTool", "format", *options)
 
     def _properties(self) -> dict[str, str]:
         return {

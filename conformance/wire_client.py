@@ -230,4 +230,8 @@ class Wire:
         return reply.topics[0].partitions[0]
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        return int(self.offset(topic, -1, partition).offset)
+        """The high watermark, asked again while the broker is not yet leader of a topic just made."""
+        while (row := self.offset(topic, -1, partition)).error_code in (3, 6):
+            pass
+        assert row.error_code == 0, row
+        return int(row.offset)

@@ -28,8 +28,10 @@ def kcat(*arguments: str, stdin: Path | None = None, timeout_s: float = 120) -> 
     return done.stdout
 
 
-def write_by_kcat(broker: Broker, topic: str, path: Path, codec: str) -> None:
-    kcat("-P", "-b", broker.bootstrap, "-t", topic, "-p", "0", "-z", codec, "-X", "acks=all", stdin=path)
+def write_by_kcat(broker: Broker, topic: str, path: Path, codec: str, *more: str) -> None:
+    """``more``: further settings of librdkafka, ``key=value``."""
+    settings = [word for setting in ("acks=all", *more) for word in ("-X", setting)]
+    kcat("-P", "-b", broker.bootstrap, "-t", topic, "-p", "0", "-z", codec, *settings, stdin=path)
 
 
 def read_by_kcat(broker: Broker, topic: str, lines: int) -> bytes:

@@ -1,0 +1,101 @@
+"""What several scenarios need: producers and consumers of the foreign clients, in one line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import confluent_kafka
+from confluent_kafka import Message, TopicPartition
+
+from conformance.brokers import Broker
+
+Found = TypeVar("Found")
+
+
+def until(look: Callable[[], Found], what: str, timeout_s: float = 30) -> Found:
+    """Polls until ``look`` returns something true; fails with ``what`` was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def producer(broker: Broker, **settings: object) -> confluent_kafka.Producer:
+    """librdkafka's producer; settings have ``_`` for ``.``."""
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
+
+
+class Deliveries:
+    """Collects delivery reports."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.errors: list[confluent_kafka.KafkaError] = []
+
+    def __call__(self, error: confluent_kafka.KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.messages.append(message)
+        else:
+            self.errors.append(error)
+
+
+def write(
+    broker: Broker,
+    topic: str,
+    values: Iterable[bytes],
+    *,
+    partition: int | None = None,
+    keys: Sequence[bytes] | None = None,
+    **settings: object,
+) -> list[Message]:
+    """Writes all values and returns their delivery reports, all of them good."""
+    reports = Deliveries()
+    client = producer(broker, **{"acks": "all", **settings})
+    for place, value in enumerate(values):
+        options: dict[str, object] = {} if partition is None else {"partition": partition}
+        if keys is not None:
+            options["key"] = keys[place]
+        client.produce(topic, value, on_delivery=reports, **options)  # type: ignore[arg-type]
+        if place % 10_000 == 9_999:
+            client.poll(0.1)
+    assert client.flush(60) == 0
+    assert not reports.errors
+    return reports.messages
+
+
+@contextmanager
+def consumer(broker: Broker, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
+    """librdkafka's consumer, from the beginning unless told otherwise."""
+    defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    client = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, **defaults, **dotted}
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def take(client: confluent_kafka.Consumer, count: int, timeout_s: float = 30) -> list[Message]:
+    """Reads exactly ``count`` messages, or fails."""
+    found: list[Message] = []
+    deadline = time.monotonic() + timeout_s
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} messages came"
+        for message in client.consume(count - len(found), 0.2):
+            assert message.error() is None, message.error()
+            found.append(message)
+    return found
+
+
+def read(broker: Broker, topic: str, count: int, partition: int = 0, offset: int = 0) -> list[Message]:
+    """Reads ``count`` messages of one partition."""
+    with consumer(broker, enable_auto_commit=False) as client:
+        client.assign([TopicPartition(topic, partition, offset)])
+        return take(client, count)

@@ -1,0 +1,268 @@
+"""What a consumer decides for itself: S56–S59."""
+
+from __future__ import annotations
+
+import time
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import TopicPartition as Partition
+
+from conformance import batches
+from conformance.brokers import Broker
+from conformance.conftest import NewBroker, NewTopic
+from conformance.peers import Java
+from conformance.members import committed, find_coordinator
+from conformance.scenarios.support import consumer, take, until, write
+from conformance.wire_client import Wire
+
+NUMBERS = [b"%d" % number for number in range(100)]
+
+
+@pytest.fixture
+def filled(broker: Broker, topic: str) -> str:
+    """A topic of the values 0 to 99."""
+    write(broker, topic, NUMBERS)
+    return topic
+
+
+def committed_now(broker: Broker, group: str, topic: str) -> int:
+    with Wire(broker.address) as wire:
+        return committed(wire, group, topic)
+
+
+def test_s56_auto_commit_commits_what_was_consumed(broker: Broker, filled: str, group: str) -> None:
+    with consumer(broker, group, auto_commit_interval_ms=50) as client:
+        client.subscribe([filled])
+        take(client, 60)
+    assert committed_now(broker, group, filled) == 60
+    with consumer(broker, group) as client:
+        client.subscribe([filled])
+        assert [row.value() for row in take(client, 40)] == NUMBERS[60:]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_s56_a_commit_holds_for_the_next_consumer(
+    broker: Broker, filled: str, group: str, asynchronous: bool
+) -> None:
+    with consumer(broker, group, enable_auto_commit=False) as client:
+        client.subscribe([filled])
+        last = take(client, 30)[-1]
+        client.commit(message=last, asynchronous=asynchronous)
+        until(lambda: committed_now(broker, group, filled) == 30, "the commit")
+
+
+def test_s56_asynchronous_commits_and_one_synchronous_at_the_end(
+    broker: Broker, filled: str, group: str
+) -> None:
+    with consumer(broker, group, enable_auto_commit=False) as client:
+        client.subscribe([filled])
+        for _ in range(9):
+            client.commit(message=take(client, 10)[-1], asynchronous=True)
+        client.commit(message=take(client, 10)[-1], asynchronous=False)
+    assert committed_now(broker, group, filled) == 100
+
+
+@pytest.mark.parametrize(("offset", "duplicates", "lost"), [(20, 10, 0), (45, 0, 15), (30, 0, 0)])
+def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
+    broker: Broker, filled: str, group: str, offset: int, duplicates: int, lost: int
+) -> None:
+    """30 records were processed; the commit says something else."""
+    with consumer(broker, group, enable_auto_commit=False) as client:
+        client.subscribe([filled])
+        first = [row.value() for row in take(client, 30)]
+        client.commit(offsets=[TopicPartition(filled, 0, offset)], asynchronous=False)
+    with consumer(broker, group, enable_auto_commit=False) as client:
+        client.subscribe([filled])
+        second = [row.value() for row in take(client, 100 - offset)]
+    assert len(set(first) & set(second)) == duplicates
+    assert len(set(NUMBERS) - set(first) - set(second)) == lost
+
+
+def test_s56_without_a_commit_everything_comes_again(broker: Broker, filled: str, group: str) -> None:
+    for _ in range(2):
+        with consumer(broker, group, enable_auto_commit=False) as client:
+            client.subscribe([filled])
+            assert [row.value() for row in take(client, 100)] == NUMBERS
+
+
+def test_s57_offsets_live_in_consumer_offsets_and_survive_a_crash(new_broker: NewBroker) -> None:
+    broker = new_broker()
+    with Wire(broker.address) as wire:
+        wire.create_topic("t")
+        find_coordinator(wire, "g")
+    write(broker, "t", NUMBERS)
+    with consumer(broker, "g", enable_auto_commit=False) as client:
+        client.subscribe(["t"])
+        client.commit(message=take(client, 42)[-1], asynchronous=False)
+    with Wire(broker.address) as wire:
+        assert len(wire.metadata("__consumer_offsets").partitions) == 50
+        keys = _offset_keys(wire)
+    assert (1, b"g", b"t", 0) in keys
+    broker.crash()
+    with Wire(broker.address) as wire:
+        assert committed(wire, "g", "t") == 42
+
+
+def _offset_keys(wire: Wire) -> set[tuple[int, bytes, bytes, int]]:
+    """The keys of offset commits: i16 version, string group, string topic, i32 partition."""
+    found = set()
+    for partition in range(50):
+        end = wire.end_offset("__consumer_offsets", partition)
+        data = wire.fetch("__consumer_offsets", 0, partition).records if end else b""
+        for _, key, _ in batches.rows(data or b""):
+            assert key is not None
+            if key[:2] in (b"\0\0", b"\0\1"):
+                group_end = 4 + int.from_bytes(key[2:4])
+                topic_end = group_end + 2 + int.from_bytes(key[group_end : group_end + 2])
+                group, topic = key[4:group_end], key[group_end + 2 : topic_end]
+                found.add((key[1], group, topic, int.from_bytes(key[topic_end:])))
+    return found
+
+
+def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
+    broker: Broker, new_topic: NewTopic, group: str
+) -> None:
+    topic = new_topic(partitions=2)
+    events: list[tuple[str, list[int]]] = []
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: set[Partition]) -> None:
+            events.append(("revoked", sorted(row.partition for row in revoked)))
+
+        def on_partitions_assigned(self, assigned: set[Partition]) -> None:
+            events.append(("assigned", sorted(row.partition for row in assigned)))
+
+    one = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=200)
+    one.subscribe([topic], listener=Listener())
+    try:
+        until(lambda: one.poll(100) is not None and ("assigned", [0, 1]) in events, "both partitions")
+        with consumer(broker, group, partition_assignment_strategy="range") as other:
+            other.subscribe([topic])
+
+            def moved() -> bool:
+                one.poll(50)
+                other.consume(1, 0.05)
+                return len(other.assignment()) == 1
+
+            until(moved, "one partition at the other consumer")
+        assert ("revoked", [0, 1]) in events
+        assert events[-1][0] == "assigned"
+        assert len(events[-1][1]) == 1
+    finally:
+        one.close()
+
+
+@pytest.mark.parametrize("offset", [0, 37, 99])
+def test_s58_seek_goes_to_any_offset(broker: Broker, filled: str, offset: int) -> None:
+    client = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    place = Partition(filled, 0)
+    client.assign([place])
+    client.seek(place, offset)
+    rows = until(lambda: client.poll(500, max_records=1), "a record")[place]
+    assert [(row.offset, row.value) for row in rows] == [(offset, NUMBERS[offset])]
+    client.seek_to_end(place)
+    assert client.position(place) == 100
+    client.seek_to_beginning(place)
+    assert client.position(place) == 0
+    client.close()
+
+
+def test_s58_seek_by_time_finds_the_first_record_at_or_after_it(broker: Broker, topic: str) -> None:
+    with Wire(broker.address) as wire:
+        for step in range(10):
+            wire.produce(topic, batches.batch([b"%d" % step], base_timestamp=1_000_000 + step * 100))
+    client = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    place = Partition(topic, 0)
+    assert client.offsets_for_times({place: 1_000_450})[place].offset == 5
+    assert client.offsets_for_times({place: 1_000_500})[place].offset == 5
+    assert client.offsets_for_times({place: 2_000_000})[place] is None
+    client.close()
+
+
+def test_s58_wakeup_ends_the_poll_of_another_thread(
+    broker: Broker, topic: str, group: str, java: Java
+) -> None:
+    """Kafka's VerifiableConsumer polls without a limit; its SIGTERM handler, another thread, calls ``wakeup()``."""
+    waiting = java.start(
+        "org.apache.kafka.tools.VerifiableConsumer",
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", group),
+    )
+    assert waiting.stdout is not None
+    while "partitions_assigned" not in waiting.stdout.readline():
+        assert waiting.poll() is None
+    waiting.terminate()
+    output, _ = waiting.communicate(timeout=20)
+    assert '"name":"shutdown_complete"' in output
+
+
+def test_s59_fetch_min_bytes_waits_for_that_much_or_for_max_wait(broker: Broker, topic: str) -> None:
+    with Wire(broker.address) as wire:
+        wire.produce(topic, batches.batch([b"x" * 100]))
+        start = time.monotonic()
+        row = wire.fetch(topic, 0, min_bytes=1, max_wait_ms=10_000)
+        assert row.records
+        assert time.monotonic() - start < 2
+        start = time.monotonic()
+        row = wire.fetch(topic, 0, min_bytes=100_000, max_wait_ms=500)
+        assert 0.45 < time.monotonic() - start < 3
+        assert row.records
+
+
+def test_s59_a_waiting_fetch_ends_as_soon_as_enough_has_come(broker: Broker, topic: str) -> None:
+    with Wire(broker.address) as reader, Wire(broker.address) as writer:
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        limits = {"min_bytes": 500, "max_bytes": 1 << 20, "max_wait_ms": 20_000}
+        reader.post("Fetch", 11, topics=[{"topic": topic, "partitions": [partition]}], **limits)
+        writer.produce(topic, batches.batch([b"x" * 100]))
+        assert _silent(reader, 0.3)
+        start = time.monotonic()
+        writer.produce(topic, batches.batch([b"x" * 500]))
+        reply = reader.reply("Fetch", 11)
+        assert time.monotonic() - start < 2
+        assert len(batches.values(reply.responses[0].partitions[0].records)) == 2
+
+
+def _silent(wire: Wire, seconds: float) -> bool:
+    wire.socket.settimeout(seconds)
+    try:
+        return not wire.socket.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        wire.socket.settimeout(30)
+
+
+@pytest.mark.parametrize(("reset", "expected"), [("earliest", NUMBERS), ("latest", [b"later"])])
+def test_s59_auto_offset_reset_chooses_the_start(
+    broker: Broker, filled: str, group: str, reset: str, expected: list[bytes]
+) -> None:
+    with consumer(broker, group, auto_offset_reset=reset) as client:
+        client.subscribe([filled])
+        if reset == "latest":
+            until(lambda: client.poll(0.1) is None and client.assignment(), "the assignment")
+            with Wire(broker.address) as wire:
+                until(lambda: wire.produce(filled, batches.batch(expected)) and client.poll(0.1), "a record")
+                wire.produce(filled, batches.batch(expected))
+        assert [row.value() for row in take(client, len(expected))] == expected
+
+
+def test_s59_auto_offset_reset_error_tells_the_application(broker: Broker, filled: str, group: str) -> None:
+    with consumer(broker, group, auto_offset_reset="error") as client:
+        client.subscribe([filled])
+        message = until(lambda: client.poll(0.5), "an error")
+        assert message.error().code() in (
+            confluent_kafka.KafkaError._AUTO_OFFSET_RESET,
+            confluent_kafka.KafkaError._NO_OFFSET,
+        )
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_s59_isolation_levels_read_the_same_where_nothing_is_transactional(
+    broker: Broker, filled: str, group: str, isolation: str
+) -> None:
+    with consumer(broker, group, isolation_level=isolation) as client:
+        client.subscribe([filled])
+        assert [row.value() for row in take(client, 100)] == NUMBERS

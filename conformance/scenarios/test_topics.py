@@ -1,0 +1,118 @@
+"""Topics and order: S01–S04."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import confluent_kafka
+import pytest
+
+from conformance.brokers import Broker
+from conformance.conftest import NewBroker, NewTopic
+from conformance.dataset import flights
+from conformance.scenarios.support import consumer, read, take, until, write
+from conformance.wire_client import Wire
+
+
+def test_s01_each_record_is_stored_in_exactly_one_of_three_partitions(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    lines = flights().splitlines()[:30_000]
+    topic = new_topic(partitions=3)
+    write(broker, topic, lines, keys=[line.split(b",")[11] for line in lines])
+    with Wire(broker.address) as wire:
+        ends = [wire.end_offset(topic, partition) for partition in range(3)]
+    assert sum(ends) == len(lines)
+    assert all(ends)
+    found = [
+        message.value()
+        for partition in range(3)
+        for message in read(broker, topic, ends[partition], partition)
+    ]
+    assert Counter(found) == Counter(lines)
+
+
+def test_s02_order_within_a_partition_is_the_producers_order(broker: Broker, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=3)
+    numbers = [b"%d" % number for number in range(20_000)]
+    sent = write(broker, topic, numbers, sticky_partitioning_linger_ms=0, linger_ms=1)
+    for partition in range(3):
+        expected = [message.value() for message in sent if message.partition() == partition]
+        assert expected, "the producer left a partition out"
+        found = read(broker, topic, len(expected), partition)
+        assert [message.value() for message in found] == expected
+        assert [message.offset() for message in found] == list(range(len(expected)))
+        assert [int(message.value()) for message in found] == sorted(map(int, expected))
+
+
+def test_s03_writing_to_a_topic_that_does_not_exist_creates_it_with_one_partition(broker: Broker) -> None:
+    write(broker, "not-there-yet", [b"first"])
+    with Wire(broker.address) as wire:
+        (partition,) = wire.metadata("not-there-yet").partitions
+    assert partition.replica_nodes == [1]
+    assert [message.value() for message in read(broker, "not-there-yet", 1)] == [b"first"]
+
+
+def test_s03_a_topic_is_made_as_the_brokers_defaults_say(new_broker: NewBroker) -> None:
+    broker = new_broker(num_partitions=4)
+    write(broker, "made", [b"first"])
+    with Wire(broker.address) as wire:
+        assert len(wire.metadata("made").partitions) == 4
+
+
+def test_s03_no_topic_is_created_where_auto_create_is_off(new_broker: NewBroker) -> None:
+    broker = new_broker(auto_create_topics_enable="false")
+    with pytest.raises(confluent_kafka.KafkaException) as raised, Wire(broker.address) as wire:
+        reply = wire.ask(
+            "Metadata", 9, topics=[{"name": "nowhere"}], allow_auto_topic_creation=True
+        )
+        assert reply.topics[0].error_code == 3
+        client = confluent_kafka.Producer(
+            {"bootstrap.servers": broker.bootstrap, "topic.metadata.propagation.max.ms": 0}
+        )
+        client.produce("nowhere", b"lost", on_delivery=_raise)
+        client.flush(20)
+    assert raised.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def _raise(error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+    if error is not None:
+        raise confluent_kafka.KafkaException(error)
+
+
+def test_s04_consumers_of_one_group_share_the_records_and_each_group_gets_all(
+    broker: Broker, new_topic: NewTopic, group: str
+) -> None:
+    topic = new_topic(partitions=2)
+    with (
+        consumer(broker, group) as one,
+        consumer(broker, group) as other,
+        consumer(broker, group + "-more") as alone,
+    ):
+        for client in (one, other, alone):
+            client.subscribe([topic])
+        until(lambda: _assigned(one, 1) and _assigned(other, 1) and _assigned(alone, 2), "assignments")
+        numbers = [b"%d" % number for number in range(2_000)]
+        for partition in range(2):
+            write(broker, topic, numbers[partition::2], partition=partition)
+        shares = [_drain(one, 1_000), _drain(other, 1_000)]
+        everything = [message.value() for message in take(alone, 2_000)]
+    assert sorted(shares[0] + shares[1], key=int) == numbers
+    assert not set(shares[0]) & set(shares[1])
+    assert sorted(everything, key=int) == numbers
+
+
+def _assigned(client: confluent_kafka.Consumer, count: int) -> bool:
+    message = client.poll(0.05)
+    assert message is None or message.error() is None
+    return len(client.assignment()) == count
+
+
+def _drain(client: confluent_kafka.Consumer, expected: int) -> list[bytes | None]:
+    """Reads what was expected, and a little longer for what was not."""
+    found = [message.value() for message in take(client, expected)]
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        found += [message.value() for message in client.consume(100, 0.1)]
+    return found
