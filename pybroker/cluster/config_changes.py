@@ -20,6 +20,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.plan import Plan, Step, write_configs
+from pybroker.cluster.topic_names import check_name
 from pybroker.config import (
     KEYS,
     TOPICS,
@@ -109,8 +110,8 @@ class ConfigController:
             check_broker_name(change.name, self._node_id)
         elif resource_type is ResourceType.GROUP and not change.name:
             raise errors.InvalidRequest("a group's name is empty")
-        elif resource_type is ResourceType.TOPIC and image.topic(change.name) is None:
-            raise errors.UnknownTopicOrPartition(f"there is no topic '{change.name}'")
+        elif resource_type is ResourceType.TOPIC:
+            _check_topic_exists(image, change.name)
         return resource_type
 
     def _check_topic(self, image: MetadataImage, name: str, configs: Configs) -> None:
@@ -130,6 +131,14 @@ class ConfigController:
         for key, text in configs.items():
             if before.get(key) != text:
                 _check_dynamic(key, text, is_default=name == DEFAULT_BROKER)
+
+
+def _check_topic_exists(image: MetadataImage, name: str) -> None:
+    if not name:
+        raise errors.InvalidRequest("there is no default of topics: name one")
+    check_name(name)
+    if image.topic(name) is None:
+        raise errors.UnknownTopicOrPartition(f"there is no topic '{name}'")
 
 
 def check_broker_name(name: str, node_id: int) -> None:

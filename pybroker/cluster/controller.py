@@ -14,6 +14,7 @@ from pybroker.cluster import plan as plans
 from pybroker.cluster.assignment import assign, check_manual
 from pybroker.cluster.elections import after_changes, elect
 from pybroker.cluster.image import (
+    METADATA_TOPIC,
     NO_LEADER,
     BrokerRegistration,
     MetadataDelta,
@@ -86,6 +87,8 @@ class Controller:
         self, image: MetadataImage, request: NewTopic, collisions: Collisions
     ) -> TopicImage:
         check_name(request.name)
+        if request.name == METADATA_TOPIC:
+            raise errors.InvalidRequest(f"topic '{METADATA_TOPIC}' cannot be created")
         if image.topic(request.name) is not None:
             raise errors.TopicAlreadyExists(f"topic '{request.name}' exists")
         collisions.check(request.name)

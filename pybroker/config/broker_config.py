@@ -1,7 +1,8 @@
 """The configuration of one broker: layers over the table of keys.
 
 From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over
-environment over file), default. The two dynamic layers change while the broker runs; listeners hear the names whose value changed, after the change.
+environment over file), default. The two dynamic layers change while the broker runs; listeners
+hear the names whose value changed, after the change.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class BrokerConfig:
 
     @staticmethod
     def key(name: str, source: str = "") -> Key | None:
-        """The row of ``name``, None for those of plug-ins; raises ConfigError for an unknown one."""
+        """The row of ``name``, None for a plug-in's; raises ConfigError for an unknown one."""
         key = KEYS.get(name)
         if key is None and not is_ignored(name):
             where = f" (from {source})" if source else ""
@@ -172,7 +173,7 @@ class BrokerConfig:
         return changed
 
     def on_change(self, listener: Listener) -> None:
-        """Calls ``listener(names)`` after each change of effective values, until the broker ends."""
+        """Calls ``listener(names)`` after each change of effective values."""
         self._listeners.append(listener)
 
     @property

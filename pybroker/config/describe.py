@@ -1,4 +1,4 @@
-"""How a setting is shown (DescribeConfigs): its value, where that comes from, and what stands behind.
+"""How a setting is shown (DescribeConfigs): its value, its source, and what stands behind it.
 
 Behind a topic's ``retention.ms`` stand the broker's ``log.retention.ms``, ``.minutes`` and
 ``.hours``, each with the layers that give it a value.
@@ -35,7 +35,7 @@ def describe_topic_key(
         return Described(text, own.source, [own, *behind])
     text = format_value(topic_default(config, key))
     if not behind:
-        return Described(text, Source.DEFAULT, [Origin(name, text, Source.DEFAULT)])
+        return Described(text, Source.DEFAULT, [])
     return Described(text, behind[0].source, behind)
 
 
@@ -49,7 +49,7 @@ def describe_group_key(
         own = Origin(name, text, Source.DYNAMIC_GROUP)
         return Described(text, own.source, [own, *behind])
     if not behind:
-        return Described(text, Source.DEFAULT, [Origin(name, text, Source.DEFAULT)])
+        return Described(text, Source.DEFAULT, [])
     return Described(text, behind[0].source, behind)
 
 

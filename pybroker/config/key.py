@@ -29,6 +29,7 @@ class ConfigError(ValueError):
 class Type(IntEnum):
     """Kafka's types of values; the number is DescribeConfigs' ``config_type``."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

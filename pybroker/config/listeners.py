@@ -1,4 +1,4 @@
-"""The grammar of ``listeners`` and ``advertised.listeners``: NAME://host:port, and the protocol map."""
+"""The grammar of ``listeners`` and ``advertised.listeners``: NAME://host:port."""
 
 from __future__ import annotations
 

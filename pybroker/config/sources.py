@@ -18,7 +18,7 @@ class Setting(NamedTuple):
 
 ENVIRONMENT_PREFIX: Final = "KAFKA_"
 
-# Variables that Kafka's own scripts and Kubernetes (for a service named kafka) set: they are not configuration.
+# Set by Kafka's own scripts, and by Kubernetes for a service named kafka: not configuration.
 _FOREIGN = re.compile(
     r"KAFKA_((HOME|OPTS|VERSION|DEBUG|MODE|JMX_\w+|HEAP_OPTS|GC_LOG_OPTS|GC_LOG_ENABLED|LOG4J_\w+"
     r"|JVM_PERFORMANCE_OPTS|CLASSPATH|HOST|SERVICE_\w+|PORT|PORT_\w+)|\w+_(SERVICE|PORT)_\w+)\Z"
@@ -38,7 +38,7 @@ def from_arguments(arguments: Iterable[str]) -> dict[str, Setting]:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
-    """``KAFKA_LOG_RETENTION_HOURS=1`` is ``log.retention.hours=1``; ``__`` is ``_``, ``___`` is ``-``."""
+    """``KAFKA_NODE_ID=1`` is ``node.id=1``; ``__`` stands for ``_``, ``___`` for ``-``."""
     return {
         _key_of_variable(variable): Setting(text, variable)
         for variable, text in environment.items()
@@ -68,8 +68,8 @@ def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
     """Line number, key and value of each entry, by the rules of java.util.Properties.
 
     ``#`` and ``!`` begin a comment line; ``=``, ``:`` or white space ends a key; a backslash at the
-    end of a line joins the next one without its indentation; ``\\t \\n \\r \\f \\uXXXX`` are as in Java,
-    any other escaped character stands for itself.
+    end of a line joins the next one without its indentation; ``\\t \\n \\r \\f \\uXXXX`` are as in
+    Java, any other escaped character stands for itself.
     """
     for number, line in _logical_lines(text):
         end = _end_of_key(line)

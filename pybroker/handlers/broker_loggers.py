@@ -1,4 +1,4 @@
-"""The broker's loggers as a configuration resource (KIP-412): names are Python's, levels log4j's."""
+"""The broker's loggers as a resource (KIP-412): names are Python's, levels log4j's."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def check(changes: Sequence[KeyChange]) -> None:
     for change in changes:
         if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
             raise errors.InvalidRequest(f"{change.name}: a level is set or deleted")
+        if change.operation == ConfigOperation.SET and change.value is None:
+            raise errors.InvalidRequest(f"{change.name} has no value")
         if change.name not in known:
             raise errors.InvalidConfig(f"there is no logger {change.name}")
         if change.operation == ConfigOperation.SET and change.value not in _LEVELS:

@@ -12,7 +12,7 @@ from pybroker.cluster.image import TopicImage
 from pybroker.cluster.plan import NewTopic, Outcome
 from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
 from pybroker.handlers.call import Call
-from pyclient.protocol import ZERO_UUID, CreateTopics
+from pyclient.protocol import CreateTopics
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Resp
         outcomes = [error] * len(wanted)
     by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
     results = [_result(name, outcome, call.broker.config) for name, outcome in by_name.items()]
-    if request.validate_only:
-        for result in results:
-            result.topic_id = ZERO_UUID
     return CreateTopics.Response(topics=results)
 
 
@@ -57,6 +54,7 @@ def _result(name: str, outcome: Outcome, config: BrokerConfig) -> Result:
     return CreateTopics.Response.CreatableTopicResult(
         name=name,
         topic_id=outcome.id,
+        error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
         configs=_configs(outcome, config),

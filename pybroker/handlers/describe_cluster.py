@@ -1,4 +1,4 @@
-"""DescribeCluster (60): cluster id, controller and brokers. v1 endpoint types (KIP-919), v2 fencing."""
+"""DescribeCluster (60): v0-2. Cluster id, controller, brokers; v1 endpoint types (KIP-919)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Response:
     """Every live broker by the listener that the client came by."""
     if request.endpoint_type == CONTROLLERS:
-        return _refused(request, errors.MismatchedEndpointType("this is a broker's endpoint"))
+        return _refused(errors.MismatchedEndpointType("this is a broker's endpoint"))
     if request.endpoint_type != BROKERS:
-        return _refused(
-            request, errors.UnsupportedEndpointType(f"endpoint type {request.endpoint_type}")
-        )
+        return _refused(errors.UnsupportedEndpointType(f"endpoint type {request.endpoint_type}"))
     image = call.broker.metadata.image
     response = DescribeCluster.Response(
         cluster_id=call.broker.cluster_id,
@@ -33,9 +31,5 @@ def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Resp
     return response
 
 
-def _refused(
-    request: DescribeCluster.Request, error: errors.KafkaError
-) -> DescribeCluster.Response:
-    return DescribeCluster.Response(
-        error_code=error.code, error_message=str(error), endpoint_type=request.endpoint_type
-    )
+def _refused(error: errors.KafkaError) -> DescribeCluster.Response:
+    return DescribeCluster.Response(error_code=error.code, error_message=str(error))

@@ -1,7 +1,7 @@
-"""DescribeConfigs (32): v1-4. v1 sources and synonyms (KIP-226), v3 types and documentation (KIP-569).
+"""DescribeConfigs (32): v1-4. Sources and synonyms (KIP-226), v3 types and documentation (KIP-569).
 
 A topic's settings show where each comes from, down to the broker's default; a password's value is
-null. Asked for certain keys, only those that exist are shown.
+null. Asked for certain keys, only those that exist are shown; asked for none, all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pybroker.config import (
     KEYS,
     TOPICS,
     Described,
+    Importance,
     Key,
     Origin,
     Scope,
@@ -26,6 +27,7 @@ from pybroker.config import (
     describe_group_key,
     describe_topic_key,
 )
+from pybroker.config.key import ANY
 from pybroker.handlers import broker_loggers
 from pybroker.handlers.call import Call
 from pyclient.protocol import DescribeConfigs, errors
@@ -60,7 +62,7 @@ def _result(resource: Resource, request: DescribeConfigs.Request, call: Call) ->
         return result
     wanted = resource.configuration_keys
     result.configs = [
-        _entry(row, request) for row in rows if wanted is None or row[0].name in wanted
+        _entry(row, request) for row in rows if not wanted or row[0].name in wanted
     ]
     return result
 
@@ -89,7 +91,7 @@ def _broker(name: str, call: Call) -> Iterable[Row]:
         image: MetadataImage = call.broker.metadata.image
         stored = image.configs(ResourceType.BROKER, DEFAULT_BROKER)
         return [
-            (KEYS[key], _stored(key, text, Source.DYNAMIC_DEFAULT_BROKER), False)
+            (KEYS[key], _default_of_brokers(key, text), False)
             for key, text in stored.items()
             if key in KEYS
         ]
@@ -100,8 +102,9 @@ def _broker(name: str, call: Call) -> Iterable[Row]:
     ]
 
 
-def _stored(name: str, text: str, source: Source) -> Described:
-    return Described(text, source, [Origin(name, text, source)])
+def _default_of_brokers(name: str, text: str) -> Described:
+    origin = Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)
+    return Described(text, origin.source, [origin])
 
 
 def _loggers(name: str, call: Call) -> Iterable[Row]:
@@ -111,7 +114,7 @@ def _loggers(name: str, call: Call) -> Iterable[Row]:
     return [
         (
             _LEVEL._replace(name=logger),
-            _stored(logger, level, Source.DYNAMIC_BROKER_LOGGER),
+            Described(level, Source.DYNAMIC_BROKER_LOGGER, []),
             False,
         )
         for logger, level in broker_loggers.levels().items()
@@ -128,7 +131,7 @@ def _group(name: str, call: Call) -> Iterable[Row]:
     ]
 
 
-_LEVEL = KEYS["log.dir"]._replace(type=Type.STRING, doc="")
+_LEVEL = Key("", Type.UNKNOWN, None, ANY, Importance.LOW, Scope.PER_BROKER, "")
 
 _DESCRIBERS: Mapping[int, Callable[[str, Call], Iterable[Row]]] = {
     ResourceType.TOPIC: _topic,

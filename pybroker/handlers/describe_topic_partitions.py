@@ -29,14 +29,13 @@ def handle(
     image = call.broker.metadata.image
     names = {topic.name for topic in request.topics} or set(image.topics)
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        return _refused(sorted(names), errors.InvalidRequest)
     if cursor is not None:
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            return _refused(sorted(names))
         names = {name for name in names if name >= cursor.topic_name}
     response = DescribeTopicPartitions.Response()
-    left = min(
-        request.response_partition_limit, call.broker.config["max.request.partition.size.limit"]
-    )
+    limit = call.broker.config["max.request.partition.size.limit"]
+    left = max(1, min(request.response_partition_limit, limit))
     addresses = call.broker.endpoint_for(call.connection)
     for name in sorted(names):
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
@@ -60,16 +59,20 @@ def _cursor(name: str, index: int) -> DescribeTopicPartitions.Response.Cursor:
     return DescribeTopicPartitions.Response.Cursor(topic_name=name, partition_index=index)
 
 
-def _refused(names: list[str], error: type[KafkaError]) -> DescribeTopicPartitions.Response:
-    return DescribeTopicPartitions.Response(topics=[_failed(name, error) for name in names])
+def _refused(names: list[str]) -> DescribeTopicPartitions.Response:
+    return DescribeTopicPartitions.Response(
+        topics=[_failed(name, errors.InvalidRequest) for name in names]
+    )
 
 
 def _unknown(name: str) -> Topic:
     try:
         check_name(name)
+        topic = _failed(name, errors.UnknownTopicOrPartition)
     except KafkaError as error:
-        return _failed(name, type(error))
-    return _failed(name, errors.UnknownTopicOrPartition)
+        topic = _failed(name, type(error))
+    topic.topic_authorized_operations = authorized_operations.TOPIC
+    return topic
 
 
 def _failed(name: str, error: type[KafkaError]) -> Topic:

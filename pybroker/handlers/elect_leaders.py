@@ -28,9 +28,10 @@ async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Resp
         return ElectLeaders.Response(error_code=error.code)
     by_topic: dict[str, list[Result]] = defaultdict(list)
     for tp, outcome in outcomes.items():
+        results = by_topic[tp.topic]
         if request.topic_partitions is None and isinstance(outcome, errors.ElectionNotNeeded):
             continue
-        by_topic[tp.topic].append(_result(tp.partition, outcome))
+        results.append(_result(tp.partition, outcome))
     return ElectLeaders.Response(
         replica_election_results=[
             ElectLeaders.Response.ReplicaElectionResult(topic=topic, partition_result=results)
