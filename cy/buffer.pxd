@@ -50,6 +50,7 @@ cdef class Writer:
     cdef Py_ssize_t capacity            # bytes allocated
     cdef Py_ssize_t foreign             # bytes that live in the objects of ``cuts``
     cdef list cuts                      # [(position in data, object that goes in there), …] or None
+    cdef bint joined                    # no cuts: what is written now will be moved
 
     cdef int grow(self, Py_ssize_t size) except -1
     cdef int put(self, const void *source, Py_ssize_t size) except -1

@@ -150,6 +150,8 @@ cdef class Writer:
 
     cdef int insert(self, object piece, Py_ssize_t size) except -1:
         """``piece``, of ``size`` bytes, goes out at this place, but is not copied."""
+        if self.joined:
+            raise EncodeError("a slice of a file cannot be in a tagged field")
         if self.cuts is None:
             self.cuts = []
         self.cuts.append((self.size, piece))
@@ -160,6 +162,7 @@ cdef class Writer:
         self.size = 0
         self.foreign = 0
         self.cuts = None
+        self.joined = False
         if self.capacity > KEPT_CAPACITY:
             self.data = <unsigned char *>PyMem_Realloc(self.data, FIRST_CAPACITY)
             self.capacity = FIRST_CAPACITY

@@ -217,7 +217,7 @@ def message_class(str name, dict defaults, dict attributes):
     """A message class with the fields ``defaults``, in that order.
 
     A default that is a type (``list``, a message class) is called for every instance.
-    ``attributes`` are further entries of the class: ``__qualname__``, ``__module__``, nested classes.
+    ``attributes``: further entries of the class: ``__qualname__``, ``__module__``, nested classes.
     """
     message = type(name, (Message,), attributes | {"__slots__": tuple(defaults)})
     setattr(message, LAYOUT, Layout(message, defaults))
@@ -428,7 +428,11 @@ cdef class Bytes(Sized):
         cdef Py_buffer view
         if value is None:
             return self.write_null(writer)
-        if isinstance(value, bytes) and PyBytes_GET_SIZE(value) >= WORTH_A_PIECE:
+        if (
+            isinstance(value, bytes)
+            and PyBytes_GET_SIZE(value) >= WORTH_A_PIECE
+            and not writer.joined
+        ):
             return self.encode_apart(writer, value, PyBytes_GET_SIZE(value))
         PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
         try:
@@ -631,7 +635,7 @@ cdef class Plan(WireType):
             for i in range(self.count):
                 field = &self.fields[i]
                 (<WireType>field.type).encode(writer, load(<PyObject *>value, field.slot.offset))
-        except (EncodeError, TypeError, OverflowError, BufferError) as error:
+        except (ValueError, TypeError, OverflowError, BufferError) as error:
             raise self.blame(i, error) from None
         if self.flexible:
             self.encode_tags(writer, <PyObject *>value)
@@ -658,6 +662,8 @@ cdef class Plan(WireType):
         cdef Py_ssize_t i, begin, size, head, count_at = writer.size
         cdef Slot *slot
         cdef int count = 0
+        cdef bint was_joined = writer.joined
+        writer.joined = True
         writer.uvarint(0)       # there are fewer than 128 tagged fields: one byte, put right below
         for i in range(self.tagged_count):
             slot = &self.tagged[i].slot
@@ -674,6 +680,7 @@ cdef class Plan(WireType):
             memmove(writer.data + begin + head, writer.data + begin, size)
             write_unsigned_varlong(writer.data + begin, size)
         writer.data[count_at] = count
+        writer.joined = was_joined
         return 0
 
 

@@ -97,7 +97,7 @@ def _load(api: Api) -> None:
             api.min_version,
             api.max_version,
             _NEVER if fixed else api.flexible_from,
-            compiler(bodies[side], message, api.is_flexible),
+            compiler(bodies[side], message, api.is_flexible, strict=side == "request"),
         )
         setattr(api, side.title(), message)
         setattr(api, f"{side}_codec", codec)

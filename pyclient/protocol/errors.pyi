@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 NONE: Final = 0
+WITH_RECORD_ERRORS: tuple[str, ...]
 ROWS: tuple[tuple[int, str, bool, str], ...]
 
 class KafkaError(Exception):

@@ -73,20 +73,31 @@ def message_classes(body: Body, qualname: str, attributes: dict[str, Any]) -> ty
 
 
 def compiler(
-    body: Body, message: type[Message], is_flexible: Callable[[int], bool]
+    body: Body, message: type[Message], is_flexible: Callable[[int], bool], *, strict: bool
 ) -> Callable[[int], wire.Plan]:
-    """What compiles the plan of a version: for a ``Codec``, which calls it when it meets one."""
-    return lambda version: _PlanCompiler(body, message, version, is_flexible(version)).compile()
+    """What compiles the plan of a version: for a ``Codec``, which calls it when it meets one.
+
+    ``strict``: a field that is set, not ``ignorable`` and not in the version is an error.
+    Requests and records are strict; a response says what its version can say.
+    """
+
+    def compile_plan(version: int) -> wire.Plan:
+        return _PlanCompiler(body, message, version, is_flexible(version), strict).compile()
+
+    return compile_plan
 
 
 class _PlanCompiler:
     """Compiles one version of one body."""
 
-    def __init__(self, body: Body, message: type[Message], version: int, flexible: bool) -> None:
+    def __init__(
+        self, body: Body, message: type[Message], version: int, flexible: bool, strict: bool
+    ) -> None:
         self.body = body
         self.message = message
         self.version = version
         self.flexible = flexible
+        self.strict = strict
         self.structs = body.all_structs()
         self.plans: dict[str, wire.Plan] = {}
 
@@ -95,11 +106,12 @@ class _PlanCompiler:
 
     def _plan(self, message: type[Message], lines: list[Field]) -> wire.Plan:
         here = [line for line in lines if self.version in line.versions]
+        missing = [line for line in lines if self.version not in line.versions]
         return wire.Plan(
             message,
             [(line.name, self._type(line)) for line in here if line.tag is None],
             [(line.name, self._type(line), line.tag) for line in here if line.tag is not None],
-            [line.name for line in lines if line not in here and not line.ignorable],
+            [line.name for line in missing if self.strict and not line.ignorable],
             self.flexible,
         )
 

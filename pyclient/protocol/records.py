@@ -25,7 +25,7 @@ def _load(name: str) -> type[Message]:
 
     first, last = head.versions.first, head.versions.last
     message = message_classes(body, name, {"min_version": first, "max_version": last})
-    compile_plan = compiler(body, message, head.flexible.__contains__)
+    compile_plan = compiler(body, message, head.flexible.__contains__, strict=True)
     codec = Codec(name, -1, first, last, head.flexible_from, compile_plan)
     message.encode = codec.encode_record
     message.decode = codec.decode_open_record if head.is_open else codec.decode_record

@@ -10,7 +10,16 @@ import pytest
 
 from cy.buffer import DecodeError, EncodeError
 from cy.sendfile import FileSlice
-from pyclient.protocol import Fetch, FindCoordinator, Heartbeat, ListGroups, Metadata, Produce, apis
+from pyclient.protocol import (
+    Fetch,
+    FindCoordinator,
+    Heartbeat,
+    ListGroups,
+    ListOffsets,
+    Metadata,
+    Produce,
+    apis,
+)
 from pyclient.protocol.schema import read_bodies
 from pyclient.protocol.tests.random_messages import Source
 
@@ -205,6 +214,18 @@ def test_a_field_that_the_version_lacks_is_not_dropped_silently() -> None:
     request = Heartbeat.Request(group_id="g", group_instance_id="i")
     with pytest.raises(EncodeError, match="group_instance_id: this version has no such field"):
         Heartbeat.encode_request(2, 1, "me", request)
+
+
+def test_a_response_says_what_its_version_can_say() -> None:
+    offset = ListOffsets.Response.ListOffsetsPartitionResponse(offset=5, leader_epoch=3)
+    topic = ListOffsets.Response.ListOffsetsTopicResponse(name="a", partitions=[offset])
+    response = ListOffsets.Response(topics=[topic])
+    data = ListOffsets.response_codec.encode(3, response)
+    read = ListOffsets.decode_response(3, data, 0, len(data))
+    assert (read.topics[0].partitions[0].offset, read.topics[0].partitions[0].leader_epoch) == (
+        5,
+        -1,
+    )
 
 
 def test_an_ignorable_field_is_dropped_where_the_version_lacks_it() -> None:
