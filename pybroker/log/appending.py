@@ -24,8 +24,8 @@ class Origin(enum.Enum):
 class AppendInfo:
     """The outcome of an append.
 
-    ``log_append_time_ms`` is -1 where the records keep the producer's times. A ``duplicate`` was appended before: the offsets are
-    those of that time.
+    ``log_append_time_ms`` is -1 where the records keep the producer's times. A ``duplicate`` was
+    appended before: the offsets are those of that time.
     """
 
     __slots__ = (
@@ -63,9 +63,11 @@ def writable(records: Bytes) -> Bytes:
 
 
 def whole_batches(records: Bytes, log_end_offset: int) -> list[Batch]:
-    """The undamaged batches in a leader's response, up to one that its end cuts or that is damaged.
+    """The undamaged batches in a leader's response, up to one that its end cuts or that is
+    damaged.
 
-    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, CorruptMessage where the first is damaged.
+    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, CorruptMessage
+    where the first is damaged.
     """
     batches = scan(records, check_crcs=True)
     if not batches:
@@ -88,7 +90,9 @@ def _refuse_damaged(records: Bytes) -> None:
 
 
 def runs(batches: list[Batch], room: int, segment_bytes: int) -> list[list[Batch]]:
-    """Groups of batches by segment: ``room`` bytes are left in the active one, every other takes ``segment_bytes``."""
+    """Groups of batches by segment: ``room`` bytes are left in the active one, every other
+    takes ``segment_bytes``.
+    """
     groups: list[list[Batch]] = [[]]
     for batch in batches:
         if batch.size > room and groups[-1]:

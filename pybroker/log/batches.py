@@ -1,7 +1,7 @@
 """Walks over the batches in a ``.log`` file, header by header, without building a record.
 
-A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length is believed only if the batch ends within the file, so
-nothing is allocated on the word of a damaged header.
+A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length is believed only if the
+batch ends within the file, so nothing is allocated on the word of a damaged header.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class MalformedBatch(ValueError):
 
 
 def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
-    """The batches from ``position``, where one begins, to ``end``. Raises MalformedBatch where that is not so."""
+    """The batches from ``position``, where one begins, to ``end``.
+
+    Raises MalformedBatch where that is not so.
+    """
     while position < end:
         data = file.read(min(SCAN_BYTES, end - position), position)
         batches = scan(data) or [_header(data, position, end)]
@@ -54,7 +57,9 @@ def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
 def walk_verified(
     file: DataFile, position: int, end: int, trust_before: int = 0
 ) -> Iterator[Located]:
-    """As ``walk``, but batches that end at or beyond offset ``trust_before`` must have the right CRC."""
+    """As ``walk``, but batches that end at or beyond offset ``trust_before`` must have the
+    right CRC.
+    """
     while position < end:
         data = file.read(min(VERIFY_BYTES, end - position), position)
         batches = scan(data, check_crcs=trust_before <= 0)
@@ -69,7 +74,10 @@ def walk_verified(
 
 
 def first_reaching(file: DataFile, position: int, end: int, offset: int) -> Located | None:
-    """The first batch from ``position`` whose last offset is ``offset`` or more, None if there is none before ``end``."""
+    """The first batch from ``position`` whose last offset is ``offset`` or more.
+
+    None if there is none before ``end``.
+    """
     for located in walk(file, position, end):
         if located.batch.last_offset >= offset:
             return located

@@ -1,12 +1,14 @@
 """Checkpoint files of a log dir: one offset per partition.
 
-Format (Kafka's, text): a line with the version ``0``, a line with the number of entries, then ``topic partition offset`` lines.
-Written whole by ``Storage.replace``; a file that does not parse counts as absent, since all of them only save work or are
-bounded by the log itself.
+Format (Kafka's, text): a line with the version ``0``, a line with the number of entries, then
+``topic partition offset`` lines. Written whole by ``Storage.replace``; a file that does not parse
+counts as absent, since all of them only save work or are bounded by the log itself.
 
-* ``recovery-point-offset-checkpoint``: the log is synced up to here; after an unclean stop recovery begins here.
+* ``recovery-point-offset-checkpoint``: the log is synced up to here; after an unclean stop
+  recovery begins here.
 * ``replication-offset-checkpoint``: the high watermark.
-* ``log-start-offset-checkpoint``: where DeleteRecords has moved the start, if that lies inside the first segment.
+* ``log-start-offset-checkpoint``: where DeleteRecords has moved the start, if that lies inside the
+  first segment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a log needs to know of its topic's configuration.
 
-One field per topic key of Kafka, ``.`` written as ``_``; units are those of the key. ``pybroker.config`` builds it from the
-table of keys. Equal configurations should be one object: 10,000 partitions then share it.
+One field per topic key of Kafka, ``.`` written as ``_``; units are those of the key.
+``pybroker.config`` builds it from the table of keys. Equal configurations should be one object:
+10,000 partitions then share it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ DELETE = "delete"
 class LogConfig:
     """Topic-level configuration of one log; the defaults are Kafka's.
 
-    Two keys are known and change nothing, since POSIX makes them pointless: ``preallocate`` (files grow
-    by appending) and ``file_delete_delay_ms`` (whoever reads a deleted file keeps it open).
+    Two keys are known and change nothing, since POSIX makes them pointless: ``preallocate`` (files
+    grow by appending) and ``file_delete_delay_ms`` (whoever reads a deleted file keeps it open).
     """
 
     cleanup_policy: frozenset[str] = frozenset({DELETE})

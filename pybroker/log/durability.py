@@ -1,10 +1,12 @@
 """How much of a log is on the disk: the recovery point, and the syncs that raise it.
 
-``recovery_point`` promises: after a loss of power everything below it is there. A sync therefore writes, in this order, the data, the
-epoch file, the names of the files and of the folder, and only then raises the recovery point. A truncation lowers it, durably and
-first: what is appended after the cut lies below the old recovery point and has not been synced.
+``recovery_point`` promises: after a loss of power everything below it is there. A sync therefore
+writes, in this order, the data, the epoch file, the names of the files and of the folder, and only
+then raises the recovery point. A truncation lowers it, durably and first: what is appended after
+the cut lies below the old recovery point and has not been synced.
 
-Thread-safety: ``sync`` may be called from any thread, at any time; it notices when the log was cut while it ran.
+Thread-safety: ``sync`` may be called from any thread, at any time; it notices when the log was cut
+while it ran.
 """
 
 from __future__ import annotations
@@ -15,15 +17,22 @@ from typing import TYPE_CHECKING
 from pybroker.log import leader_epochs, partition_metadata
 
 if TYPE_CHECKING:
-    from pybroker.log.log import Log
+    from pybroker.log.log_files import LogFiles
 
 
 class Durability:
     """The recovery point of one log."""
 
-    __slots__ = ("_lock", "_log", "names_synced", "recovery_point", "topic_id_synced", "truncations")
+    __slots__ = (
+        "_lock",
+        "_log",
+        "names_synced",
+        "recovery_point",
+        "topic_id_synced",
+        "truncations",
+    )
 
-    def __init__(self, log: Log, recovery_point: int) -> None:
+    def __init__(self, log: LogFiles, recovery_point: int) -> None:
         self._log = log
         self._lock = threading.Lock()
         self.recovery_point = recovery_point
@@ -35,7 +44,10 @@ class Durability:
         """How often the log has been cut."""
 
     def sync(self, end: int) -> int:
-        """Syncs everything below offset ``end``; blocks. Returns the recovery point; raises OSError, never to be retried."""
+        """Syncs everything below offset ``end``; blocks. Returns the recovery point.
+
+        Raises OSError, never to be retried.
+        """
         with self._lock:
             truncations = self.truncations
             if end > self.recovery_point:
@@ -53,7 +65,10 @@ class Durability:
             self._log.log_dir.checkpoint_recovery_points()
 
     def save_epochs(self) -> bool:
-        """Writes ``leader-epoch-checkpoint`` if it lags, and syncs the folder with it; raises OSError."""
+        """Writes ``leader-epoch-checkpoint`` if it lags, and syncs the folder with it.
+
+        Raises OSError.
+        """
         log = self._log
         lags = log.leader_epochs.dirty
         if lags:
@@ -75,4 +90,6 @@ class Durability:
     def _sync_topic_id(self) -> None:
         if not self.topic_id_synced:
             self.topic_id_synced = True
-            self._log.log_dir.storage.open(f"{self._log.folder}/{partition_metadata.FILE_NAME}").sync()
+            self._log.log_dir.storage.open(
+                f"{self._log.folder}/{partition_metadata.FILE_NAME}"
+            ).sync()

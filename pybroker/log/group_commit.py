@@ -1,10 +1,12 @@
 """Group commit: many producers wait, one sync per log is in flight (``flush.acks``).
 
-A waiter is told once the log is synced up to its offset. Whoever comes while a sync runs may not ride on it (the sync may have
-read the log's end before), so it waits for the next one, together with all others who came meanwhile: under load the disk syncs back
-to back, and each sync serves as many appends as arrived during the last one.
+A waiter is told once the log is synced up to its offset. Whoever comes while a sync runs may not
+ride on it (the sync may have read the log's end before), so it waits for the next one, together
+with all others who came meanwhile: under load the disk syncs back to back, and each sync serves as
+many appends as arrived during the last one.
 
-Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call ``done(error or None)`` on the loop's thread.
+Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call
+``done(error or None)`` on the loop's thread.
 
 Thread-safety: loop's thread only.
 """
@@ -41,7 +43,8 @@ class GroupCommit:
         self._running = False
 
     def wait(self, offset: int, done: Done) -> bool:
-        """Calls ``done(None)`` when everything below ``offset`` is on the disk, ``done(error)`` if that failed.
+        """Calls ``done(None)`` when everything below ``offset`` is on the disk, ``done(error)`` if
+        that failed.
 
         True where it is so already; ``done`` is then not called.
         """

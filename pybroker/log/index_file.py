@@ -1,24 +1,32 @@
-"""What the three index files of a segment have in common: fixed-size entries, appended in order, disposable.
+"""What the three index files of a segment have in common: fixed-size entries, appended in order,
+disposable.
 
-The active segment's entries live in memory and go to the file in groups; those of older segments are mapped from the page cache
-when they are first asked for, and dropped again with the segment's other open files (``file_cache``). An index is never trusted:
-a wrong answer shows in the batch header at the position it gives, and a missing or misshapen file is rebuilt from the log.
+The active segment's entries live in memory and go to the file in groups; those of older segments
+are mapped from the page cache when they are first asked for, and dropped again with the segment's
+other open files (``file_cache``). An index is never trusted: a wrong answer shows in the batch
+header at the position it gives, and a missing or misshapen file is rebuilt from the log.
 
-Thread-safety: loop's thread only, except ``save``, which one pool thread at a time may call.
+Thread-safety: loop's thread only, except ``save``.
 """
 
 from __future__ import annotations
 
 import mmap
+import threading
 
 from pybroker.log.file_cache import FileCache
 from pybroker.log.storage import Storage
 
 SAVE_EVERY_ENTRIES = 64
 
+# The loop's thread and the periodic work may both find entries to save.
+_saving = threading.Lock()
+
 
 class IndexFile:
-    """Entries of ``ENTRY_SIZE`` bytes in the file ``<folder>/<base offset, 20 digits><SUFFIX>``."""
+    """Entries of ``ENTRY_SIZE`` bytes in the file ``<folder>/<base offset, 20
+    digits><SUFFIX>``.
+    """
 
     ENTRY_SIZE = 0
     SUFFIX = ""
@@ -84,8 +92,14 @@ class IndexFile:
 
     def save(self, *, sync: bool = False) -> None:
         """Brings the file up to date; raises OSError."""
+        with _saving:
+            self._save()
+        if sync and self._storage.exists(self.path):
+            self._storage.open(self.path).sync()
+
+    def _save(self) -> None:
         entries = self._entries
-        if type(entries) is bytearray and (self._saved != len(entries) or sync):
+        if type(entries) is bytearray and self._saved != len(entries):
             file = self._storage.open(self.path, create=True)
             if self._saved < 0:
                 file.truncate(0)
@@ -93,10 +107,6 @@ class IndexFile:
             pending = bytes(entries[start:])
             file.write(pending, start)
             self._saved = start + len(pending)
-            if sync:
-                file.sync()
-        elif sync and self._storage.exists(self.path):
-            self._storage.open(self.path).sync()
 
     def release(self) -> None:
         """Lets go of the mapping, or of the entries in memory if the file has them all."""

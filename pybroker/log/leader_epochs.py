@@ -1,13 +1,17 @@
-"""``leader-epoch-checkpoint``: at which offset each leader epoch began (KIP-101, KIP-279, KIP-320).
+"""``leader-epoch-checkpoint``: at which offset each leader epoch began (KIP-101, KIP-279,
+KIP-320).
 
-Format: that of ``checkpoints`` with lines ``epoch start_offset``, both ascending. Followers and consumers ask where an epoch
-ended, to find the first offset at which their history differs from the leader's.
+Format: that of ``checkpoints`` with lines ``epoch start_offset``, both ascending. Followers and
+consumers ask where an epoch ended, to find the first offset at which their history differs from
+the leader's.
 
-Invariants: epochs and start offsets ascend; ``_entries[i].start_offset`` is the first offset written in that epoch.
+Invariants: epochs and start offsets ascend; ``_entries[i].start_offset`` is the first offset
+written in that epoch.
 
-Durability: a new epoch costs no disk access when it begins. Every batch carries its leader epoch, so what the file lacks beyond
-the recovery point comes back from the log; hence the file is written by whoever moves the recovery point (``Log.flush``), when
-a log closes, and after a truncation. A malformed file is made again from the whole log.
+Durability: a new epoch costs no disk access when it begins. Every batch carries its leader epoch,
+so what the file lacks beyond the recovery point comes back from the log; hence the file is written
+by whoever moves the recovery point (``Log.flush``), when a log closes, and after a truncation. A
+malformed file is made again from the whole log.
 
 Thread-safety: changed on the loop's thread; ``encode`` may be called from a pool thread.
 """
@@ -15,6 +19,7 @@ Thread-safety: changed on the loop's thread; ``encode`` may be called from a poo
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 from pybroker.log.checkpoints import decode_lines, encode_lines
@@ -32,7 +37,9 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Answer to OffsetForLeaderEpoch: the greatest known epoch not above the asked one, and its end (exclusive)."""
+    """Answer to OffsetForLeaderEpoch: the greatest known epoch not above the asked one, and its
+    end (exclusive).
+    """
 
     epoch: int
     end_offset: int
@@ -56,7 +63,10 @@ class LeaderEpochs:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """``epoch`` begins at ``start_offset``; an epoch that is known or older than the latest changes nothing."""
+        """``epoch`` begins at ``start_offset``.
+
+        An epoch that is known or older than the latest changes nothing.
+        """
         if epoch <= self.latest or epoch < 0:
             return
         while self._entries and self._entries[-1].start_offset >= start_offset:
@@ -87,7 +97,10 @@ class LeaderEpochs:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets epochs that ended at or before ``start_offset``; the one that spans it now begins there."""
+        """Forgets epochs that ended at or before ``start_offset``.
+
+        The one that spans it now begins there.
+        """
         later = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if (
             later == 0
@@ -117,7 +130,7 @@ class LeaderEpochs:
 def decode(data: bytes) -> list[EpochEntry]:
     """The entries of a file; raises ValueError if it is malformed or not ascending."""
     entries = [EpochEntry(int(epoch), int(start)) for epoch, start in decode_lines(data, 2)]
-    for before, after in zip(entries, entries[1:], strict=False):
+    for before, after in pairwise(entries):
         if after.epoch <= before.epoch or after.start_offset < before.start_offset:
             raise ValueError(f"{after} follows {before}")
     return entries

@@ -1,37 +1,38 @@
-"""The log of one partition replica: an ordered sequence of record batches in segments, in Kafka's own files.
+"""The log of one partition replica: record batches in order, in segments, in Kafka's own files.
 
 Offsets, always ``log_start_offset <= high_watermark <= log_end_offset``:
 
 * ``log_start_offset``: the first one that may be read; raised by retention and DeleteRecords.
-* ``recovery_point``: everything below is on the disk. Only ``flush`` raises it, only a truncation lowers it.
-* ``last_stable_offset``: read_committed consumers read below it; the high watermark, or the first transaction still open below it.
-* ``high_watermark``: consumers read below it. The partition sets it; the log keeps it within its bounds.
+* ``recovery_point``: everything below is on the disk. Only ``flush`` raises it, only a truncation
+  lowers it.
+* ``last_stable_offset``: read_committed consumers read below it; the high watermark, or the first
+  transaction still open below it.
+* ``high_watermark``: consumers read below it. The partition sets it; the log keeps it within its
+  bounds.
 * ``log_end_offset``: the next record's.
 
-A batch is appended as the bytes that came in: checked, its base offset and leader epoch written into the header in place, one
-``pwrite``. An append that fails half-way is cut off again, fails the log dir and is not acknowledged.
+A batch is appended as the bytes that came in: checked, its base offset and leader epoch written
+into the header in place, one ``pwrite``. An append that fails half-way is cut off again, fails the
+log dir and is not acknowledged.
 
-**What survives.** Without flush settings an append is in the page cache: it survives the end of the process, not of the machine.
-``flush`` (called for flush.messages, flush.ms, when a segment is sealed, and by group commit for ``flush.acks``) syncs the data,
-then the files' names, then moves ``recovery_point``; what a crash leaves beyond it is checked by ``recovery``.
+**What survives.** Without flush settings an append is in the page cache: it survives the end of
+the process, not of the machine. ``flush`` (called for flush.messages, flush.ms, when a segment is
+sealed, and by group commit for ``flush.acks``) syncs the data, then the files' names, then moves
+``recovery_point``; what a crash leaves beyond it is checked by ``recovery``.
 
-Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may call at any time.
+Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
+call at any time.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
-
 from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
 from pybroker.log import partition_metadata
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
-from pybroker.log.batches import MalformedBatch
 from pybroker.log.config import MAX_LONG, LogConfig
-from pybroker.log.durability import Durability
 from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
+from pybroker.log.log_files import LogFiles
 from pybroker.log.log_slice import LogSlice
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_state import Marker, ProducerStates, marker_of
@@ -48,29 +49,19 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 
-class Log:
+class Log(LogFiles):
     """One partition's log. Built by ``recovery.load`` or ``LogManager``."""
 
     __slots__ = (
-        "_active",
         "_config",
-        "_durability",
         "_flush_messages",
         "_log_append_time",
         "_rolling",
         "_rules",
         "_segment_bytes",
-        "folder",
         "high_watermark",
         "last_flush_ms",
-        "leader_epochs",
-        "log_dir",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "segments",
         "topic_id",
-        "topic_partition",
     )
 
     def __init__(
@@ -82,30 +73,28 @@ class Log:
         config: LogConfig,
         segments: Segments,
         producers: ProducerStates,
-        epochs: LeaderEpochs,
+        leader_epochs: LeaderEpochs,
         *,
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
         now_ms: int,
     ) -> None:
-        self.log_dir = log_dir
-        self.folder = folder
-        self.topic_partition = topic_partition
+        super().__init__(
+            log_dir,
+            folder,
+            topic_partition,
+            segments,
+            producers,
+            leader_epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+        )
         self.topic_id = topic_id
-        self.segments = segments
-        self.producers = producers
-        self.leader_epochs = epochs
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         self.last_flush_ms = now_ms
-        self._active = segments[-1]
-        self._durability = Durability(self, recovery_point)
         self.config = config
-
-    def __repr__(self) -> str:
-        return f"Log({self.topic_partition}, {self.log_start_offset}…{self.log_end_offset})"
 
     # What the log is
 
@@ -124,36 +113,11 @@ class Log:
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
 
     @property
-    def recovery_point(self) -> int:
-        """Everything below is on the disk."""
-        return self._durability.recovery_point
-
-    @property
-    def truncations(self) -> int:
-        """How often the log has been cut; what was read before a cut may no longer hold."""
-        return self._durability.truncations
-
-    @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided and replicated."""
         unstable = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
         return high_watermark if unstable is None or unstable > high_watermark else unstable
-
-    @property
-    def first_segment_offset(self) -> int:
-        """Base offset of the oldest segment."""
-        return self.segments[0].base_offset
-
-    @property
-    def active_segment(self) -> Segment:
-        """The segment that grows."""
-        return self._active
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments, indexes not counted."""
-        return sum(segment.size for segment in self.segments)
 
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, kept within the log's bounds; returns what it is now."""
@@ -174,7 +138,10 @@ class Log:
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def set_topic_id(self, topic_id: bytes) -> None:
-        """Writes the id of a log that has none yet; raises InconsistentTopicId where it has another one."""
+        """Writes the id of a log that has none yet.
+
+        Raises InconsistentTopicId where it has another one.
+        """
         if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
             raise errors.InconsistentTopicId(
                 f"log {self.folder} belongs to another topic of this name"
@@ -193,9 +160,10 @@ class Log:
     ) -> AppendInfo:
         """Appends one v2 batch and gives it offsets.
 
-        ``records`` is changed in place where it is writable. Raises errors.KafkaError: CorruptMessage, InvalidRecord,
-        InvalidTimestamp, MessageTooLarge, RecordListTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
-        DuplicateSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, KafkaStorageError.
+        ``records`` is changed in place where it is writable. Raises errors.KafkaError:
+        CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge,
+        UnsupportedCompressionType, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
+        InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, KafkaStorageError.
         """
         if self.log_dir.offline:
             raise self.log_dir.storage_error()
@@ -239,9 +207,10 @@ class Log:
         )
 
     def append_as_follower(self, records: Bytes, now_ms: int) -> AppendInfo | None:
-        """Appends batches as the leader wrote them; a batch cut by the end of ``records`` is left out.
+        """Appends batches as the leader wrote them.
 
-        Returns None where no whole batch is in ``records``. Raises UnexpectedOffset, CorruptMessage, KafkaStorageError.
+        A batch cut by the end of ``records`` is left out. Returns None where no whole batch is in
+        ``records``. Raises UnexpectedOffset, CorruptMessage, KafkaStorageError.
         """
         self.log_dir.check_online()
         batches = whole_batches(records, self.log_end_offset)
@@ -275,8 +244,9 @@ class Log:
     ) -> Segment:
         """The active segment, or where it is full the next one.
 
-        That begins where this one ends, even if the leader's next offset is larger (compaction): recovery
-        takes a gap between segments for a loss. An offset too far away to be relative is the exception.
+        That begins where this one ends, even if the leader's next offset is larger (compaction):
+        recovery takes a gap between segments for a loss. An offset too far away to be relative is
+        the exception.
         """
         segment = self._active
         if segment.size and self._rolling.is_due(segment, length, last, timestamp, now_ms):
@@ -285,7 +255,9 @@ class Log:
         return segment
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
-        """Nothing has changed but that the dir is offline: what was written of the batch is cut off."""
+        """Nothing has changed but that the dir is offline: what was written of the batch is cut
+        off.
+        """
         segment.cut_failed_write()
         return self.log_dir.fail(error, f"appending to {segment.path}")
 
@@ -307,7 +279,10 @@ class Log:
                 )
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Seals the active segment and starts another one at the log's end; raises KafkaStorageError."""
+        """Seals the active segment and starts another one at the log's end.
+
+        Raises KafkaStorageError.
+        """
         base_offset = self.log_end_offset if base_offset is None else base_offset
         with self._failing("rolling a segment"):
             sealed = self._active
@@ -322,9 +297,7 @@ class Log:
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         log_dir = self.log_dir
         self._durability.names_synced = False
-        segment = Segment.create(
-            log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms
-        )
+        segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms)
         self.segments.add(segment)
         self._active = segment
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
@@ -334,10 +307,11 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True
     ) -> LogSlice:
-        """Whole batches of one segment, from the one that holds ``offset``, below offset ``upper_bound``.
+        """Whole batches of one segment, from the one that holds ``offset``, below offset
+        ``upper_bound``.
 
-        At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end. Raises OffsetOutOfRange,
-        CorruptMessage, KafkaStorageError.
+        At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end.
+        Raises OffsetOutOfRange, CorruptMessage, KafkaStorageError.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -366,13 +340,18 @@ class Log:
             return found.read()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record as new as ``timestamp``, None where all are older. Raises CorruptMessage, KafkaStorageError."""
+        """The first record as new as ``timestamp``, None where all are older.
+
+        Raises CorruptMessage, KafkaStorageError.
+        """
         self.log_dir.check_online()
         with self._failing("searching a timestamp"):
             return first_record_since(self, timestamp)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp (KIP-734), None in a log without timestamps."""
+        """The first record with the greatest timestamp (KIP-734), None in a log without
+        timestamps.
+        """
         self.log_dir.check_online()
         with self._failing("searching a timestamp"):
             return newest_record(self)
@@ -392,7 +371,10 @@ class Log:
     # Shortening
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Removes every batch with a record at or beyond ``offset``; True if there was one. Raises KafkaStorageError."""
+        """Removes every batch with a record at or beyond ``offset``; True if there was one.
+
+        Raises KafkaStorageError.
+        """
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -429,7 +411,10 @@ class Log:
         replay_producers(self.producers, self.segments, self.log_start_offset, offset)
 
     def raise_log_start_offset(self, offset: int) -> None:
-        """Records below ``offset`` are gone (DeleteRecords, or the leader's start); raises OffsetOutOfRange."""
+        """Records below ``offset`` are gone (DeleteRecords, or the leader's start).
+
+        Raises OffsetOutOfRange.
+        """
         if offset > self.high_watermark:
             raise errors.OffsetOutOfRange(f"offset {offset} is beyond the high watermark of {self}")
         if offset > self.log_start_offset:
@@ -437,7 +422,10 @@ class Log:
             self.leader_epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Deletes the oldest segments that retention takes; returns how many. Raises KafkaStorageError."""
+        """Deletes the oldest segments that retention takes; returns how many.
+
+        Raises KafkaStorageError.
+        """
         self.log_dir.check_online()
         if self.log_end_offset == self.first_segment_offset:
             return 0
@@ -472,70 +460,3 @@ class Log:
     def _remove_segments(self, removed: list[Segment]) -> None:
         paths = [path for segment in removed for path in segment.delete()]
         self.log_dir.discard(paths)
-
-    # Disk
-
-    def flush(self) -> int:
-        """Syncs the whole log; blocks. Returns the new recovery point; raises KafkaStorageError."""
-        return self._sync(self.log_end_offset)
-
-    def flush_sealed(self) -> int:
-        """Syncs all segments but the active one; blocks."""
-        return self._sync(self._active.base_offset)
-
-    def _sync(self, end: int) -> int:
-        self.log_dir.check_online()
-        with self._failing("syncing"):
-            return self._durability.sync(end)
-
-    def save_lagging_files(self) -> None:
-        """Brings index and epoch files up to date, for whoever reads them; blocks. Raises KafkaStorageError."""
-        with self._failing("writing indexes"):
-            self._active.save_indexes()
-            self._durability.save_epochs()
-
-    def distrust(self) -> None:
-        """What has been read before is checked again when it is read next."""
-        for segment in self.segments:
-            segment.distrust()
-
-    def relocate(self, log_dir: LogDir, folder: str) -> None:
-        """The files are in another place now."""
-        self.log_dir = log_dir
-        self.folder = folder
-        self.producers.folder = folder
-        for segment in self.segments:
-            segment.relocate(folder)
-
-    def release(self) -> None:
-        """Lets go of every open file."""
-        for segment in self.segments:
-            segment.release()
-
-    def close(self) -> None:
-        """Completes and syncs everything, so that the next start reads nothing; raises KafkaStorageError."""
-        with self._failing("closing"):
-            if self.log_end_offset > self.log_start_offset:
-                self.producers.take_snapshot(self.log_end_offset)
-            for segment in self.segments:
-                segment.close()
-        self.flush()
-        with self._failing("closing"):
-            self._durability.save_epochs()
-            self.release()
-
-    def delete(self) -> None:
-        """Removes the folder; raises KafkaStorageError."""
-        for segment in self.segments:
-            segment.forget()
-        with self._failing("deleting"):
-            self.log_dir.storage.remove_folder(self.folder)
-
-    @contextlib.contextmanager
-    def _failing(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self.log_dir.fail(error, f"{doing} ({os.path.basename(self.folder)})") from error
-        except MalformedBatch as error:
-            raise errors.CorruptMessage(f"{self}: {error}") from error

@@ -1,4 +1,5 @@
-"""One entry of ``log.dirs``: a folder with a folder per partition, and a disk under it that may fail.
+"""One entry of ``log.dirs``: a folder with a folder per partition, and a disk under it that may
+fail.
 
 Layout (Kafka's)::
 
@@ -8,11 +9,13 @@ Layout (Kafka's)::
     <topic>-<partition>.<id>-delete/  one that is being deleted
     <topic>-<partition>.<id>-future/  one that is being moved here
 
-A dir *fails* once, for good: the first OSError takes it offline, every later use of its logs raises KafkaStorageError, and it stays
-so until the broker is started again. Retrying would be wrong: after a failed fsync the kernel may have dropped the pages.
+A dir *fails* once, for good: the first OSError takes it offline, every later use of its logs
+raises KafkaStorageError, and it stays so until the broker is started again. Retrying would be
+wrong: after a failed fsync the kernel may have dropped the pages.
 
-The clean-shutdown marker says that every log was closed after its last write. It is removed before anything is loaded, so that
-a crash during recovery is again an unclean stop, and written when everything else of a shutdown is on the disk.
+The clean-shutdown marker says that every log was closed after its last write. It is removed before
+anything is loaded, so that a crash during recovery is again an unclean stop, and written when
+everything else of a shutdown is on the disk.
 
 Thread-safety: ``fail`` may be called from any thread; its listeners run on that thread.
 """
@@ -55,7 +58,10 @@ class LogDir:
         """Why the dir is offline."""
         self.on_failure: Callable[[LogDir], None] = lambda log_dir: None
         self.on_roll: Callable[[Log], None] = lambda log: None
-        """A log of the dir has a new active segment; the sealed ones may be synced in the background."""
+        """A log of the dir has a new active segment.
+
+        The sealed ones may be synced in the background.
+        """
         self.discard: Callable[[list[str]], None] = self.unlink
         """Removes files that nobody needs any more; the manager does it on a pool thread."""
         self.names_synced = False
@@ -69,7 +75,9 @@ class LogDir:
     # Failure
 
     def fail(self, error: OSError, doing: str) -> errors.KafkaStorageError:
-        """The disk has failed while ``doing``: takes the dir offline and returns the error to raise."""
+        """The disk has failed while ``doing``: takes the dir offline and returns the error to
+        raise.
+        """
         with self._lock:
             first = not self.offline
             if first:
@@ -129,7 +137,10 @@ class LogDir:
     # Clean shutdown
 
     def take_clean_shutdown(self) -> bool:
-        """True where the last stop was clean; the marker is gone, durably, when this returns. Raises OSError."""
+        """True where the last stop was clean; the marker is gone, durably, when this returns.
+
+        Raises OSError.
+        """
         clean = self.storage.exists(self.file(CLEAN_SHUTDOWN))
         if clean:
             self.storage.unlink(self.file(CLEAN_SHUTDOWN))

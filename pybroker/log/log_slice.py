@@ -8,9 +8,10 @@ from cy.sendfile import FileSlice
 class LogSlice:
     """Batches of one segment, none of them cut.
 
-    ``records`` is a ``FileSlice`` to be sent by sendfile, or bytes where they had to be converted from an old message format, or
-    empty. ``first_offset``: where the read began; the first batch may begin earlier. ``next_offset``: no record of the slice
-    is at or beyond it, so ``[first_offset, next_offset)`` is the range for aborted transactions.
+    ``records`` is a ``FileSlice`` to be sent by sendfile, or bytes where they had to be converted
+    from an old message format, or empty. ``first_offset``: where the read began; the first batch
+    may begin earlier. ``next_offset``: no record of the slice is at or beyond it, so
+    ``[first_offset, next_offset)`` is the range for aborted transactions.
     """
 
     __slots__ = ("first_offset", "next_offset", "records", "size")

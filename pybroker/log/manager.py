@@ -1,13 +1,15 @@
 """All logs of a broker, over all its log dirs.
 
-Owns: which log lives in which dir (a new one goes where the fewest are), opening them at the start, deleting them, moving them
-between dirs, the periodic work, and the order of a clean shutdown. A dir that fails is left out from then on; its logs stay known, so
-that their partitions answer KAFKA_STORAGE_ERROR. When every dir has failed the broker has to stop: ``all_failed``.
+Owns: which log lives in which dir (a new one goes where the fewest are), opening them at the
+start, deleting them, moving them between dirs, the periodic work, and the order of a clean
+shutdown. A dir that fails is left out from then on; its logs stay known, so that their partitions
+answer KAFKA_STORAGE_ERROR. When every dir has failed the broker has to stop: ``all_failed``.
 
-A clean shutdown: every log completes its indexes, takes a producer snapshot and syncs; then the three checkpoints; then, last, the
-clean-shutdown marker.
+A clean shutdown: every log completes its indexes, takes a producer snapshot and syncs; then the
+three checkpoints; then, last, the clean-shutdown marker.
 
-Thread-safety: loop's thread, except where a method says that it may block: those may be given to a pool thread.
+Thread-safety: loop's thread, except where a method says that it may block: those may be given to a
+pool thread.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import logging
 import os
 import resource
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from pybroker.clock import Clock
-from pybroker.log import checkpoints, meta_properties, partition_metadata, recovery
+from pybroker.log import checkpoints, meta_properties, recovery
 from pybroker.log.config import LogConfig
 from pybroker.log.file_cache import FileCache
 from pybroker.log.log import Log
@@ -46,8 +48,8 @@ class NoLogDir(Exception):
 class LogManager:
     """The logs of one broker.
 
-    ``config_for(topic)`` gives the configuration of a log that is opened at the start; ``executor`` runs what may take long
-    (None: at once, on the caller's thread).
+    ``config_for(topic)`` gives the configuration of a log that is opened at the start;
+    ``executor`` runs what may take long (None: at once, on the caller's thread).
     """
 
     def __init__(
@@ -124,7 +126,10 @@ class LogManager:
     # Starting and stopping
 
     def load(self) -> None:
-        """Claims the dirs and opens every log; blocks. Raises meta_properties.WrongOwner, NoLogDir."""
+        """Claims the dirs and opens every log; blocks.
+
+        Raises meta_properties.WrongOwner, NoLogDir.
+        """
         for log_dir in self.dirs:
             try:
                 self._make_dir(log_dir.path)
@@ -223,9 +228,11 @@ class LogManager:
         config: LogConfig,
         log_dir: str | None = None,
     ) -> Log:
-        """The log of a partition, made if it is not there, in ``log_dir`` or else where the fewest logs are.
+        """The log of a partition, made if it is not there, in ``log_dir`` or else where the fewest
+        logs are.
 
-        Raises KafkaStorageError, and InconsistentTopicId where the log is that of another topic of the same name.
+        Raises KafkaStorageError, and InconsistentTopicId where the log is that of another topic of
+        the same name.
         """
         log = self._logs.get(topic_partition)
         if log is None:
@@ -293,10 +300,11 @@ class LogManager:
     # Moving between dirs
 
     def move(self, topic_partition: TopicPartition, target: str) -> Move | None:
-        """Begins to move a log to another dir (AlterReplicaLogDirs); None where it is there, or being moved there, already.
+        """Begins to move a log to another dir (AlterReplicaLogDirs).
 
-        A log that does not exist yet is not moved: pass the dir to ``get_or_create``. Raises LogDirNotFound,
-        KafkaStorageError, ReplicaNotAvailable. The caller then drives the move: see ``Move``.
+        None where it is there, or being moved there, already. A log that does not exist yet is not
+        moved: pass the dir to ``get_or_create``. Raises LogDirNotFound, KafkaStorageError,
+        ReplicaNotAvailable. The caller then drives the move: see ``Move``.
         """
         target_dir = self.dir_at(target)
         log = self._logs.get(topic_partition)
@@ -323,7 +331,10 @@ class LogManager:
     # Periodic work
 
     def run_retention(self, now_ms: int) -> int:
-        """Applies retention to every log, forgets expired producers, lets trust lapse; returns how many segments went."""
+        """Applies retention to every log, forgets expired producers, lets trust lapse.
+
+        Returns how many segments went.
+        """
         deleted = 0
         for log in self._online_logs():
             try:
@@ -345,7 +356,9 @@ class LogManager:
                 _logged(log.flush)
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes ``recovery-point-offset-checkpoint`` of every dir, and index and epoch files that lag; blocks."""
+        """Writes ``recovery-point-offset-checkpoint`` of every dir, and index and epoch files
+        that lag; blocks.
+        """
         for log in self._online_logs():
             _logged(log.save_lagging_files)
         for log_dir in self.online_dirs:
@@ -394,7 +407,9 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def _marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """``<topic>-<partition>.<unique id>-delete``, the topic cut so that a file system takes the name (Kafka's way)."""
+    """``<topic>-<partition>.<unique id>-delete``, the topic cut so that a file system takes the
+    name (Kafka's way).
+    """
     tail = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
     return topic_partition.topic[: MAX_NAME - len(tail)] + tail
 

@@ -1,7 +1,9 @@
-"""``meta.properties``: which cluster and node a log dir belongs to, and the dir's own id (KIP-858).
+"""``meta.properties``: which cluster and node a log dir belongs to, and the dir's own id
+(KIP-858).
 
-Format (Java properties): ``version=1``, ``cluster.id``, ``node.id``, ``directory.id`` (url-safe base64 of a random UUID).
-A dir of another cluster or node is refused: its logs would be mistaken for ours.
+Format (Java properties): ``version=1``, ``cluster.id``, ``node.id``, ``directory.id`` (url-safe
+base64 of a random UUID). A dir of another cluster or node is refused: its logs would be mistaken
+for ours.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def random_directory_id() -> str:
 
 
 def read(storage: Storage, log_dir: str) -> MetaProperties | None:
-    """The properties of a log dir, None where it is new; raises ValueError if they are malformed."""
+    """The properties of a log dir, None where it is new.
+
+    Raises ValueError if they are malformed.
+    """
     try:
         return decode(storage.read(os.path.join(log_dir, FILE_NAME)))
     except FileNotFoundError:

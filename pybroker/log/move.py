@@ -1,12 +1,14 @@
 """Moves a log to another log dir while it is in use (AlterReplicaLogDirs, KIP-113).
 
-``copy`` runs on a pool thread and copies segment files into ``<topic>-<partition>.<id>-future`` in the target dir; appends go on. It is
-called until what is left is small, then ``finish``, on the loop's thread where nothing is appended meanwhile, copies the rest, syncs,
-gives the folder its real name and lets the log continue there. The old folder goes last: a crash before the rename leaves the
-old log, one after it two equal ones, of which the first dir's is used.
+``copy`` runs on a pool thread and copies segment files into ``<topic>-<partition>.<id>-future`` in
+the target dir; appends go on. It is called until what is left is small, then ``finish``, on the
+loop's thread where nothing is appended meanwhile, copies the rest, syncs, gives the folder its
+real name and lets the log continue there. The old folder goes last: a crash before the rename
+leaves the old log, one after it two equal ones, of which the first dir's is used.
 
-Whatever happens to the log during the copy shows in its segments: a segment that was cut or removed is copied anew or dropped by
-``finish``, since only files with the right length and content count.
+Whatever happens to the log during the copy shows in its segments: a segment that was cut or
+removed is copied anew or dropped by ``finish``, since only files with the right length and content
+count.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ class Move:
         return max(0, self.log.size - self.copied_bytes)
 
     def copy(self) -> bool:
-        """Copies what has been appended since the last call; blocks. True where little enough is left for ``finish``.
+        """Copies what has been appended since the last call; blocks.
 
-        Raises KafkaStorageError.
+        True where little enough is left for ``finish``. Raises KafkaStorageError.
         """
         storage = self.target.storage
         try:
@@ -66,7 +68,10 @@ class Move:
         return self.lag_bytes <= SMALL_REST_BYTES
 
     def finish(self, now_ms: int) -> None:
-        """Completes the move; blocks for the rest. Raises KafkaStorageError, after which the log is where it was."""
+        """Completes the move; blocks for the rest.
+
+        Raises KafkaStorageError, after which the log is where it was.
+        """
         log, storage = self.log, self.target.storage
         old_dir, old_folder = log.log_dir, log.folder
         name = self.target.file(str(log.topic_partition))

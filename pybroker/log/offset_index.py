@@ -1,8 +1,9 @@
 """``.index``: from an offset to the place in the segment's ``.log`` where to begin looking.
 
-Format: entries of 8 bytes, big-endian: int32 offset relative to the segment's base, int32 position; both ascend. An entry says:
-the batch whose *last* offset is this begins at this position. There is one at most every ``index.interval.bytes``, so a lookup is
-a binary search here and a short scan of batch headers in the log.
+Format: entries of 8 bytes, big-endian: int32 offset relative to the segment's base, int32
+position; both ascend. An entry says: the batch whose *last* offset is this begins at this
+position. There is one at most every ``index.interval.bytes``, so a lookup is a binary search here
+and a short scan of batch headers in the log.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class OffsetIndex(IndexFile):
         self.append(_entry.pack((offset - self.base_offset) << 32 | position))
 
     def lookup(self, offset: int) -> OffsetPosition | None:
-        """The last entry at or before ``offset``: scan from its position. None: scan from the start."""
+        """The last entry at or before ``offset``: scan from its position.
+
+        None: scan from the start.
+        """
         self.recently_used = True
         entries = self.entries
         target = (offset - self.base_offset) << 32 | _LOW

@@ -1,6 +1,8 @@
-"""``partition.metadata``: the topic id of the log in this folder (KIP-516), so that a re-created topic is told from the old one.
+"""``partition.metadata``: the topic id of the log in this folder (KIP-516), so that a re-created
+topic is told from the old one.
 
-Format (Kafka's, text): ``version: 0`` and ``topic_id: <url-safe base64 of 16 bytes, unpadded>``, a line each.
+Format (Kafka's, text): ``version: 0`` and ``topic_id: <url-safe base64 of 16 bytes, unpadded>``, a
+line each.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def decode(data: bytes) -> bytes:
 
 
 def read(storage: Storage, folder: str) -> bytes:
-    """The topic id of a partition's folder, ``ZERO_ID`` where it is unknown (the cluster's metadata then tells it)."""
+    """The topic id of a partition's folder, ``ZERO_ID`` where it is unknown (the cluster's
+    metadata then tells it).
+    """
     try:
         return decode(storage.read(os.path.join(folder, FILE_NAME)))
     except FileNotFoundError:

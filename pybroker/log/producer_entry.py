@@ -1,4 +1,6 @@
-"""What a log remembers of one producer: enough to tell a new batch from a resent one, and a zombie from its successor."""
+"""What a log remembers of one producer: enough to tell a new batch from a resent one, and a
+zombie from its successor.
+"""
 
 from __future__ import annotations
 

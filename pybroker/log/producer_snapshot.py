@@ -1,11 +1,12 @@
 """``<offset, 20 digits>.snapshot``: the state of a log's producers just before that offset.
 
-Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count, then per producer int64 id, int16 epoch, int32
-last sequence, int64 last offset (-1 if none), int32 offset delta of the last batch, int64 timestamp, int32 coordinator epoch,
-int64 first offset of the ongoing transaction (-1 if none). Only the last batch is kept, as in Kafka.
+Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count, then per
+producer int64 id, int16 epoch, int32 last sequence, int64 last offset (-1 if none), int32 offset
+delta of the last batch, int64 timestamp, int32 coordinator epoch, int64 first offset of the
+ongoing transaction (-1 if none). Only the last batch is kept, as in Kafka.
 
-One is taken when a segment rolls and when the log closes, so that a start reads little; a missing or corrupt one is made up for
-by reading the log from the one before.
+One is taken when a segment rolls and when the log closes, so that a start reads little; a missing
+or corrupt one is made up for by reading the log from the one before.
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 What is decided here:
 
-* A batch whose sequences equal those of one of the producer's last five is a *duplicate*: not appended, answered with its first
-  offset. Behind the window: DUPLICATE_SEQUENCE_NUMBER. A gap: OUT_OF_ORDER_SEQUENCE_NUMBER. A new epoch begins at sequence 0. A
-  producer of which nothing is known may begin anywhere, since its state may have gone with deleted segments.
+* A batch whose sequences equal those of one of the producer's last five is a *duplicate*: not
+  appended, answered with its first offset. Behind the window: DUPLICATE_SEQUENCE_NUMBER. A gap:
+  OUT_OF_ORDER_SEQUENCE_NUMBER. A new epoch begins at sequence 0. A producer of which nothing is
+  known may begin anywhere, since its state may have gone with deleted segments.
 * An epoch older than the newest seen: INVALID_PRODUCER_EPOCH.
-* A transaction is *ongoing* from its first batch to its marker, and *unreplicated* until the high watermark has passed the marker.
-  The first unstable offset, which bounds the last stable offset, is the least first offset of either.
+* A transaction is *ongoing* from its first batch to its marker, and *unreplicated* until the high
+  watermark has passed the marker. The first unstable offset, which bounds the last stable offset,
+  is the least first offset of either.
 
-The state is a function of the log: ``check`` only looks, ``append`` is the only mutator, and a start replays what the newest sound
-snapshot lacks. Time is an argument.
+The state is a function of the log: ``check`` only looks, ``append`` is the only mutator, and a
+start replays what the newest sound snapshot lacks. Time is an argument.
 
 Thread-safety: loop's thread only.
 """
@@ -54,7 +56,9 @@ class CompletedTransaction(NamedTuple):
 
 
 def marker_of(records: Bytes) -> Marker | None:
-    """The marker in a control batch, None for control records of other kinds or a batch that compaction has emptied."""
+    """The marker in a control batch, None for control records of other kinds or a batch that
+    compaction has emptied.
+    """
     for record in iterate(records):
         if record.key is None or len(record.key) < _marker_key.size:
             return None
@@ -84,9 +88,13 @@ class ProducerStates:
         self.folder = folder
         self._producers: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
-        """First offset → producer id of ongoing transactions, in the order of their first offsets."""
+        """First offset → producer id of ongoing transactions, in the order of their first
+        offsets.
+        """
         self._unreplicated: dict[int, int] = {}
-        """First offset → marker's offset of transactions whose marker the high watermark has not passed."""
+        """First offset → marker's offset of transactions whose marker the high watermark has
+        not passed.
+        """
         self._snapshots = sorted(snapshots)
         self.end_offset = 0
         """The log's end as this state knows it."""
@@ -107,8 +115,9 @@ class ProducerStates:
     def check(self, batch: Batch, *, with_sequence: bool) -> BatchMetadata | None:
         """May this data batch be appended? Returns the batch of which it is a duplicate.
 
-        ``with_sequence`` is False for batches of the broker's own coordinators, which have none. Raises
-        InvalidProducerEpoch, OutOfOrderSequenceNumber, DuplicateSequenceNumber, InvalidTxnState.
+        ``with_sequence`` is False for batches of the broker's own coordinators, which have none.
+        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
+        InvalidTxnState.
         """
         entry = self._producers.get(batch.producer_id)
         if entry is None:
@@ -126,14 +135,17 @@ class ProducerStates:
         return None
 
     def check_marker(self, batch: Batch, marker: Marker) -> None:
-        """May this marker be appended? Raises InvalidProducerEpoch, TransactionCoordinatorFenced."""
+        """May this marker be appended? Raises InvalidProducerEpoch,
+        TransactionCoordinatorFenced.
+        """
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             return
         self._check_epoch(entry, batch.producer_epoch)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise errors.TransactionCoordinatorFenced(
-                f"marker of coordinator epoch {marker.coordinator_epoch}, newest is {entry.coordinator_epoch}"
+                f"marker of coordinator epoch {marker.coordinator_epoch}, "
+                f"newest is {entry.coordinator_epoch}"
             )
 
     @staticmethod
@@ -149,7 +161,7 @@ class ProducerStates:
         if epoch != entry.epoch:
             if sequence != 0:
                 raise errors.OutOfOrderSequenceNumber(
-                    f"producer {entry.producer_id}: epoch {epoch} begins at sequence {sequence}, not 0"
+                    f"producer {entry.producer_id}: epoch {epoch} begins at {sequence}, not 0"
                 )
             return
         last = entry.last_sequence
@@ -179,7 +191,10 @@ class ProducerStates:
     def append_marker(
         self, batch: Batch, marker: Marker, offset: int, timestamp: int
     ) -> CompletedTransaction | None:
-        """A marker has been appended at ``offset`` (or is read back); the transaction that it ended, if there was one."""
+        """A marker has been appended at ``offset`` (or is read back).
+
+        The transaction that it ended, if there was one.
+        """
         entry = self._entry(batch.producer_id, batch.producer_epoch)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         entry.last_timestamp = timestamp
@@ -191,14 +206,19 @@ class ProducerStates:
         return CompletedTransaction(batch.producer_id, first_offset, offset, marker.kind == ABORT)
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once ``completed`` is replicated: the next ongoing transaction's start, or its own end."""
+        """The last stable offset once ``completed`` is replicated: the next ongoing
+        transaction's start, or its own end.
+        """
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is in the transaction index; it stays unstable until the high watermark passes its marker."""
+        """The transaction is in the transaction index.
+
+        It stays unstable until the high watermark passes its marker.
+        """
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed.last_offset
 
@@ -217,7 +237,9 @@ class ProducerStates:
         return min(*self._ongoing, *self._unreplicated, (1 << 63) - 1)
 
     def remove_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
-        """Forgets producers that have written nothing for ``expiration_ms`` and have no open transaction; returns how many."""
+        """Forgets producers that have written nothing for ``expiration_ms`` and have no open
+        transaction; returns how many.
+        """
         expired = [
             entry.producer_id
             for entry in self._producers.values()
@@ -246,7 +268,10 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def load(self, start_offset: int, end_offset: int) -> int:
-        """Reads the newest sound snapshot at or before ``end_offset``; returns the offset from which the log must be replayed."""
+        """Reads the newest sound snapshot at or before ``end_offset``.
+
+        Returns the offset from which the log must be replayed.
+        """
         self.clear(start_offset)
         self.remove_snapshots(lambda offset: offset > end_offset)
         for offset in reversed(self._snapshots):

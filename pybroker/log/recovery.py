@@ -1,17 +1,22 @@
 """Opens a log that is on the disk, and mends it after an unclean stop.
 
-After a clean stop nothing is read but names, sizes, the newest producer snapshot and the last few batch headers: 10,000 logs
-open in seconds. After an unclean one everything beyond the recovery point is suspect:
+After a clean stop nothing is read but names, sizes, the newest producer snapshot and the last few
+batch headers: 10,000 logs open in seconds. After an unclean one everything beyond the recovery
+point is suspect:
 
-1. Leftovers go: ``.deleted``, ``.cleaned``, ``.tmp``, indexes without a log. A ``.swap`` is a compaction that had finished
-   writing: it replaces the segments it was made from.
-2. From the segment that holds the recovery point on, indexes are made again and CRCs checked. Bytes below the recovery point
-   were synced: only their framing is checked here, a CRC when they are read.
-3. At the first bad batch, or the first offset that is missing between two segments of a log that is not compacted, the log ends. Where it is the last thing in the log it is a *torn tail*, an append cut by the crash,
-   and is cut off. Where more follows, in the same or later segments, the log has a *hole*: everything from there on is put
-   aside in files named ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
-4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is clamped, an end below the log
-   start resets the log to its start. Leader epochs and producers are cut to the end, or replayed up to it.
+1. Leftovers go: ``.deleted``, ``.cleaned``, ``.tmp``, indexes without a log. A ``.swap`` is a
+   compaction that had finished writing: it replaces the segments it was made from.
+2. From the segment that holds the recovery point on, indexes are made again and CRCs checked.
+   Bytes below the recovery point were synced: only their framing is checked here, a CRC when they
+   are read.
+3. At the first bad batch, or the first offset that is missing between two segments of a log that
+   is not compacted, the log ends. Where it is the last thing in the log it is a *torn tail*, an
+   append cut by the crash, and is cut off. Where more follows, in the same or later segments, the
+   log has a *hole*: everything from there on is put aside in files named
+   ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
+4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is
+   clamped, an end below the log start resets the log to its start. Leader epochs and producers are
+   cut to the end, or replayed up to it.
 
 A crash during all this is again an unclean stop (see ``log_dir``): each step can be repeated.
 
@@ -22,7 +27,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
@@ -33,7 +37,8 @@ from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.replay import replay_batch, replay_producers
-from pybroker.log.segment import DELETED_SUFFIX, SUFFIX, Segment
+from pybroker.log.segment import Segment
+from pybroker.log.segment_files import DELETED_SUFFIX, SUFFIX
 from pybroker.log.segments import Segments
 from pybroker.log.storage import TEMPORARY_SUFFIX
 from pybroker.topic_partition import TopicPartition
@@ -65,7 +70,10 @@ def load(
     clean: bool,
     now_ms: int,
 ) -> Log:
-    """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError, after which the dir is offline."""
+    """Opens the log in ``folder``, or makes a new one in it.
+
+    Raises KafkaStorageError, after which the dir is offline.
+    """
     try:
         return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
     except OSError as error:
@@ -163,7 +171,9 @@ class _Loader:
                 self._remove(name)
 
     def _finish_swaps(self) -> None:
-        """A cleaned segment that was complete replaces the segments between its first and last offset."""
+        """A cleaned segment that was complete replaces the segments between its first and last
+        offset.
+        """
         swaps = [name for name in self.files if name.endswith(SUFFIX + SWAP_SUFFIX)]
         for name in swaps:
             base = int(name[:DIGITS])
@@ -220,7 +230,9 @@ class _Loader:
         return Segment.create(self.storage, cache, self.folder, base_offset, self.now_ms)
 
     def _restart_at(self, segments: Segments, offset: int) -> Segments:
-        """The log ends before its start (the checkpoint is newer than what survived): nothing of it may be read."""
+        """The log ends before its start (the checkpoint is newer than what survived): nothing
+        of it may be read.
+        """
         logger.warning(
             "%s ends before its start offset %d and starts anew there", self.folder, offset
         )
@@ -229,7 +241,10 @@ class _Loader:
         return Segments([self._new_segment(offset)])
 
     def _mend_index_files(self, segments: list[Segment]) -> None:
-        """Makes missing and misshapen index files again; their content is checked when it is used."""
+        """Makes missing and misshapen index files again.
+
+        Their content is checked when it is used.
+        """
         for segment in segments:
             stem = f"{segment.base_offset:020d}"
             if stem + SUFFIX not in self.files:
@@ -316,7 +331,9 @@ class _Loader:
             self._put_aside(other)
 
     def _is_hole(self, segment: Segment, error: MalformedBatch) -> bool:
-        """False for a torn tail: one batch that is cut or damaged, or space that was never written."""
+        """False for a torn tail: one batch that is cut or damaged, or space that was never
+        written.
+        """
         rest = segment.size - error.position
         if error.size or error.is_cut:
             return rest > max(error.size, self.config.max_message_bytes if error.is_cut else 0)
@@ -350,7 +367,10 @@ class _Loader:
     # Derived state
 
     def _end_offset(self, segments: Segments) -> int:
-        """Behind the last batch. Where the active segment's end is damaged it is cut there, even after a clean stop."""
+        """Behind the last batch.
+
+        Where the active segment's end is damaged it is cut there, even after a clean stop.
+        """
         try:
             return segments[-1].last_offset() + 1
         except MalformedBatch as error:

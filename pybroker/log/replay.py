@@ -1,4 +1,6 @@
-"""Derived state made again from the batches of a log: producers, leader epochs, the transaction index."""
+"""Derived state made again from the batches of a log: producers, leader epochs, the transaction
+index.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 def replay_producers(
     producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int
 ) -> None:
-    """Brings ``producers`` to the log's end: the newest sound snapshot, then the batches behind it.
+    """Brings ``producers`` to the log's end: the newest sound snapshot, then the batches behind
+    it.
 
     Raises batches.MalformedBatch, OSError.
     """
@@ -30,7 +33,10 @@ def replay_producers(
 def replay_batch(
     producers: ProducerStates, segment: Segment, position: int, batch: Batch, *, index: bool = False
 ) -> None:
-    """Takes one batch into ``producers``; with ``index`` an aborted transaction is added to the segment's index too."""
+    """Takes one batch into ``producers``.
+
+    With ``index`` an aborted transaction is added to the segment's index too.
+    """
     if batch.producer_id < 0:
         return
     if not batch.is_control:
@@ -50,7 +56,10 @@ def append_marker(
     offset: int,
     timestamp: int,
 ) -> None:
-    """Ends the producer's transaction with the marker at ``offset``; an aborted one goes into the index. Raises OSError."""
+    """Ends the producer's transaction with the marker at ``offset``.
+
+    An aborted one goes into the index. Raises OSError.
+    """
     completed = producers.append_marker(batch, marker, offset, timestamp)
     if completed is None:
         return

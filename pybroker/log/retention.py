@@ -3,11 +3,12 @@
 Three reasons, each of which takes a run of oldest segments:
 
 * *log start offset*: every record is below it (DeleteRecords); for every cleanup policy.
-* *time* (``retention.ms``): the segment's greatest timestamp is older. A record dated in the future therefore keeps its segment
-  longer; it never takes another one with it.
+* *time* (``retention.ms``): the segment's greatest timestamp is older. A record dated in the
+  future therefore keeps its segment longer; it never takes another one with it.
 * *size* (``retention.bytes``): the log without the segment still has at least that size.
 
-A segment that reaches up to or beyond the high watermark never goes: consumers have not been promised its end yet.
+A segment that reaches up to or beyond the high watermark never goes: consumers have not been
+promised its end yet.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from pybroker.log.config import LogConfig
 
 
 class SegmentView(NamedTuple):
-    """What retention needs to know of a segment; ``end_offset`` is the next one's base or the log's end."""
+    """What retention needs to know of a segment.
+
+    ``end_offset`` is the next one's base or the log's end.
+    """
 
     end_offset: int
     size: int

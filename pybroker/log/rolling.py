@@ -1,8 +1,9 @@
 """When does the active segment give way to a new one?
 
-By size (``segment.bytes``), by time between the first batch's timestamp and the new one's (``segment.ms``, less a jitter that spreads
-the rolls of logs that began together), when an index is full (``segment.index.bytes``), or when an offset would not fit into the
-32 bits of an index entry. Records without timestamps go by the wall clock since the segment was made.
+By size (``segment.bytes``), by time between the first batch's timestamp and the new one's
+(``segment.ms``, less a jitter that spreads the rolls of logs that began together), when an index
+is full (``segment.index.bytes``), or when an offset would not fit into the 32 bits of an index
+entry. Records without timestamps go by the wall clock since the segment was made.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Rolling:
     def is_due(
         self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int
     ) -> bool:
-        """True where ``length`` more bytes up to ``last_offset``, dated ``timestamp``, go into a new segment."""
+        """True where ``length`` more bytes up to ``last_offset``, dated ``timestamp``, go into
+        a new segment.
+        """
         if segment.size + length > self._segment_bytes:
             return True
         first = segment.first_timestamp

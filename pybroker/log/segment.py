@@ -1,16 +1,18 @@
 """One segment of a log: ``<base offset, 20 digits>.log`` and its indexes.
 
-Format: record batches one behind the other (``cy.batch``), offsets ascending, all at or above the base offset and below the next
-segment's. Only the last segment of a log, the active one, grows.
+Format: record batches one behind the other (``cy.batch``), offsets ascending, all at or above the
+base offset and below the next segment's. Only the last segment of a log, the active one, grows.
 
-Invariants: ``size`` counts whole batches only; what a failed write left beyond it is cut off before anything else happens.
-Nothing below ``size`` changes, except that ``truncate`` makes it smaller.
+Invariants: ``size`` counts whole batches only; what a failed write left beyond it is cut off
+before anything else happens. Nothing below ``size`` changes, except that ``truncate`` makes it
+smaller.
 
-**Damage on disk**: bytes that are not trusted (``trust``) are checked before they are served. A wrong CRC ends the slice before the
-batch, or raises CorruptMessage where it is the first.
+**Damage on disk**: bytes that are not trusted (``trust``) are checked before they are served. A
+wrong CRC ends the slice before the batch, or raises CorruptMessage where it is the first.
 
-**Finding an offset**: the offset index, then a scan of batch headers. Reads mostly go on where the last one ended, so the starts
-of the last few reads' successors are remembered (``_starts``), which also serves the high watermark: followers read up to it.
+**Finding an offset**: the offset index, then a scan of batch headers. Reads mostly go on where the
+last one ended, so the starts of the last few reads' successors are remembered (``_starts``), which
+also serves the high watermark: followers read up to it.
 
 Thread-safety: loop's thread only, except ``sync``, which one pool thread at a time may call.
 """
@@ -35,15 +37,12 @@ from pybroker.log.batches import (
 )
 from pybroker.log.file_cache import FileCache
 from pybroker.log.log_slice import LogSlice
-from pybroker.log.offset_index import OffsetIndex, OffsetPosition
+from pybroker.log.offset_index import OffsetPosition
+from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.storage import Bytes, DataFile, Storage
-from pybroker.log.time_index import TimeIndex, TimestampEntry
-from pybroker.log.trust import Trust
-from pybroker.log.txn_index import TransactionIndex
+from pybroker.log.time_index import TimestampEntry
 from pyclient.protocol import errors
 
-SUFFIX = ".log"
-DELETED_SUFFIX = ".deleted"
 UNKNOWN_TIMESTAMP = -2
 NO_BATCH = -1
 MAX_STARTS = 64
@@ -51,32 +50,20 @@ MAX_STARTS = 64
 logger = logging.getLogger(__name__)
 
 
-class Segment:
+class Segment(SegmentFiles):
     """A segment; the log decides when it rolls."""
 
     __slots__ = (
-        "__weakref__",
         "_bytes_since_index",
-        "_cache",
-        "_file",
         "_first_timestamp",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_starts",
-        "_storage",
-        "_trust",
         "_was_rebuilt",
-        "base_offset",
         "created_ms",
-        "folder",
         "index_interval_bytes",
         "index_is_full",
         "max_index_bytes",
-        "offset_index",
-        "recently_used",
-        "size",
-        "time_index",
-        "txn_index",
     )
 
     def __init__(
@@ -88,26 +75,16 @@ class Segment:
         size: int,
         created_ms: int,
     ) -> None:
-        self._storage = storage
-        self._cache = cache
-        self._file: DataFile | None = None
-        self.folder = folder
-        self.base_offset = base_offset
-        self.size = size
+        super().__init__(storage, cache, folder, base_offset, size)
         self.created_ms = created_ms
-        self.recently_used = False
         self.index_interval_bytes = 4096
         self.max_index_bytes = 10_485_760
         self.index_is_full = False
         """True where one more entry would pass ``max_index_bytes``."""
-        self.offset_index = OffsetIndex(storage, cache, folder, base_offset)
-        self.time_index = TimeIndex(storage, cache, folder, base_offset)
-        self.txn_index = TransactionIndex(storage, cache, folder, base_offset)
         self._max_timestamp = UNKNOWN_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._first_timestamp = UNKNOWN_TIMESTAMP
         self._bytes_since_index = 0
-        self._trust = Trust(size)
         self._starts: dict[int, int] | None = None
         self._was_rebuilt = False
 
@@ -127,11 +104,6 @@ class Segment:
         return segment
 
     @property
-    def path(self) -> str:
-        """Path of the ``.log`` file."""
-        return f"{self.folder}/{self.base_offset:020d}{SUFFIX}"
-
-    @property
     def max_timestamp(self) -> int:
         """Greatest timestamp of the records, -1 where none has one."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
@@ -147,7 +119,9 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """Greatest timestamp of the first batch, -1 where there is none: rolling by time goes by it."""
+        """Greatest timestamp of the first batch, -1 where there is none: rolling by time goes
+        by it.
+        """
         if self._first_timestamp == UNKNOWN_TIMESTAMP:
             first = next(self.batches(), None)
             self._first_timestamp = first.batch.max_timestamp if first else -1
@@ -155,14 +129,19 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention goes by: the greatest timestamp, or where there is none the file's time, in ms."""
+        """What retention goes by: the greatest timestamp, or where there is none the file's
+        time, in ms.
+        """
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._storage.modified_ms(self.path)
 
     # Appending
 
     def append(self, data: Bytes, last_offset: int, max_timestamp: int) -> None:
-        """Writes a batch at the end and keeps the indexes; raises OSError: then ``cut_failed_write``."""
+        """Writes a batch at the end and keeps the indexes.
+
+        Raises OSError: then ``cut_failed_write``.
+        """
         file = self._file
         if file is None:
             file = self._open()
@@ -189,7 +168,9 @@ class Segment:
             position += batch.size
 
     def cut_failed_write(self) -> None:
-        """Removes what a failed append may have left behind the last whole batch, as far as the disk lets us."""
+        """Removes what a failed append may have left behind the last whole batch, as far as the
+        disk lets us.
+        """
         with contextlib.suppress(OSError):
             (self._file or self._open()).truncate(self.size)
 
@@ -224,27 +205,15 @@ class Segment:
             self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
         self.save_indexes()
 
-    def save_indexes(self) -> None:
-        """Brings the index files up to date; raises OSError."""
-        self.offset_index.save()
-        self.time_index.save()
-
-    def sync(self, *, with_indexes: bool) -> None:
-        """Returns when the log, and where asked the indexes, are on the disk. Raises OSError; never to be retried."""
-        (self._file or self._storage.open(self.path)).sync()
-        if with_indexes:
-            self.offset_index.save(sync=True)
-            self.time_index.save(sync=True)
-            self.txn_index.save(sync=True)
-
     # Reading
 
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, end_offset: int, *, min_one: bool
     ) -> LogSlice | None:
-        """Batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``, None if there is none.
+        """Batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``.
 
-        ``end_offset`` is where the next segment, or nothing, begins. Raises CorruptMessage and OSError.
+        None if there is none. ``end_offset`` is where the next segment, or nothing, begins. Raises
+        CorruptMessage and OSError.
         """
         file = self.file
         if file.changed_by_others():
@@ -284,7 +253,9 @@ class Segment:
     def _whole_batches(
         self, start: int, max_bytes: int, offset: int, min_one: bool
     ) -> tuple[int, int]:
-        """End, and the offset behind it, of the batches from ``start`` that fit into ``max_bytes``."""
+        """End, and the offset behind it, of the batches from ``start`` that fit into
+        ``max_bytes``.
+        """
         limit = start + max_bytes
         end, next_offset = start, offset
         for position, batch in self.batches(self._anchor(start, limit)):
@@ -298,14 +269,19 @@ class Segment:
         return end, next_offset
 
     def _anchor(self, start: int, limit: int) -> int:
-        """The last indexed batch that begins in ``[start, limit]``, ``start`` where there is none."""
+        """The last indexed batch that begins in ``[start, limit]``, ``start`` where there is
+        none.
+        """
         entry = self.offset_index.last_upto(limit)
         if entry is None or entry.position <= start:
             return start
         return entry.position if self._agrees(entry) else start
 
     def _read_verified(self, file: DataFile, offset: int, start: int, end: int) -> LogSlice:
-        """Checks the batches first; the slice ends before a damaged one, or where the message format changes."""
+        """Checks the batches first.
+
+        The slice ends before a damaged one, or where the message format changes.
+        """
         magic, stop, next_offset = NO_BATCH, start, offset
         try:
             for position, batch in walk_verified(file, start, end):
@@ -332,7 +308,10 @@ class Segment:
         starts[next_offset] = position
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch whose last offset is at least ``offset`` begins; NO_BATCH where all are below."""
+        """Where the first batch whose last offset is at least ``offset`` begins.
+
+        NO_BATCH where all are below.
+        """
         starts = self._starts
         if starts is not None and offset in starts:
             position = starts[offset]
@@ -352,10 +331,6 @@ class Segment:
         """As ``batches``, with CRCs checked from offset ``trust_before`` on."""
         return walk_verified(self.file, position, self.size, trust_before)
 
-    def read_bytes(self, position: int, length: int) -> bytes:
-        """Bytes of the file, unchecked."""
-        return self.file.read(length, position)
-
     def batches_since(self, timestamp: int) -> Iterator[Located]:
         """The batches that have a record as new as ``timestamp``; raises MalformedBatch."""
         for located in self.batches(self._start_of_time(timestamp)):
@@ -374,28 +349,16 @@ class Segment:
         return 0
 
     def last_offset(self) -> int:
-        """The last record's offset, ``base_offset - 1`` where the segment is empty; raises MalformedBatch."""
+        """The last record's offset, ``base_offset - 1`` where the segment is empty.
+
+        Raises MalformedBatch.
+        """
         last = self.base_offset - 1
         for located in self.batches(self.offset_index.last().position):
             last = located.batch.last_offset
         return last
 
-    def distrust(self) -> None:
-        """From now on every byte is checked again when it is first read."""
-        self._trust.lose(self.size)
-
-    # Files
-
-    @property
-    def file(self) -> DataFile:
-        """The open ``.log`` file."""
-        self.recently_used = True
-        return self._file or self._open()
-
-    def release(self) -> None:
-        """Lets go of the open file; what is appended later is trusted, what is there must be checked again."""
-        self._file = None
-        self.distrust()
+    # Cutting and closing
 
     def truncate(self, position: int) -> None:
         """Cuts the log and its indexes at ``position``, where a batch begins or the log ends."""
@@ -410,46 +373,11 @@ class Segment:
             self.time_index.truncate_to_offset(located.batch.base_offset)
             self.txn_index.truncate_to_offset(located.batch.base_offset)
 
-    def relocate(self, folder: str) -> None:
-        """The folder has another name now."""
-        self.folder = folder
-        for index in (self.offset_index, self.time_index, self.txn_index):
-            index.folder = folder
-
-    def delete(self) -> list[str]:
-        """Takes the files away by renaming them; returns their new paths, to be unlinked where it does not hurt.
-
-        The ``.log`` goes first, so that a crash leaves orphaned indexes, never a log without its own.
-        """
-        self.forget()
-        renamed = []
-        for path in (self.path, self.offset_index.path, self.time_index.path, self.txn_index.path):
-            with contextlib.suppress(FileNotFoundError):
-                self._storage.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
-        return renamed
-
     def close(self) -> None:
         """Completes the index files and closes everything; raises OSError."""
         if self.size and self._max_timestamp != UNKNOWN_TIMESTAMP:
             self.seal()
         self.forget()
-
-    def forget(self) -> None:
-        """Closes everything."""
-        self._cache.forget(self)
-        self._file = None
-        for index in (self.offset_index, self.time_index, self.txn_index):
-            self._cache.forget(index)
-            index.release()
-
-    def _open(self) -> DataFile:
-        return self._adopt(self._storage.open(self.path))
-
-    def _adopt(self, file: DataFile) -> DataFile:
-        self._file = file
-        self._cache.admit(self)
-        return file
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.add(last_offset, position)
@@ -467,7 +395,10 @@ class Segment:
             self._max_timestamp_offset = offset
 
     def _load_max_timestamp(self) -> None:
-        """The last time-index entry is the greatest up to there; the rest of the log, if there is more, is scanned."""
+        """The last time-index entry is the greatest up to there.
+
+        The rest of the log, if there is more, is scanned.
+        """
         best = self.time_index.last()
         for _, batch in self.batches(self.offset_index.last().position):
             if batch.max_timestamp > best.timestamp:
@@ -490,7 +421,10 @@ class Segment:
         return located is not None and located.batch.last_offset == entry.offset
 
     def _rebuild_once(self) -> None:
-        """An index lied. A log whose framing is broken keeps its old indexes: they lead past the damage."""
+        """An index lied.
+
+        A log whose framing is broken keeps its old indexes: they lead past the damage.
+        """
         if self._was_rebuilt:
             return
         self._was_rebuilt = True

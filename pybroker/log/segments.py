@@ -1,9 +1,11 @@
 """The segments of a log, ordered by base offset.
 
-Finding the segment of an offset is the first of a lookup's two binary searches (the second is in that segment's index).
-Invariant: never empty once the log is open; the last one is active, the only one that grows.
+Finding the segment of an offset is the first of a lookup's two binary searches (the second is in
+that segment's index). Invariant: never empty once the log is open; the last one is active, the
+only one that grows.
 
-Thread-safety: changed on the loop's thread only; ``snapshot`` gives other threads a list that does not change under them.
+Thread-safety: changed on the loop's thread only; ``snapshot`` gives other threads a list that does
+not change under them.
 """
 
 from __future__ import annotations
@@ -74,9 +76,10 @@ class Segments:
         self._bases[first : first + len(old)] = [new.base_offset]
 
     def sync(self, start: int, end: int) -> None:
-        """Syncs the segments that hold offsets of ``[start, end)``; indexes only of sealed ones. Raises OSError.
+        """Syncs the segments that hold offsets of ``[start, end)``; indexes only of sealed ones.
 
-        May run on a pool thread: a segment that retention has removed meanwhile needs no sync.
+        Raises OSError. May run on a pool thread: a segment that retention has removed meanwhile
+        needs no sync.
         """
         segments = self.snapshot()
         for segment, following in zip(segments, [*segments[1:], None], strict=True):

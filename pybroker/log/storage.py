@@ -1,20 +1,25 @@
-"""The seam: every touch of a disk by the log goes through a ``Storage`` and the ``DataFile`` objects that it opens.
+"""The seam: every touch of a disk by the log goes through a ``Storage`` and the ``DataFile``
+objects
+that it opens.
 
-Tests put another one in its place: one that fails on demand, that is full, that records writes, syncs and renames and then cuts
-the power (``pybroker.testing.crash``). The log itself never calls ``os``.
+Tests put another one in its place: one that fails on demand, that is full, that records writes,
+syncs and renames and then cuts the power (``pybroker.testing.crash``). The log itself never calls
+``os``.
 
 Two rules of this floor:
 
-* A ``DataFile`` is closed when nobody refers to it any more. Whoever still sends from it (a ``FileSlice`` in a send queue) keeps
-  it open, so a segment may be deleted, or evicted from the cache of open files, while it is being read.
-* A file is *whole or absent*: small files are written by ``replace`` (temporary file, sync, rename, sync of the folder). Data
-  files grow only at their end.
+* A ``DataFile`` is closed when nobody refers to it any more. Whoever still sends from it (a
+  ``FileSlice`` in a send queue) keeps it open, so a segment may be deleted, or evicted from the
+  cache of open files, while it is being read.
+* A file is *whole or absent*: small files are written by ``replace`` (temporary file, sync,
+  rename, sync of the folder). Data files grow only at their end.
 
-``OSError`` passes through unchanged; the log turns it into KAFKA_STORAGE_ERROR and takes the log dir offline. A ``sync`` that
-failed must never be tried again: the kernel may have dropped the dirty pages and would report success for data that is gone.
+``OSError`` passes through unchanged; the log turns it into KAFKA_STORAGE_ERROR and takes the log
+dir offline. A ``sync`` that failed must never be tried again: the kernel may have dropped the
+dirty pages and would report success for data that is gone.
 
-Thread-safety: a ``Storage`` has no state. One ``DataFile`` may be read, written and synced by several threads (pread, pwrite,
-fdatasync; all of them release the GIL).
+Thread-safety: a ``Storage`` has no state. One ``DataFile`` may be read, written and synced by
+several threads (pread, pwrite, fdatasync; all of them release the GIL).
 """
 
 from __future__ import annotations
@@ -68,7 +73,10 @@ class DataFile:
         self._written_ns = time_ns()
 
     def sync(self) -> None:
-        """Returns when the data, and the length needed to read it back, are on the disk. Never to be retried."""
+        """Returns when the data, and the length needed to read it back, are on the disk.
+
+        Never to be retried.
+        """
         os.fdatasync(self._fd)
 
     def size(self) -> int:
@@ -76,7 +84,9 @@ class DataFile:
         return os.fstat(self._fd).st_size
 
     def changed_by_others(self) -> bool:
-        """True, once, if the file's modification time says that somebody else wrote to it since we last did."""
+        """True, once, if the file's modification time says that somebody else wrote to it since
+        we last did.
+        """
         modified_ns = os.fstat(self._fd).st_mtime_ns
         changed = modified_ns > self._written_ns
         if changed:
@@ -101,20 +111,27 @@ class Storage:
             return file.readall()
 
     def map(self, path: str) -> mmap.mmap | bytes:
-        """A read-only view of a file that changes no more: mapped from the page cache, or read where it is small."""
+        """A read-only view of a file that changes no more: mapped from the page cache, or read
+        where it is small.
+        """
         with open(path, "rb", buffering=0) as file:
             if os.fstat(file.fileno()).st_size <= SMALL_FILE_BYTES:
                 return file.readall()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def write(self, path: str, data: Bytes) -> None:
-        """Writes a small file that can be made again from other files; neither synced nor atomic."""
+        """Writes a small file that can be made again from other files.
+
+        Neither synced nor atomic.
+        """
         file = self.open(path, create=True)
         file.truncate(0)
         file.write(data, 0)
 
     def replace(self, path: str, data: Bytes) -> None:
-        """Puts ``data`` in place of the file: after a crash the old or the new content is there, never a mixture."""
+        """Puts ``data`` in place of the file: after a crash the old or the new content is
+        there, never a mixture.
+        """
         temporary = path + TEMPORARY_SUFFIX
         file = self.open(temporary, create=True)
         file.truncate(0)

@@ -1,8 +1,9 @@
 """``.timeindex``: from a timestamp to an offset at which to begin looking.
 
-Format: entries of 12 bytes, big-endian: int64 timestamp, int32 offset relative to the segment's base. An entry (T, offset) says:
-no record before this one in the segment is newer than T. Timestamps ascend strictly. When a segment is sealed its last entry
-holds its greatest timestamp, which retention and ListOffsets read.
+Format: entries of 12 bytes, big-endian: int64 timestamp, int32 offset relative to the segment's
+base. An entry (T, offset) says: no record before this one in the segment is newer than T.
+Timestamps ascend strictly. When a segment is sealed its last entry holds its greatest timestamp,
+which retention and ListOffsets read.
 """
 
 from __future__ import annotations
@@ -33,12 +34,18 @@ class TimeIndex(IndexFile):
     __slots__ = ()
 
     def add(self, timestamp: int, offset: int) -> None:
-        """Records the greatest timestamp so far; one that is not greater than the last entry's changes nothing."""
+        """Records the greatest timestamp so far.
+
+        One that is not greater than the last entry's changes nothing.
+        """
         if timestamp > self.last().timestamp:
             self.append(_entry.pack(timestamp, offset - self.base_offset))
 
     def lookup(self, timestamp: int) -> TimestampEntry | None:
-        """The last entry older than ``timestamp``: no record before it is as new. None: look from the start."""
+        """The last entry older than ``timestamp``: no record before it is as new.
+
+        None: look from the start.
+        """
         self.recently_used = True
         entries = self.entries
         count = bisect_right(

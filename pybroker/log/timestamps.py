@@ -1,4 +1,6 @@
-"""From a timestamp to an offset (ListOffsets): a binary search in each segment's time index, then a look into one batch."""
+"""From a timestamp to an offset (ListOffsets): a binary search in each segment's time index,
+then a look into one batch.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
 """Which bytes of a segment may be served without looking at their CRCs again.
 
-A record damaged on disk must never be served as good, but a CRC over every byte of every fetch would cost as much as sending it. So
-a segment vouches for some of its bytes: those that this process appended (from ``_appended_from`` on), and the ranges that a read
-has checked. Everything else, all that was found at the start, is checked batch by batch when it is first read.
+A record damaged on disk must never be served as good, but a CRC over every byte of every fetch
+would cost as much as sending it. So a segment vouches for some of its bytes: those that this
+process appended (from ``_appended_from`` on), and the ranges that a read has checked. Everything
+else, all that was found at the start, is checked batch by batch when it is first read.
 
-Trust is lost when the bytes may have left the page cache, to be read from the disk again (the file was closed to make room for
-others, or the periodic round has come), and when the file's modification time shows that somebody else wrote to it.
+Trust is lost when the bytes may have left the page cache, to be read from the disk again (the file
+was closed to make room for others, or the periodic round has come), and when the file's
+modification time shows that somebody else wrote to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""May this batch of a client be appended? The rules of the topic's configuration, around those of ``cy.batch.validate``.
+"""May this batch of a client be appended? The rules of the topic's configuration, around those of
+``cy.batch.validate``.
 
-Errors of the batch become Kafka's: a damaged one CORRUPT_MESSAGE, one that breaks a rule INVALID_RECORD (with the records at fault,
-KIP-467) or INVALID_TIMESTAMP, an unknown codec UNSUPPORTED_COMPRESSION_TYPE. Sizes are looked at first: nothing is unpacked
-that could not be accepted anyway.
+Errors of the batch become Kafka's: a damaged one CORRUPT_MESSAGE, one that breaks a rule
+INVALID_RECORD (with the records at fault, KIP-467) or INVALID_TIMESTAMP, an unknown codec
+UNSUPPORTED_COMPRESSION_TYPE. Sizes are looked at first: nothing is unpacked that could not be
+accepted anyway.
 """
 
 from __future__ import annotations
@@ -52,7 +54,10 @@ class Rules:
         self._level = _level(config)
 
     def check(self, records: Bytes, now_ms: int, *, from_client: bool) -> Batch:
-        """The header of the one batch in ``records``. Raises errors.KafkaError of several kinds."""
+        """The header of the one batch in ``records``.
+
+        Raises errors.KafkaError of several kinds.
+        """
         length = len(records)
         if length > self._max_bytes:
             raise errors.MessageTooLarge(

@@ -1,16 +1,20 @@
 """Cuts the power at every moment of a recorded run, in every way that a file system allows.
 
-``RecordingStorage`` does real work and notes each change in order. ``crash_images`` then takes every prefix of that record and
-yields what a disk may hold if the machine stops there:
+``RecordingStorage`` does real work and notes each change in order. ``crash_images`` then takes
+every prefix of that record and yields what a disk may hold if the machine stops there:
 
-* *File content*: what was synced is there. Of the writes and truncations since, any may be lost; a write may be torn. Pages
-  reach the disk in any order, so a later write may be there without an earlier one, with zeros between.
-* *Names*: creations, renames and removals in a folder reach the disk in order; those before the last ``sync_folder`` are there,
-  of those since only a first part. A synced file whose name was not synced may be gone.
-* A process that is killed, rather than a machine, loses nothing: that is the first image of every prefix.
+* *File content*: what was synced is there. Of the writes and truncations since, any may be lost; a
+  write may be torn. Pages reach the disk in any order, so a later write may be there without an
+  earlier one, with zeros between.
+* *Names*: creations, renames and removals in a folder reach the disk in order; those before the
+  last ``sync_folder`` are there, of those since only a first part. A synced file whose name was
+  not synced may be gone.
+* A process that is killed, rather than a machine, loses nothing: that is the first image of every
+  prefix.
 
-The choice is made by a seeded generator: an image is named by (prefix, seed) and can be made again. Run recovery on each image
-and check what was promised; ``mark`` notes such a promise (an acknowledgement) between the changes.
+The choice is made by a seeded generator: an image is named by (prefix, seed) and can be made
+again. Run recovery on each image and check what was promised; ``mark`` notes such a promise (an
+acknowledgement) between the changes.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ from pybroker.log.storage import Bytes, DataFile, Storage
 
 
 class Change(NamedTuple):
-    """One recorded operation: ``create write truncate sync rename unlink folder remove sync_folder mark``."""
+    """One recorded operation: ``create write truncate sync rename unlink folder remove
+    sync_folder mark``.
+    """
 
     kind: str
     path: str
@@ -36,7 +42,10 @@ class Change(NamedTuple):
 
 
 class RecordingStorage(Storage):
-    """Real files below ``root``; every change is appended to ``changes``, with paths relative to ``root``."""
+    """Real files below ``root``.
+
+    Every change is appended to ``changes``, with paths relative to ``root``.
+    """
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -110,11 +119,21 @@ class Inode:
         """What may be on the disk; without a ``choice``, everything."""
         data = bytearray(self.synced)
         mode = choice.choice(("none", "all", "first", "some")) if choice else "all"
-        kept = choice.randint(0, len(self.pending)) if choice and mode == "first" else len(self.pending)
+        kept = (
+            choice.randint(0, len(self.pending))
+            if choice and mode == "first"
+            else len(self.pending)
+        )
         for number, change in enumerate(self.pending):
-            if mode == "none" or number > kept or (mode == "some" and choice and choice.random() < 0.5):
+            if (
+                mode == "none"
+                or number > kept
+                or (mode == "some" and choice and choice.random() < 0.5)
+            ):
                 continue
-            torn = choice is not None and (number == kept or (mode == "some" and choice.random() < 0.3))
+            torn = choice is not None and (
+                number == kept or (mode == "some" and choice.random() < 0.3)
+            )
             _apply(data, change, choice.randint(0, len(change.data)) if choice and torn else None)
         return bytes(data)
 
@@ -164,11 +183,16 @@ class Disk:
         return inode
 
     def image(self, choice: random.Random | None) -> dict[str, bytes | None]:
-        """Path → content (None for a folder) of a disk that may be found; without a ``choice``, nothing is lost."""
+        """Path → content (None for a folder) of a disk that may be found.
+
+        Without a ``choice``, nothing is lost.
+        """
         names = dict(self.names if choice is None else self.durable)
         if choice is not None:
             for waiting in self.pending.values():
-                for change in waiting[: choice.choice((0, len(waiting), choice.randint(0, len(waiting))))]:
+                for change in waiting[
+                    : choice.choice((0, len(waiting), choice.randint(0, len(waiting))))
+                ]:
                     _rename_all(names, change, self._inodes)
         contents: dict[str, bytes | None] = {}
         for path, inode in sorted(names.items()):
@@ -215,7 +239,9 @@ class CrashImage(NamedTuple):
 
 
 def crash_images(changes: list[Change], *, losses: int, every: int = 1) -> Iterator[CrashImage]:
-    """For every ``every``-th prefix of ``changes``: the disk of a killed process, and ``losses`` disks of a machine that stopped."""
+    """For every ``every``-th prefix of ``changes``: the disk of a killed process, and
+    ``losses`` disks of a machine that stopped.
+    """
     disk, promises = Disk(), []
     for prefix, change in enumerate(changes):
         disk.apply(change)

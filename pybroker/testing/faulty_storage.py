@@ -14,16 +14,22 @@ Condition = Callable[[str], bool]
 class FaultyStorage(Storage):
     """Real files; operations of a chosen kind fail, and space may be limited.
 
-    Kinds: ``open read write truncate sync rename unlink sync_folder``. Every operation is counted in ``calls``.
+    Kinds: ``open read write truncate sync rename unlink sync_folder``. Every operation is counted
+    in ``calls``.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
         self.space_left: int | None = None
-        """Bytes that can still be written; None: no limit. A write that does not fit is written in part."""
+        """Bytes that can still be written; None: no limit.
+
+        A write that does not fit is written in part.
+        """
         self._failing: dict[str, tuple[int, Condition]] = {}
 
-    def fail(self, kind: str, number: int = errno.EIO, where: Condition = lambda path: True) -> None:
+    def fail(
+        self, kind: str, number: int = errno.EIO, where: Condition = lambda path: True
+    ) -> None:
         """From now on ``kind`` fails with ``number`` for the paths that meet ``where``."""
         self._failing[kind] = (number, where)
 

@@ -42,31 +42,49 @@ def batch(
     return bytearray(builder.build(base_offset, epoch))
 
 
-def idempotent(sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, **options: object) -> bytearray:
+def idempotent(
+    sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, **options: object
+) -> bytearray:
     """A batch of an idempotent producer."""
     return batch(
         *values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options
     )
 
 
-def marker(kind: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+def marker(
+    kind: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0
+) -> bytearray:
     """A transaction marker; kind 0 aborts, 1 commits."""
     builder = Builder(producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
-    builder.append(NOW, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0" + coordinator_epoch.to_bytes(4, "big"))
+    builder.append(
+        NOW, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0" + coordinator_epoch.to_bytes(4, "big")
+    )
     return bytearray(builder.build())
 
 
 def open_log(
-    root: object, config: LogConfig | None = None, *, storage: Storage | None = None, clean: bool = True,
-    name: str = "t-0", limit: int = 100, **checkpointed: int,
-) -> Log:  # fmt: skip
+    root: object,
+    config: LogConfig | None = None,
+    *,
+    storage: Storage | None = None,
+    clean: bool = True,
+    name: str = "t-0",
+    limit: int = 100,
+    **checkpointed: int,
+) -> Log:
     """The log in ``root/t-0``, made if it is not there."""
     storage = storage or Storage()
     log_dir = LogDir(storage, FileCache(limit), str(root))
     folder = log_dir.file(name)
     storage.make_folder(folder)
     log = load(
-        log_dir, TP, folder, config or LogConfig(), Checkpointed(**checkpointed), clean=clean, now_ms=NOW
+        log_dir,
+        TP,
+        folder,
+        config or LogConfig(),
+        Checkpointed(**checkpointed),
+        clean=clean,
+        now_ms=NOW,
     )
     log_dir.logs[TP] = log
     return log
@@ -95,11 +113,18 @@ def contents(log: Log, *, max_bytes: int = 10_000) -> list[tuple[int, bytes]]:
 
 
 def manager(
-    *dirs: object, config: LogConfig | None = None, storage: Storage | None = None, **options: object
+    *dirs: object,
+    config: LogConfig | None = None,
+    storage: Storage | None = None,
+    **options: object,
 ) -> LogManager:
     """A manager of the log dirs; not loaded."""
     used = config or LogConfig()
     options = {"cluster_id": "cluster", "node_id": 1} | options
     return LogManager(
-        [str(path) for path in dirs], storage or Storage(), lambda topic: used, ManualClock(NOW), **options
+        [str(path) for path in dirs],
+        storage or Storage(),
+        lambda topic: used,
+        ManualClock(NOW),
+        **options,
     )

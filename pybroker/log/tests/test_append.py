@@ -10,7 +10,14 @@ from cy.compression import Codec
 from pybroker.log.appending import Origin, UnexpectedOffset
 from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import (
-    NOW, batch, contents, fill, idempotent, marker, numbered, open_log,
+    NOW,
+    batch,
+    contents,
+    fill,
+    idempotent,
+    marker,
+    numbered,
+    open_log,
 )  # fmt: skip
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
@@ -99,7 +106,13 @@ def test_log_append_time_dates_every_record_and_is_told(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "codec"),
-    [("gzip", Codec.GZIP), ("snappy", Codec.SNAPPY), ("lz4", Codec.LZ4), ("zstd", Codec.ZSTD), ("uncompressed", 0)],
+    [
+        ("gzip", Codec.GZIP),
+        ("snappy", Codec.SNAPPY),
+        ("lz4", Codec.LZ4),
+        ("zstd", Codec.ZSTD),
+        ("uncompressed", 0),
+    ],
 )
 def test_topic_compression_type_rewrites_the_producers(tmp_path, kind, codec):
     log = open_log(tmp_path, LogConfig(compression_type=kind))

@@ -1,7 +1,8 @@
-"""The power is cut at every moment of a busy life, in every legal way; recovery must keep each promise.
+"""The power is cut at every moment of a busy life, in every legal way.
 
-A run is recorded once. Every prefix of its writes, syncs and renames, each with several losses of what was not synced, becomes a disk on
-which the logs are opened again. A failing image is named by (prefix, seed) in the message.
+Recovery must keep each promise. A run is recorded once. Every prefix of its writes, syncs and
+renames, each with several losses of what was not synced, becomes a disk on which the logs are
+opened again. A failing image is named by (prefix, seed) in the message.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Life:
     def append(self, count: int, *, epoch: int = 0) -> None:
         for _ in range(count):
             value = b"%d in epoch %d" % (self.sequence, epoch) + bytes(60)
-            info = self.log.append_as_leader(idempotent(self.sequence, value, producer=epoch), epoch, NOW)
+            info = self.log.append_as_leader(
+                idempotent(self.sequence, value, producer=epoch), epoch, NOW
+            )
             self.sequence += 1
             self.values[info.first_offset] = value
             self.ever.setdefault(info.first_offset, set()).add(value)
@@ -70,7 +73,9 @@ class Life:
 
     def promise(self, appended: int | None = None) -> None:
         appended = self.log.log_end_offset if appended is None else appended
-        self.storage.mark(Promise(self.synced, self.log.log_start_offset, dict(self.values), appended))
+        self.storage.mark(
+            Promise(self.synced, self.log.log_start_offset, dict(self.values), appended)
+        )
 
 
 def live(root: str) -> Life:
@@ -123,7 +128,11 @@ def violation(image: CrashImage, life: Life, root: str) -> str | None:
         logs.load()
         log = logs.get(TP)
         if log is None:
-            return "the log is gone" if promise.synced or (promise.appended and not image.seed) else None
+            return (
+                "the log is gone"
+                if promise.synced or (promise.appended and not image.seed)
+                else None
+            )
         found = broken(log, promise, life, killed=image.seed == 0)
         if found:
             return found
@@ -144,7 +153,9 @@ def broken(log: Log, promise: Promise, life: Life, *, killed: bool) -> str | Non
                 continue
             if record.offset != expected:
                 return f"offset {record.offset} follows {expected - 1}"
-            if record.offset < safe and record.value != promise.values.get(record.offset, record.value):
+            if record.offset < safe and record.value != promise.values.get(
+                record.offset, record.value
+            ):
                 return f"record {record.offset} was acknowledged as another one"
             if record.value not in life.ever[record.offset]:
                 return f"record {record.offset} was never written so"

@@ -12,7 +12,14 @@ from pybroker.log.manager import NoLogDir, parse_folder
 from pybroker.log.meta_properties import WrongOwner
 from pybroker.log.storage import Storage
 from pybroker.log.tests.helpers import (
-    NOW, TOPIC_ID, UnsyncedStorage, batch, contents, fill, manager, numbered,
+    NOW,
+    TOPIC_ID,
+    UnsyncedStorage,
+    batch,
+    contents,
+    fill,
+    manager,
+    numbered,
 )  # fmt: skip
 from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
@@ -43,7 +50,12 @@ def test_s80_restart_keeps_everything(tmp_path):
     logs = loaded(tmp_path)
     assert len(logs) == 3
     log = logs.get(tp(1))
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (25, 30, 40, 40)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (
+        25,
+        30,
+        40,
+        40,
+    )
     assert log.topic_id == TOPIC_ID
     assert [value for _, value in contents(logs.get(tp(2)))] == numbered(40)
 
@@ -171,7 +183,15 @@ def test_topic_with_the_longest_name_can_be_deleted(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("a-0", ("a", 0)), ("a-b-12", ("a-b", 12)), ("a", None), ("-1", None), ("a-x", None), ("a-", None), ("a.u-delete", None)],
+    [
+        ("a-0", ("a", 0)),
+        ("a-b-12", ("a-b", 12)),
+        ("a", None),
+        ("-1", None),
+        ("a-x", None),
+        ("a-", None),
+        ("a.u-delete", None),
+    ],
 )
 def test_folders_are_named_topic_dash_partition(name, expected):
     assert parse_folder(name) == expected

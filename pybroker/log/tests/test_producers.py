@@ -36,7 +36,10 @@ def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(log):
     for number in range(2, 7):
         again = append(log, idempotent(number * 2, b"a", b"b"))
         assert again.duplicate
-        assert (again.first_offset, again.last_offset) == (infos[number].first_offset, infos[number].last_offset)
+        assert (again.first_offset, again.last_offset) == (
+            infos[number].first_offset,
+            infos[number].last_offset,
+        )
     assert log.log_end_offset == 14
 
 
@@ -99,7 +102,10 @@ def test_producers_do_not_disturb_each_other(log):
     append(log, idempotent(0, producer=2))
     append(log, batch(b"none"))
     assert append(log, idempotent(1, producer=1)).first_offset == 3
-    assert {entry.producer_id: entry.last_sequence for entry in log.producers.active()} == {1: 1, 2: 0}
+    assert {entry.producer_id: entry.last_sequence for entry in log.producers.active()} == {
+        1: 1,
+        2: 0,
+    }
 
 
 def test_idle_producers_are_forgotten_but_not_those_in_a_transaction(log):
@@ -225,11 +231,12 @@ def test_aborted_transactions_that_overlap_a_range_are_told(tmp_path, log):
     append(log, transactional(1, producer=1))
     end(log, 0, producer=1)
     first, second = AbortedTransaction(1, 0, 2, 1), AbortedTransaction(1, 5, 6, 7)
-    for log in (log, (log.close(), open_log(tmp_path))[1], open_log(tmp_path, clean=False)):
-        assert log.aborted_transactions(0, 7) == [first, second]
-        assert log.aborted_transactions(3, 5) == []
-        assert log.aborted_transactions(0, 3) == [first]
-        assert log.aborted_transactions(6, 7) == [second]
+    log.flush()
+    for found in (log, open_log(tmp_path), open_log(tmp_path, clean=False)):
+        assert found.aborted_transactions(0, 7) == [first, second]
+        assert found.aborted_transactions(3, 5) == []
+        assert found.aborted_transactions(0, 3) == [first]
+        assert found.aborted_transactions(6, 7) == [second]
 
 
 def test_case_40_plain_write_inside_an_open_transaction_is_refused(log):

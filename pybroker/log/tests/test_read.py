@@ -26,9 +26,9 @@ def reopened(log, **options):
 
 
 def test_every_offset_is_found_wherever_it_lies(log):
-    for log in (log, reopened(log)):
+    for opened in (log, reopened(log)):
         for offset in range(499, -1, -1):
-            part = log.read(offset, 200)
+            part = opened.read(offset, 200)
             assert read_header(part.read()).base_offset == offset
             assert part.next_offset == offset + 1
 
@@ -115,7 +115,11 @@ def test_files_are_opened_again_after_the_cache_has_closed_them(tmp_path):
     fill(log, numbered(100))
     assert len(log.log_dir.cache) <= 2
     assert len(contents(log)) == 100
-    open_files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+    open_files = [
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")
+    ]
     assert sum(name.startswith(str(tmp_path)) for name in open_files) <= 3
 
 
@@ -187,7 +191,12 @@ def test_case_2_missing_or_corrupt_index_is_rebuilt(log, damage, suffix):
     path = log.segments[0].path.removesuffix("log") + suffix
     with open(path, "rb") as file:
         good = file.read()
-    changed = {"empty": b"", "torn": good[:-3], "shifted": good[8:] + good[:8], "garbage": b"\1" * len(good)}
+    changed = {
+        "empty": b"",
+        "torn": good[:-3],
+        "shifted": good[8:] + good[:8],
+        "garbage": b"\1" * len(good),
+    }
     os.unlink(path)
     if damage != "missing":
         with open(path, "wb") as file:
@@ -214,7 +223,10 @@ def timed(tmp_path):
 def test_first_record_as_new_as_a_timestamp_is_found(timed, number):
     for log in (timed, reopened(timed)):
         assert log.offset_for_timestamp(NOW + number * 10)[:2] == (NOW + number * 10, number * 2)
-        assert log.offset_for_timestamp(NOW + number * 10 - 9)[:2] == (NOW + number * 10, number * 2)
+        assert log.offset_for_timestamp(NOW + number * 10 - 9)[:2] == (
+            NOW + number * 10,
+            number * 2,
+        )
     assert log.offset_for_timestamp(NOW + 991) is None
 
 
@@ -236,7 +248,9 @@ def test_newest_record_is_the_first_with_the_greatest_timestamp(tmp_path):
 
 
 def message(offset: int, value: bytes, magic: int, timestamp: int = NOW) -> bytes:
-    """A message of format 0 or 1 as the documents describe it: offset, size, CRC, magic, attributes, key, value."""
+    """A message of format 0 or 1 as the documents describe it: offset, size, CRC, magic,
+    attributes, key, value.
+    """
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", timestamp) if magic else b"")
     body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
@@ -252,7 +266,10 @@ def test_s79_old_messages_are_read_as_v2_batches_and_new_ones_follow(tmp_path, m
     fill(log, [b"new"])
     assert contents(log) == [(n, b"%d" % n) for n in range(50)] + [(50, b"new")]
     assert read_header(log.read(0, 1000).read()).magic == 2
-    assert next(record for record in iterate(log.read(33, 1000).read()) if record.offset == 33).value == b"33"
+    assert (
+        next(record for record in iterate(log.read(33, 1000).read()) if record.offset == 33).value
+        == b"33"
+    )
     damaged = bytearray(path.read_bytes())
     damaged[len(message(0, b"0", magic)) - 1] ^= 1
     path.write_bytes(damaged)

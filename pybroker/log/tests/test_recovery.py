@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import shutil
 
 import pytest
@@ -7,9 +8,16 @@ import pytest
 from cy.batch import read_header
 from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import (
-    NOW, batch, contents, fill, idempotent, numbered, open_log,
+    NOW,
+    batch,
+    contents,
+    fill,
+    idempotent,
+    numbered,
+    open_log,
 )  # fmt: skip
 from pybroker.testing.faulty_storage import FaultyStorage
+from pyclient.protocol import errors
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
@@ -89,8 +97,6 @@ def test_case_7_broken_framing_followed_by_data_is_kept_aside(folder):
 
 
 def test_case_8_damage_below_the_recovery_point_stays_and_is_told_when_read(folder):
-    from pyclient.protocol import errors
-
     first = logs(folder)[0]
     data = bytearray(first.read_bytes())
     data[-3] ^= 1
@@ -225,10 +231,8 @@ def test_case_5_recovery_can_be_cut_off_anywhere_and_begun_again(tmp_path):
 
         for kind in ("write", "truncate", "unlink", "rename", "sync"):
             storage.fail(kind, where=crash)
-        try:
+        with contextlib.suppress(errors.KafkaStorageError):
             open_log(tmp_path / str(step), CONFIG, storage=storage, clean=False)
-        except Exception as error:  # noqa: BLE001
-            assert "Input/output" in str(error)
         log = open_log(tmp_path / str(step), CONFIG, clean=False)
         assert len(contents(log)) == 39
         assert log.producers.get(7).last_sequence == 38

@@ -9,7 +9,11 @@ from pybroker.log.retention import SegmentView, expired_count
 from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_log
 from pyclient.protocol import errors
 
-SEGMENTS = [SegmentView(10, 100, NOW - 3000), SegmentView(20, 100, NOW - 2000), SegmentView(30, 50, NOW)]
+SEGMENTS = [
+    SegmentView(10, 100, NOW - 3000),
+    SegmentView(20, 100, NOW - 2000),
+    SegmentView(30, 50, NOW),
+]
 
 
 @pytest.mark.parametrize(

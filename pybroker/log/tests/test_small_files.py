@@ -5,8 +5,8 @@ import pytest
 from pybroker.log import checkpoints, leader_epochs, meta_properties, partition_metadata
 from pybroker.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochs
 from pybroker.log.storage import Storage
-from pybroker.topic_partition import TopicPartition
 from pybroker.testing.faulty_storage import FaultyStorage
+from pybroker.topic_partition import TopicPartition
 
 
 def test_checkpoint_has_version_count_and_a_line_per_partition(tmp_path):
@@ -17,7 +17,9 @@ def test_checkpoint_has_version_count_and_a_line_per_partition(tmp_path):
     assert checkpoints.read_offsets(Storage(), path) == offsets
 
 
-@pytest.mark.parametrize("text", ["", "0\n", "1\n0\n", "0\n2\na 0 5\n", "0\n1\na 0\n", "0\n1\na x 5\n", "\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "0\n", "1\n0\n", "0\n2\na 0 5\n", "0\n1\na 0\n", "0\n1\na x 5\n", "\xff"]
+)
 def test_malformed_checkpoint_counts_as_absent(tmp_path, text):
     (tmp_path / "x").write_bytes(text.encode("latin-1"))
     assert checkpoints.read_offsets(Storage(), str(tmp_path / "x")) == {}
@@ -47,7 +49,9 @@ def test_topic_id_is_written_as_unpadded_url_safe_base64(tmp_path):
     assert partition_metadata.read(Storage(), str(tmp_path)) == b"\xff" * 16
 
 
-@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n", "version: 0\ntopic_id: A\n"])
+@pytest.mark.parametrize(
+    "text", ["", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n", "version: 0\ntopic_id: A\n"]
+)
 def test_unreadable_topic_id_is_unknown(tmp_path, text):
     (tmp_path / "partition.metadata").write_text(text)
     assert partition_metadata.read(Storage(), str(tmp_path)) == partition_metadata.ZERO_ID
@@ -61,7 +65,10 @@ def test_log_dir_is_claimed_once_and_keeps_its_id(tmp_path):
     assert {"version=1", "cluster.id=Qm9", "node.id=1"} < set(lines)
 
 
-@pytest.mark.parametrize(("cluster", "node", "text"), [("aXk", 1, "cluster Qm9, this is aXk"), ("Qm9", 2, "node 1, this is 2")])
+@pytest.mark.parametrize(
+    ("cluster", "node", "text"),
+    [("aXk", 1, "cluster Qm9, this is aXk"), ("Qm9", 2, "node 1, this is 2")],
+)
 def test_log_dir_of_somebody_else_is_refused_and_says_what_to_do(tmp_path, cluster, node, text):
     meta_properties.claim(Storage(), str(tmp_path), "Qm9", 1)
     with pytest.raises(meta_properties.WrongOwner, match=text):
@@ -78,7 +85,15 @@ def epochs():
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
-    [(-1, (-1, -1)), (0, (0, 10)), (1, (0, 10)), (2, (2, 30)), (4, (2, 30)), (5, (5, 44)), (6, (-1, -1))],
+    [
+        (-1, (-1, -1)),
+        (0, (0, 10)),
+        (1, (0, 10)),
+        (2, (2, 30)),
+        (4, (2, 30)),
+        (5, (5, 44)),
+        (6, (-1, -1)),
+    ],
 )
 def test_epoch_ends_where_the_next_known_one_begins(epochs, asked, answer):
     assert epochs.end_offset_for(asked, 44) == EpochEnd(*answer)

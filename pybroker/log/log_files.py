@@ -1,0 +1,168 @@
+"""The files of one log: syncing, closing, moving, deleting, and what a disk error means.
+
+Here is what does not depend on what the records mean; ``Log`` goes on from it. Every use of the
+disk stands in ``_failing``: an OSError takes the log dir offline and becomes KafkaStorageError,
+broken framing becomes CorruptMessage.
+
+Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
+call at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from pybroker.log.batches import MalformedBatch
+from pybroker.log.durability import Durability
+from pybroker.log.leader_epochs import LeaderEpochs
+from pybroker.log.log_dir import LogDir
+from pybroker.log.producer_state import ProducerStates
+from pybroker.log.segment import Segment
+from pybroker.log.segments import Segments
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+
+class LogFiles:
+    """The folder of a log and everything in it."""
+
+    __slots__ = (
+        "_active",
+        "_durability",
+        "folder",
+        "leader_epochs",
+        "log_dir",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "segments",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        folder: str,
+        topic_partition: TopicPartition,
+        segments: Segments,
+        producers: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.log_dir = log_dir
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.segments = segments
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self._active = segments[-1]
+        self._durability = Durability(self, recovery_point)
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}…{self.log_end_offset})"
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the disk."""
+        return self._durability.recovery_point
+
+    @property
+    def truncations(self) -> int:
+        """How often the log has been cut; what was read before a cut may no longer hold."""
+        return self._durability.truncations
+
+    @property
+    def first_segment_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self.segments[0].base_offset
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that grows."""
+        return self._active
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments, indexes not counted."""
+        return sum(segment.size for segment in self.segments)
+
+    def flush(self) -> int:
+        """Syncs the whole log; blocks. Returns the new recovery point.
+
+        Raises KafkaStorageError.
+        """
+        return self._sync(self.log_end_offset)
+
+    def flush_sealed(self) -> int:
+        """Syncs all segments but the active one; blocks."""
+        return self._sync(self._active.base_offset)
+
+    def _sync(self, end: int) -> int:
+        self.log_dir.check_online()
+        with self._failing("syncing"):
+            return self._durability.sync(end)
+
+    def save_lagging_files(self) -> None:
+        """Brings index and epoch files up to date, for whoever reads them; blocks.
+
+        Raises KafkaStorageError.
+        """
+        with self._failing("writing indexes"):
+            self._active.save_indexes()
+            self._durability.save_epochs()
+
+    def distrust(self) -> None:
+        """What has been read before is checked again when it is read next."""
+        for segment in self.segments:
+            segment.distrust()
+
+    def relocate(self, log_dir: LogDir, folder: str) -> None:
+        """The files are in another place now."""
+        self.log_dir = log_dir
+        self.folder = folder
+        self.producers.folder = folder
+        for segment in self.segments:
+            segment.relocate(folder)
+
+    def release(self) -> None:
+        """Lets go of every open file."""
+        for segment in self.segments:
+            segment.release()
+
+    def close(self) -> None:
+        """Completes and syncs everything, so that the next start reads nothing.
+
+        Raises KafkaStorageError.
+        """
+        with self._failing("closing"):
+            if self.log_end_offset > self.log_start_offset:
+                self.producers.take_snapshot(self.log_end_offset)
+            for segment in self.segments:
+                segment.close()
+        self.flush()
+        with self._failing("closing"):
+            self._durability.save_epochs()
+            self.release()
+
+    def delete(self) -> None:
+        """Removes the folder; raises KafkaStorageError."""
+        for segment in self.segments:
+            segment.forget()
+        with self._failing("deleting"):
+            self.log_dir.storage.remove_folder(self.folder)
+
+    @contextlib.contextmanager
+    def _failing(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.log_dir.fail(error, f"{doing} ({os.path.basename(self.folder)})") from error
+        except MalformedBatch as error:
+            raise errors.CorruptMessage(f"{self}: {error}") from error
