@@ -336,7 +336,7 @@ _TRANSACTIONS = (
     Key("transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
         "Segment size of __transaction_state."),
     Key("transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, READ_ONLY,
-        "min.insync.replicas of __transaction_state; unset, at most as many as there are brokers."),
+        "Least ISR of __transaction_state; unset, at most as many as there are brokers."),
     Key("transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "Bytes read at a time when a transaction coordinator loads its partition."),
     Key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT,

@@ -40,7 +40,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 class CoordinationSuite:
-    """A subclass gives ``cluster`` (an empty store to connect to) and ``expire`` (ends a session)."""
+    """A subclass has ``cluster`` (an empty store to connect to) and ``expire`` (ends a session)."""
 
     def cluster(self, folder: Path) -> AbstractAsyncContextManager[Connect]:
         raise AssertionError("a subclass opens the store")

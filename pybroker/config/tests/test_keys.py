@@ -1,0 +1,153 @@
+"""The tables of keys: every row is sound, and values are read and written as Kafka does."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.config import GROUPS, KEYS, TOPICS, ConfigError, Key
+from pybroker.config.broker_keys import BROKER_KEYS
+from pybroker.config.inert_keys import INERT_KEYS
+from pybroker.config.key import (
+    ANY,
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    MAX_LONG,
+    PASSWORD,
+    SHORT,
+    STRING,
+    Type,
+    Valid,
+    Value,
+    any_case,
+    at_least,
+    between,
+    format_value,
+    one_of,
+    parse_type,
+)
+
+ALL = [*KEYS.values(), *TOPICS.values(), *GROUPS.values()]
+
+
+def test_every_default_is_a_valid_value_of_its_type() -> None:
+    for key in ALL:
+        text = format_value(key.default)
+        assert text is None or key.parse(text) == key.default, key.name
+
+
+def test_every_key_is_documented_in_one_sentence() -> None:
+    for key in ALL:
+        assert key.doc.endswith("."), key.name
+        assert len(key.doc) > 15, key.name
+
+
+def test_no_broker_key_is_there_twice() -> None:
+    assert len(KEYS) == len(BROKER_KEYS) + len(INERT_KEYS)
+
+
+def test_every_synonym_is_a_broker_key_of_a_type_that_fits() -> None:
+    numbers = {INT, LONG, SHORT}
+    for key in (*TOPICS.values(), *GROUPS.values()):
+        for synonym in key.synonyms:
+            kinds = {KEYS[synonym.name].type, key.type}
+            assert len(kinds) == 1 or kinds <= numbers, key.name
+
+
+def _key(kind: Type, valid: Valid = ANY) -> Key:
+    return Key("some.key", kind, None, valid, HIGH, CLUSTER_WIDE, "Some key.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (BOOLEAN, " TRUE ", True),
+        (BOOLEAN, "false", False),
+        (INT, " +5 ", 5),
+        (INT, "-2147483648", -(1 << 31)),
+        (SHORT, "32767", 32767),
+        (LONG, "9223372036854775807", MAX_LONG),
+        (DOUBLE, "0.5", 0.5),
+        (DOUBLE, "1E308", 1e308),
+        (LIST, "a , b,a", ("a", "b")),
+        (LIST, "  ", ()),
+        (STRING, " x ", "x"),
+        (PASSWORD, " x ", " x "),
+    ],
+)
+def test_text_is_read_by_kafkas_rules(kind: Type, text: str, value: Value) -> None:
+    assert parse_type(kind, text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (BOOLEAN, "yes"),
+        (INT, "2147483648"),
+        (INT, "1_000"),
+        (INT, "٣"),
+        (INT, ""),
+        (INT, "1" * 5000),
+        (SHORT, "40000"),
+        (LONG, "1.5"),
+        (DOUBLE, "nan"),
+        (DOUBLE, "1_0.0"),
+    ],
+)
+def test_text_that_is_not_of_the_type_is_refused(kind: Type, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not an? "):
+        _key(kind).parse(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "valid", "text", "complaint"),
+    [
+        (INT, at_least(1024), "12", "some.key=12 is below 1024 (from --set)"),
+        (INT, between(1, 9), "10", "some.key=10 is above 9 (from --set)"),
+        (STRING, one_of("a", "b"), "c", "some.key=c is none of a, b (from --set)"),
+        (LIST, one_of("a", "b"), "a,c", "some.key=a,c is none of a, b (from --set)"),
+        (INT, Valid(1, 9, besides=-1), "0", "some.key=0 is below 1 (from --set)"),
+    ],
+)
+def test_an_error_says_what_where_and_why(
+    kind: Type, valid: Valid, text: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        _key(kind, valid).parse(text, "--set")
+    assert str(error.value) == complaint
+
+
+def test_a_range_may_have_one_value_besides() -> None:
+    assert _key(INT, Valid(1, 9, besides=-1)).parse("-1") == -1
+
+
+def test_words_may_be_in_any_case_where_the_table_says_so() -> None:
+    assert _key(STRING, any_case("upgrade")).parse("UpGrade") == "UpGrade"
+    with pytest.raises(ConfigError):
+        _key(STRING, one_of("upgrade")).parse("UPGRADE")
+
+
+def test_the_throttled_replicas_have_their_own_form() -> None:
+    key = TOPICS["leader.replication.throttled.replicas"]
+    assert key.parse("*") == ("*",)
+    assert key.parse("0:1,1:2") == ("0:1", "1:2")
+    with pytest.raises(ConfigError, match="does not match"):
+        key.parse("0:1,x")
+
+
+def test_a_password_is_not_shown_in_an_error() -> None:
+    with pytest.raises(ConfigError) as error:
+        _key(PASSWORD, one_of("right")).parse("wrong")
+    assert "wrong" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, None), (True, "true"), (("a", "b"), "a,b"), (0.5, "0.5"), (1.0e308, "1E308"), (7, "7")],
+)
+def test_values_are_written_as_kafka_shows_them(value: Value, text: str | None) -> None:
+    assert format_value(value) == text

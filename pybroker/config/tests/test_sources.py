@@ -1,0 +1,94 @@
+"""Where settings come from: properties files by Java's rules, environment, arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.config import ConfigError
+from pybroker.config.sources import (
+    from_arguments,
+    from_environment,
+    from_file,
+    parse_properties,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a=b", [("a", "b")]),
+        ("a = b ", [("a", "b ")]),
+        ("a : b", [("a", "b")]),
+        ("a b", [("a", "b")]),
+        ("a", [("a", "")]),
+        ("a==b", [("a", "=b")]),
+        ("  a=b", [("a", "b")]),
+        ("# a=b\n! c=d\n\n   \n", []),
+        ("a=b\\\n   c", [("a", "bc")]),
+        ("a=b\\\\\nc=d", [("a", "b\\"), ("c", "d")]),
+        ("a=\\\n# not a comment", [("a", "# not a comment")]),
+        ("a\\ b=c", [("a b", "c")]),
+        ("a\\:b\\=c=d", [("a:b=c", "d")]),
+        ("a=\\t\\n\\r\\f\\q", [("a", "\t\n\r\fq")]),
+        ("a=\\u0041\\u00e9", [("a", "Aé")]),
+        ("a=1\r\nb=2\rc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
+        ("a=b\\", [("a", "b")]),
+        ("=b", [("", "b")]),
+        ("log.dirs=C:\\\\data", [("log.dirs", "C:\\data")]),
+    ],
+)
+def test_properties_are_read_as_java_does(text: str, entries: list[tuple[str, str]]) -> None:
+    assert [(key, value) for _, key, value in parse_properties(text)] == entries
+
+
+def test_an_entry_knows_the_line_on_which_it_begins() -> None:
+    text = "# x\na=\\\n  1\nb=2"
+    assert [(line, key) for line, key, _ in parse_properties(text)] == [(2, "a"), (4, "b")]
+
+
+def test_a_broken_unicode_escape_names_its_line() -> None:
+    with pytest.raises(ConfigError, match="line 2"):
+        list(parse_properties("a=b\nc=\\u12"))
+
+
+def test_a_file_gives_each_setting_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("# the broker\nlog.retention.hours=1\n")
+    assert from_file(str(path)) == {"log.retention.hours": ("1", f"{path}:2")}
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.properties: No such file"):
+        from_file(str(tmp_path / "none.properties"))
+    (tmp_path / "latin").write_bytes(b"a=\xff")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        from_file(str(tmp_path / "latin"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("KAFKA_LOG_RETENTION_HOURS", "log.retention.hours"),
+        ("KAFKA_A__B_C", "a_b.c"),
+        ("KAFKA_A___B_C", "a-b.c"),
+    ],
+)
+def test_the_environment_is_mapped_to_keys(variable: str, key: str) -> None:
+    assert from_environment({variable: "1", "PATH": "/bin"}) == {key: ("1", variable)}
+
+
+def test_variables_of_scripts_and_of_kubernetes_are_no_settings() -> None:
+    foreign = (
+        "KAFKA_HOME KAFKA_HEAP_OPTS KAFKA_OPTS KAFKA_JMX_PORT KAFKA_LOG4J_OPTS KAFKA_PORT"
+        " KAFKA_PORT_9092_TCP_ADDR KAFKA_SERVICE_HOST KAFKA_UI_SERVICE_PORT KAFKA_UI_PORT_80_TCP"
+    )
+    assert from_environment(dict.fromkeys(foreign.split(), "x")) == {}
+
+
+def test_an_argument_is_key_equals_value() -> None:
+    assert from_arguments(["a=b=c"]) == {"a": ("b=c", "--set")}
+    for wrong in ("a", "=b"):
+        with pytest.raises(ConfigError, match="key=value"):
+            from_arguments([wrong])
