@@ -20,9 +20,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.node import ClusterNode
-from pybroker.config import BrokerConfig, Endpoint, advertised_listeners, listeners, topic_config
+from pybroker.config import (
+    BrokerConfig,
+    ConfigError,
+    Endpoint,
+    advertised_listeners,
+    listeners,
+    topic_config,
+)
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
+from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.data_folder import DataFolder
 from pybroker.handlers import api_versions, rows
 from pybroker.handlers.call import Call, Connection
@@ -34,6 +42,7 @@ from pybroker.log.storage import Storage
 from pybroker.net import limits
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
+from pybroker.replication.replica_manager import ReplicaManager
 
 POOL_THREADS = 8
 GRACE_S = 1.0
@@ -79,6 +88,8 @@ class Broker:
         self._bind()
         await self._open_cluster()
         was_clean = await self._open_logs()
+        self._open_partitions()
+        self._open_groups()
         await self.node.join(
             {each.endpoint.listener: each.endpoint for each in self._bound},
             self.folder.log_dirs,
@@ -162,6 +173,20 @@ class Broker:
         self.logs.on_dir_failure(self._on_dir_failure)
         return was_clean
 
+    def _open_partitions(self) -> None:
+        """Partitions get their logs and roles when the first metadata image arrives."""
+        self.replicas = ReplicaManager(
+            self.node_id, self.logs, self.config, self.clock, self.loop, self.executor
+        )
+        self._opened.callback(self.replicas.close)
+        self.metadata.add_listener(self.replicas.apply)
+
+    def _open_groups(self) -> None:
+        """Groups are loaded when this broker begins to lead their partitions."""
+        self.groups = GroupCoordinator(self.config, self.replicas, self.metadata, self.clock)
+        self.replicas.on_leadership(self.groups.runtime.on_leadership)
+        self.metadata.add_listener(self.groups.on_metadata)
+
     def _serve(self) -> None:
         """Takes requests."""
         routes = Routes(rows(), functools.partial(Call, self), api_versions.unsupported)
@@ -171,6 +196,8 @@ class Broker:
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
+        self._opened.callback(self.groups.close)
+        self.config.on_change(self._on_config_change)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
@@ -187,6 +214,14 @@ class Broker:
         told = advertised_listeners(self.config).get(endpoint.listener, endpoint)
         host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
         return [(host, told.port or endpoint.port)]
+
+    def _on_config_change(self, names: frozenset[str]) -> None:
+        """The limits of connections are dynamic; they count for new connections."""
+        if any(name.startswith("max.connections") for name in names):
+            try:
+                self.net.limits = limits.from_config(self.config)
+            except ConfigError as error:
+                logger.error("limits of connections stay as they were: %s", error)
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
         """Called on whichever thread has noticed it."""
