@@ -225,13 +225,11 @@ static int crc32c_cpu_has_streams(void) {
 #endif
 }
 
-static int crc32c_cpu_has_folding(void) {
 #if defined(__x86_64__)
+static int crc32c_cpu_has_folding(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");
-#else
-    return 0;
-#endif
 }
+#endif
 
 static void crc32c_offer(const char *name, crc32c_function update) {
     crc32c_available[crc32c_available_count].name = name;
