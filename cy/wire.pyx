@@ -719,6 +719,7 @@ cdef class Codec:
     """The plans of one message by version, each made by ``compile(version)`` when first wanted.
 
     ``flexible_header``: the first version whose header has tagged fields (32767: none has).
+    ``open``: bytes behind the end of a message are ignored, not an error.
     """
 
     cdef readonly str name
@@ -727,10 +728,12 @@ cdef class Codec:
     cdef readonly int max_version
     cdef int flexible_header
     cdef object compile
+    cdef bint open
     cdef list plans
 
     def __init__(
-        self, str name, int key, int min_version, int max_version, int flexible_header, compile
+        self, str name, int key, int min_version, int max_version, int flexible_header, compile,
+        bint open=False,
     ):
         self.name = name
         self.key = key
@@ -738,6 +741,7 @@ cdef class Codec:
         self.max_version = max_version
         self.flexible_header = flexible_header
         self.compile = compile
+        self.open = open
         self.plans = [None] * (max_version + 1)
 
     cdef Plan known(self, int version):
@@ -765,6 +769,8 @@ cdef class Codec:
         cdef Plan plan = self.known(version)
         if plan is None:
             raise DecodeError(f"{self.name} has no version {version}")
+        if self.open:
+            return plan.decode(Reader(view, position, end))
         return plan.decode_all(Reader(view, position, end))
 
     def encode(self, int version, message) -> bytes:

@@ -98,6 +98,7 @@ def _load(api: Api) -> None:
             api.max_version,
             _NEVER if fixed else api.flexible_from,
             compiler(bodies[side], message, api.is_flexible, strict=side == "request"),
+            api.head.is_open and side == "request",
         )
         setattr(api, side.title(), message)
         setattr(api, f"{side}_codec", codec)
