@@ -72,7 +72,12 @@ def run(
     ]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(),
         )
         try:
             bootstrap = wait_until_ready(process, log, start_timeout_s)
@@ -81,6 +86,13 @@ def run(
             stop(process)
             if data_dir is None:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment() -> dict[str, str]:
+    """This process's, in which the child finds the same ``pybroker``, installed or not."""
+    package = str(Path(__file__).parent.parent)
+    paths = (package, os.environ.get("PYTHONPATH", ""))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def setting(key: str, value: object) -> str:
