@@ -1,0 +1,372 @@
+"""A broker in its cluster, on a real embedded store: what is answered is durable and visible."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pybroker.clock import ManualClock
+from pybroker.cluster import znodes
+from pybroker.cluster.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.image import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    MetadataDelta,
+    MetadataImage,
+    ResourceType,
+    TopicImage,
+)
+from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
+from pybroker.config import BrokerConfig, Endpoint
+from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
+from pybroker.coordination.tests.suite import eventually
+from pyclient.protocol import errors
+
+LISTENERS = {"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)}
+
+
+class Cluster:
+    """Brokers on one store's file; ``deltas`` of the first of them."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = str(file)
+        self.deltas: list[MetadataDelta] = []
+
+    async def __aenter__(self) -> Cluster:
+        self.server = await EmbeddedServer.open(self.file)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.close()
+
+    async def broker(
+        self,
+        node_id: int = 1,
+        settings: dict[str, str] | None = None,
+        cluster_id: str | None = None,
+        *,
+        was_clean: bool = False,
+    ) -> tuple[ClusterNode, EmbeddedStore, BrokerConfig]:
+        store = await self.server.connect()
+        config = BrokerConfig(settings or {})
+        node = await ClusterNode.open(store, config, node_id, ManualClock(), cluster_id)
+
+        async def remember(delta: MetadataDelta, image: MetadataImage) -> None:
+            self.deltas.append(delta)
+
+        node.metadata.add_listener(remember)
+        await node.join(LISTENERS, was_clean=was_clean)
+        return node, store, config
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[Callable[[Cluster], Awaitable[None]]], None]:
+    """Runs a scenario on a fresh store; twice on the same is twice on the same file."""
+
+    def go(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(30), Cluster(tmp_path / "db") as cluster:
+                await scenario(cluster)
+
+        asyncio.run(main())
+
+    return go
+
+
+Run = Callable[[Callable[[Cluster], Awaitable[None]]], None]
+
+
+def test_the_first_broker_becomes_controller_and_registers_as_kafka_does(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        image = node.metadata.image
+        assert (image.controller_id, image.controller_epoch) == (1, 1)
+        assert image.brokers[1].endpoints == tuple(LISTENERS.values())
+        data, stat = await store.get("/brokers/ids/1")
+        assert b'"endpoints":["PLAINTEXT://127.0.0.1:9092"]' in data
+        assert stat.owner == store.session.id
+        assert image.brokers[1].epoch == stat.created
+        assert (await store.get("/controller_epoch"))[0] == b"1"
+        assert len(node.cluster_id) == 22
+
+    run(scenario)
+
+
+def test_a_topic_is_durable_and_visible_when_the_reply_comes(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        [topic] = await node.controller.create_topics([NewTopic("t", 2, 1)])
+        assert isinstance(topic, TopicImage)
+        assert node.metadata.image.topic("t") == topic
+        assert node.metadata.image.topic_by_id(topic.id) == topic
+        assert cluster.deltas[-1].changed == {"t": topic}
+        data, _ = await store.get("/brokers/topics/t/partitions/1/state")
+        assert data == (
+            b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+        )
+
+    run(scenario)
+
+
+def test_everything_is_loaded_again_after_a_restart(run: Run) -> None:
+    images: list[MetadataImage] = []
+
+    async def first(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        await node.controller.create_topics(
+            [NewTopic("t", 3, 1, configs=(("retention.ms", "5"),)), NewTopic("u", 1, 1)]
+        )
+        await node.controller.create_partitions([NewPartitions("u", 2)])
+        await node.controller.alter_configs(
+            [
+                ConfigChange(ResourceType.BROKER, "", (KeyChange("log.roll.ms", 0, "9"),)),
+                ConfigChange(
+                    ResourceType.GROUP, "g", (KeyChange("consumer.session.timeout.ms", 0, "50000"),)
+                ),
+            ]
+        )
+        images.append(node.metadata.image)
+
+    async def second(cluster: Cluster) -> None:
+        node, _, config = await cluster.broker(was_clean=True)
+        image = node.metadata.image
+        assert image.topics == images[0].topics
+        assert image.names == images[0].names
+        assert image.resource_configs == images[0].resource_configs
+        assert image.cluster_id == images[0].cluster_id
+        assert image.controller_epoch == 2
+        assert config["log.roll.ms"] == 9
+
+    run(first)
+    run(second)
+
+
+def test_after_an_unclean_stop_leaders_begin_a_new_epoch(run: Run) -> None:
+    async def first(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        await node.controller.create_topics([NewTopic("t", 2, 1)])
+
+    async def second(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        for partition in node.metadata.image.topics["t"].partitions:
+            assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
+        assert (await store.get("/brokers/topics/t/partitions/0/state"))[1].version == 1
+        assert len(cluster.deltas) == 1
+
+    run(first)
+    run(second)
+
+
+def test_a_deleted_topic_is_hidden_before_its_logs_go(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        await node.controller.create_topics([NewTopic("t", 2, 1)])
+        seen: list[bool] = []
+
+        async def look(delta: MetadataDelta, image: MetadataImage) -> None:
+            seen.append("t" in node.metadata.image.topics)
+
+        node.metadata.add_listener(look)
+        await node.controller.delete_topics([TopicName("t")])
+        assert seen == [False]
+        assert await store.children("/brokers/topics") == []
+        assert await store.children("/config/topics") == []
+
+    run(scenario)
+
+
+def test_a_new_topic_is_told_only_when_its_logs_are_there(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        seen: list[bool] = []
+
+        async def look(delta: MetadataDelta, image: MetadataImage) -> None:
+            assert "t" in image.topics
+            seen.append("t" in node.metadata.image.topics)
+
+        node.metadata.add_listener(look)
+        await node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert seen == [False]
+
+    run(scenario)
+
+
+def test_validate_only_changes_nothing(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        [topic] = await node.controller.create_topics([NewTopic("t", 2, 1)], validate_only=True)
+        assert isinstance(topic, TopicImage)
+        assert node.metadata.image.topics == {}
+        assert await store.children("/brokers/topics") == []
+
+    run(scenario)
+
+
+def test_a_changed_default_reaches_every_topic_at_once(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, config = await cluster.broker()
+        await node.controller.create_topics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)])
+        key = KeyChange("log.retention.ms", 0, "77")
+        [error] = await node.controller.alter_configs([ConfigChange(4, "1", (key,))])
+        assert error is None
+        assert config["log.retention.ms"] == 77
+        assert set(cluster.deltas[-1].changed) == {"t", "u"}
+        undo = KeyChange("log.retention.ms", 1, None)
+        await node.controller.alter_configs([ConfigChange(4, "1", (undo,))])
+        assert config["log.retention.ms"] is None
+
+    run(scenario)
+
+
+def test_a_hundred_concurrent_requests_for_one_topic_make_it_once(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        outcomes = await asyncio.gather(
+            *(node.controller.auto_create(["t", "u"]) for _ in range(100))
+        )
+        ids = {outcome.id for each in outcomes for outcome in each.values()}  # type: ignore[union-attr]
+        assert len(ids) == 2
+
+    run(scenario)
+
+
+def test_a_caller_who_gives_up_does_not_stop_the_change_half_way(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        caller = asyncio.ensure_future(node.controller.create_topics([NewTopic("t", 1, 1)]))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        assert caller.cancelled()
+        [error] = await node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert isinstance(error, errors.TopicAlreadyExists)
+        assert "t" in node.metadata.image.topics
+
+    run(scenario)
+
+
+def test_internal_topics_have_their_own_configuration(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        offsets = await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
+        assert len(offsets.partitions) == 50
+        assert offsets.partitions[0].replicas == (1,)
+        assert offsets.configs["cleanup.policy"] == "compact"
+        assert await node.controller.ensure_internal_topic(OFFSETS_TOPIC) is offsets
+        transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
+        assert transactions.configs["min.insync.replicas"] == "1"
+        assert transactions.is_internal
+
+    run(scenario)
+
+
+def test_a_replication_factor_that_was_asked_for_is_not_lowered(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker(settings={"offsets.topic.replication.factor": "3"})
+        with pytest.raises(errors.InvalidReplicationFactor):
+            await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
+
+    run(scenario)
+
+
+def test_case_20_a_controller_whose_epoch_is_over_changes_nothing(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        other = await cluster.server.connect()
+        await other.set(znodes.CONTROLLER_EPOCH, b"9")
+        with pytest.raises(errors.NotController):
+            await node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert not node.controller.is_controller
+        assert "t" not in node.metadata.image.topics
+        assert await other.children("/brokers/topics") == []
+
+    run(scenario)
+
+
+def test_case_22_an_expired_session_is_followed_by_a_new_registration_and_term(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        await node.controller.create_topics([NewTopic("t", 1, 1)])
+        before = node.metadata.image.brokers[1].epoch
+        await cluster.server.expire(store.session.id)
+        await eventually(lambda: node.metadata.image.controller_epoch == 2)
+        assert node.metadata.image.brokers[1].epoch > before
+        await eventually(lambda: node.metadata.image.topics["t"].partitions[0].leader == 1)
+        [topic] = await node.controller.create_topics([NewTopic("u", 1, 1)])
+        assert isinstance(topic, TopicImage)
+
+    run(scenario)
+
+
+def test_another_broker_takes_over_when_the_controller_goes(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        first, store, _ = await cluster.broker(1)
+        second, _, _ = await cluster.broker(2)
+        await eventually(lambda: set(first.metadata.image.brokers) == {1, 2})
+        assert second.metadata.image.controller_id == 1
+        with pytest.raises(errors.NotController):
+            await second.controller.create_topics([NewTopic("t", 1, 1)])
+        request = NewTopic("t", -1, -1, ((0, (1, 2)),))
+        await first.controller.create_topics([request])
+        await first.leave()
+        await store.close()
+        await eventually(lambda: second.metadata.image.controller_epoch == 2)
+        await eventually(lambda: set(second.metadata.image.brokers) == {2})
+        await eventually(lambda: second.metadata.image.topics["t"].partitions[0].leader == 2)
+        assert second.metadata.image.topics["t"].partitions[0].isr == (2,)
+
+    run(scenario)
+
+
+def test_a_store_of_another_cluster_is_refused(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        with pytest.raises(ClusterMismatch, match=node.cluster_id):
+            await cluster.broker(2, cluster_id="another")
+        await cluster.broker(3, cluster_id=node.cluster_id)
+
+    run(scenario)
+
+
+def test_a_new_store_takes_the_cluster_id_of_the_data(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker(cluster_id="fromDisk")
+        assert node.cluster_id == "fromDisk"
+
+    run(scenario)
+
+
+def test_producer_ids_are_never_given_twice(run: Run) -> None:
+    given: set[int] = set()
+
+    async def scenario(cluster: Cluster) -> None:
+        makers = [ProducerIds(await cluster.server.connect(), n) for n in range(3)]
+        await (await cluster.server.connect()).create("/ready", ephemeral=True)
+        ids = [await maker.next() for _ in range(BLOCK_SIZE // 2 + 5) for maker in makers]
+        ids += await asyncio.gather(*(maker.next() for maker in makers for _ in range(BLOCK_SIZE)))
+        assert len(set(ids)) == len(ids)
+        assert not given & set(ids)
+        given.update(ids)
+
+    run(scenario)
+    run(scenario)
+
+
+def test_clients_are_told_the_address_they_used_unless_one_is_advertised(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        assert node.addresses("PLAINTEXT", ("10.0.0.1", 1234)) == {1: ("10.0.0.1", 1234)}
+        other, _, _ = await cluster.broker(
+            2, {"advertised.listeners": "PLAINTEXT://kafka.example:9"}
+        )
+        told = other.addresses("PLAINTEXT", ("10.0.0.1", 1234))
+        assert told == {1: ("127.0.0.1", 9092), 2: ("kafka.example", 9)}
+        assert other.addresses("SSL", ("10.0.0.1", 1)) == {2: ("10.0.0.1", 1)}
+
+    run(scenario)
