@@ -1,0 +1,50 @@
+"""Groups as DescribeGroups and ListGroups show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.state import STABLE
+from pyclient.protocol import DescribeGroups, ListGroups
+
+CLASSIC = "classic"
+
+
+def describe(group: ClassicGroup) -> DescribeGroups.Response.DescribedGroup:
+    """The group and its members; what they said and got is only told while the group is stable."""
+    stable = group.state is STABLE
+    return DescribeGroups.Response.DescribedGroup(
+        group_id=group.id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribeGroups.Response.DescribedGroupMember(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members
+        ],
+    )
+
+
+def listed(group: ClassicGroup) -> ListGroups.Response.ListedGroup:
+    """The group in one line."""
+    return ListGroups.Response.ListedGroup(
+        group_id=group.id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )
+
+
+def matcher(states: frozenset[str], types: frozenset[str]) -> Callable[[ClassicGroup], bool]:
+    """Whether a group is of one of these states and types, in lower case; none stand for all."""
+    if types and CLASSIC not in types:
+        return lambda group: False
+    return lambda group: not states or group.state.value.lower() in states

@@ -1,0 +1,208 @@
+"""JoinGroup: who may join, under which id, and whether that starts a rebalance.
+
+A member that comes back with what it said before gets the current generation again (its response
+may have been lost); the leader, and whoever says something new, starts a rebalance. A static member
+that comes back under no member id takes its instance's place at once: the member that held it is
+fenced, and where the chosen protocol stays the same nothing is rebalanced (KIP-345, KIP-814).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.members import Member, Protocols
+from pybroker.coordinator.group.records import group_record
+from pybroker.coordinator.group.state import COMPLETING, EMPTY, PREPARING, STABLE
+from pybroker.coordinator.shard import Result
+from pyclient.protocol import JoinGroup, errors
+
+_FIRST_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_WITH_KNOWN_MEMBER_IDS = 4
+_FIRST_WITH_SKIP_ASSIGNMENT = 9
+
+
+class Caller(NamedTuple):
+    """Who sends a request: its version, and what groups remember of clients."""
+
+    version: int
+    client_id: str
+    client_host: str
+
+
+class Join(NamedTuple):
+    """A JoinGroup request and who sent it."""
+
+    request: JoinGroup.Request
+    caller: Caller
+
+    @property
+    def protocols(self) -> Protocols:
+        """What the member knows, as groups keep it."""
+        return tuple((each.name, bytes(each.metadata)) for each in self.request.protocols)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """v0 had the session timeout for both."""
+        if self.caller.version < _FIRST_WITH_REBALANCE_TIMEOUT:
+            return self.request.session_timeout_ms
+        return self.request.rebalance_timeout_ms
+
+
+def join(group: ClassicGroup, join: Join, result: Result) -> None:
+    """Handles the request; it is answered now or when the group has its next generation.
+
+    Raises CoordinatorNotAvailable, InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId.
+    """
+    group.check_alive()
+    request = join.request
+    if not _has_room(group, request.member_id):
+        _turn_away(group, join, result)
+        return
+    if not group.supports(request.protocol_type, [each.name for each in request.protocols]):
+        raise errors.InconsistentGroupProtocol(f"group {group.id} has other protocols")
+    if not request.member_id:
+        _join_without_id(group, join, result)
+    elif request.member_id in group.pending:
+        if request.group_instance_id is not None:
+            raise errors.UnknownServerError("a static member cannot have a pending member id")
+        _add(group, request.member_id, join, result)
+    else:
+        member = group.members.known(request.member_id, request.group_instance_id)
+        _rejoin(group, member, join, result)
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """Whether ``group.max.size`` lets the member in: known members go on, new ones may be too many.
+
+    While a rebalance is prepared those count who have joined, so that a group that is too large,
+    as the limit was lowered, loses its last members.
+    """
+    if group.state is EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is PREPARING:
+        waits = member is not None and member.join_token is not None
+        return waits or group.members.joining < group.settings.max_size
+    return member is not None or len(group.members) < group.settings.max_size
+
+
+def _turn_away(group: ClassicGroup, join: Join, result: Result) -> None:
+    member_id = join.request.member_id
+    group.drop_pending(member_id)
+    member = group.members.get(member_id)
+    if member is not None:
+        group.remove(member, result)
+    code = errors.GroupMaxSizeReached.code
+    result.answer(JoinGroup.Response(error_code=code, member_id=""))
+    group.maybe_complete_join(result)
+
+
+def _join_without_id(group: ClassicGroup, join: Join, result: Result) -> None:
+    instance_id = join.request.group_instance_id
+    member_id = f"{instance_id or join.caller.client_id}-{group.context.new_id()}"
+    replaced = group.members.static(instance_id)
+    if replaced is not None:
+        _replace(group, replaced, member_id, join, result)
+    elif instance_id is None and join.caller.version >= _FIRST_WITH_KNOWN_MEMBER_IDS:
+        group.add_pending(member_id, join.request.session_timeout_ms, result)
+        code = errors.MemberIdRequired.code
+        result.answer(JoinGroup.Response(error_code=code, member_id=member_id))
+    else:
+        _add(group, member_id, join, result)
+
+
+def _add(group: ClassicGroup, member_id: str, join: Join, result: Result) -> None:
+    request = join.request
+    member = Member(
+        member_id,
+        request.group_instance_id,
+        join.caller.client_id,
+        join.caller.client_host,
+        join.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        join.protocols,
+    )
+    group.add(member, request.protocol_type, result)
+    group.react(result)
+
+
+def _rejoin(group: ClassicGroup, member: Member, join: Join, result: Result) -> None:
+    says_the_same = member.protocols == join.protocols
+    leads = member.id == group.members.leader_id
+    if group.state is EMPTY:
+        raise errors.UnknownMemberId(f"{member.id} joins the empty group {group.id}")
+    if group.state is COMPLETING and says_the_same:
+        everybody = group.joined_members() if leads else []
+        result.answer(group.join_response(member, everybody))
+    elif group.state is STABLE and says_the_same and not leads:
+        result.answer(group.join_response(member, []))
+    else:
+        _update(group, member, join, result)
+        group.react(result)
+
+
+def _update(group: ClassicGroup, member: Member, join: Join, result: Result) -> None:
+    """The member waits for the next generation, with what it says now."""
+    group.members.set_protocols(member, join.protocols)
+    member.rebalance_timeout_ms = join.rebalance_timeout_ms
+    member.session_timeout_ms = join.request.session_timeout_ms
+    replaced = group.members.wait_for_join(member, result.token)
+    result.reply(replaced, errors.RebalanceInProgress("the member has sent another JoinGroup"))
+
+
+def _replace(group: ClassicGroup, member: Member, new_id: str, join: Join, result: Result) -> None:
+    """A static member is back under a new member id."""
+    _fence(group, member, result)
+    undo = partial(_undo_replacement, group, member, member.id, member.protocols)
+    led = group.members.leader_id
+    group.members.rename(member, new_id)
+    _update(group, member, join, result)
+    group.touch(member, result)
+    if group.state is STABLE and group.members.choose_protocol() == group.protocol:
+        group.members.stop_waiting(member)
+        result.answer(_unchanged(group, member, led or "", join))
+        assignments = {each.id: each.assignment for each in group.members}
+        result.write(group_record(group, assignments))
+        result.on_failure = undo
+    else:
+        group.react(result)
+
+
+def _fence(group: ClassicGroup, member: Member, result: Result) -> None:
+    fenced = errors.FencedInstanceId(f"{member.instance_id} has joined under another member id")
+    result.reply(group.members.stop_waiting(member), fenced)
+    result.reply(member.sync_token, fenced)
+    member.sync_token = None
+    group.unsynced.discard(member.id)
+
+
+def _unchanged(group: ClassicGroup, member: Member, led: str, join: Join) -> JoinGroup.Response:
+    """The generation goes on.
+
+    A leader of old clients is told its former id as the leader's, so that it does not assign;
+    newer ones lead and are told to skip the assignment.
+    """
+    leads = member.id == group.members.leader_id
+    if join.caller.version < _FIRST_WITH_SKIP_ASSIGNMENT:
+        response = group.join_response(member, [])
+        response.leader = led
+    else:
+        response = group.join_response(member, group.joined_members() if leads else [])
+        response.skip_assignment = leads
+    return response
+
+
+def _undo_replacement(
+    group: ClassicGroup,
+    member: Member,
+    old_id: str,
+    old_protocols: Protocols,
+    result: Result,
+    error: errors.KafkaError,
+) -> None:
+    """The replacement could not be written: the place is the old member's again."""
+    group.members.set_protocols(member, old_protocols)
+    group.members.rename(member, old_id)
+    group.touch(member, result)

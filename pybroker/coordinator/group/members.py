@@ -1,0 +1,193 @@
+"""The members of a classic group, and what they agree on.
+
+Order matters: members stand in the order in which they came, and the first of those that are left
+leads when the leader goes. A *static* member (KIP-345) is known by its instance id and keeps its
+place when it comes back under a new member id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from pybroker.coordinator.shard import Event, Token
+from pybroker.coordinator.timer_wheel import Timer
+from pyclient.protocol import errors
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Assignors, or what is called so, with the member's metadata, the preferred first."""
+
+
+class Member:
+    """One member."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "id",
+        "instance_id",
+        "is_new",
+        "join_token",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "sync_token",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.id = id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        """It has not got its first JoinGroup response yet, so it cannot send heartbeats."""
+        self.join_token: Token | None = None
+        self.sync_token: Token | None = None
+        self.session: Timer[Event] | None = None
+        self.deadline_ms = 0
+        """When the session ends; the timer may be earlier, it looks here."""
+
+    def __repr__(self) -> str:
+        return f"Member({self.id!r})"
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said for ``protocol``; empty where it does not know that."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The candidate that the member likes most; it must know one of them."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+class Members:
+    """The members by id, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._known_by: Counter[str] = Counter()
+        self.leader_id: str | None = None
+        self.joining = 0
+        """How many wait for a JoinGroup response."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._by_id
+
+    def get(self, member_id: str) -> Member | None:
+        """The member, or None."""
+        return self._by_id.get(member_id)
+
+    def static(self, instance_id: str | None) -> Member | None:
+        """The member that has this instance id, or None."""
+        member_id = None if instance_id is None else self._static.get(instance_id)
+        return None if member_id is None else self._by_id[member_id]
+
+    def known(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that a request names; raises UnknownMemberId, FencedInstanceId."""
+        if instance_id is not None:
+            holder = self._static.get(instance_id)
+            if holder is None:
+                raise errors.UnknownMemberId(f"no member has group.instance.id {instance_id}")
+            if holder != member_id:
+                raise errors.FencedInstanceId(f"{instance_id} belongs to member {holder} now")
+        member = self._by_id.get(member_id)
+        if member is None:
+            raise errors.UnknownMemberId(f"no member {member_id}")
+        return member
+
+    def add(self, member: Member) -> None:
+        """A newcomer; the first one leads."""
+        self._by_id[member.id] = member
+        self._known_by.update({name for name, _ in member.protocols})
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.id
+        if self.leader_id is None:
+            self.leader_id = member.id
+
+    def remove(self, member: Member) -> None:
+        """The member is out; if it led, the next one leads. Its tokens are the caller's matter."""
+        del self._by_id[member.id]
+        self._known_by.subtract({name for name, _ in member.protocols})
+        if member.join_token is not None:
+            self.joining -= 1
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        if self.leader_id == member.id:
+            self.leader_id = next(iter(self._by_id), None)
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """A static member has another id from now on; it keeps its place and its leadership."""
+        if self.leader_id == member.id:
+            self.leader_id = new_id
+        renamed = {new_id if id == member.id else id: each for id, each in self._by_id.items()}
+        self._by_id = renamed
+        member.id = new_id
+        if member.instance_id is not None:
+            self._static[member.instance_id] = new_id
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """What the member knows from now on."""
+        self._known_by.subtract({name for name, _ in member.protocols})
+        member.protocols = protocols
+        self._known_by.update({name for name, _ in protocols})
+
+    def wait_for_join(self, member: Member, token: Token | None) -> Token | None:
+        """The member waits for a JoinGroup response; returns the token that this one replaces."""
+        replaced, member.join_token = member.join_token, token
+        if replaced is None:
+            self.joining += 1
+        return replaced
+
+    def stop_waiting(self, member: Member) -> Token | None:
+        """The JoinGroup of the member is being answered: returns its token, if it has one."""
+        token, member.join_token = member.join_token, None
+        if token is not None:
+            self.joining -= 1
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """Makes sure that the leader has joined; False where there is nobody who has."""
+        leader = self._by_id.get(self.leader_id or "")
+        if leader is None or leader.join_token is None:
+            leader = next((each for each in self if each.join_token is not None), None)
+            if leader is None:
+                return False
+            self.leader_id = leader.id
+        return True
+
+    def agree_on(self, names: Iterable[str]) -> bool:
+        """True where every member knows at least one of these protocols."""
+        return any(self._known_by[name] == len(self) for name in names)
+
+    def choose_protocol(self) -> str:
+        """The protocol with most votes among those that every member knows; in a tie the first.
+
+        There must be members, and a protocol that all of them know.
+        """
+        everyone = len(self)
+        candidates = {name for name, count in self._known_by.items() if count == everyone}
+        votes = Counter(member.vote(candidates) for member in self)
+        return max(votes, key=lambda name: votes[name])

@@ -1,0 +1,144 @@
+"""Records of ``__consumer_offsets``: keys and values in Kafka's formats.
+
+The int16 at the front of a key is the type of the record: 0 and 1 a committed offset, 2 a classic
+group. A value begins with its own version. Versions written: those of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from cy.buffer import DecodeError
+from pybroker.coordinator.group.members import Member
+from pybroker.coordinator.group.offsets import NEVER_MS, CommittedOffset
+from pybroker.coordinator.shard import Record
+from pyclient.protocol.records import (
+    ConsumerProtocolSubscription,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.classic import ClassicGroup
+
+OFFSET_TYPES: Final = (0, 1)
+GROUP_TYPE: Final = 2
+
+_OFFSET_KEY_VERSION = 1
+_OFFSET_VALUE_VERSION = 3
+_EXPIRING_OFFSET_VALUE_VERSION = 1
+_GROUP_KEY_VERSION = 2
+_GROUP_VALUE_VERSION = 3
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers, whose metadata the coordinator can read."""
+
+
+def record_type(key: bytes) -> int:
+    """The type that a key begins with, -1 for one that is too short."""
+    return int.from_bytes(key[:2], "big") if len(key) >= 2 else -1
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset."""
+    message = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return OffsetCommitKey.encode(_OFFSET_KEY_VERSION, message)
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
+    """Commits an offset."""
+    expires = committed.expires_ms != NEVER_MS
+    value = OffsetCommitValue.encode(
+        _EXPIRING_OFFSET_VALUE_VERSION if expires else _OFFSET_VALUE_VERSION,
+        OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.committed_ms,
+            expire_timestamp=committed.expires_ms,
+            topic_id=committed.topic_id,
+        ),
+    )
+    return Record(offset_key(group_id, topic, partition), value)
+
+
+def no_offset_record(group_id: str, topic: str, partition: int) -> Record:
+    """Forgets a committed offset."""
+    return Record(offset_key(group_id, topic, partition), None)
+
+
+def read_offset(value: bytes) -> CommittedOffset:
+    """The value of an offset's record. Raises DecodeError."""
+    message = OffsetCommitValue.decode(value)
+    return CommittedOffset(
+        message.offset,
+        message.leader_epoch,
+        message.metadata,
+        message.commit_timestamp,
+        message.expire_timestamp,
+        message.topic_id,
+    )
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Record:
+    """The group as it is, with these assignments by member id."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.members.leader_id,
+        current_state_timestamp=group.since_ms,
+        members=[_member(member, group, assignments) for member in group.members],
+    )
+    return Record(group_key(group.id), GroupMetadataValue.encode(_GROUP_VALUE_VERSION, value))
+
+
+def no_group_record(group_id: str) -> Record:
+    """Forgets a group."""
+    return Record(group_key(group_id), None)
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group."""
+    return GroupMetadataKey.encode(_GROUP_KEY_VERSION, GroupMetadataKey(group=group_id))
+
+
+def _member(
+    member: Member, group: ClassicGroup, assignments: Mapping[str, bytes]
+) -> GroupMetadataValue.MemberMetadata:
+    return GroupMetadataValue.MemberMetadata(
+        member_id=member.id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.metadata(group.protocol),
+        assignment=assignments.get(member.id, b""),
+    )
+
+
+def read_member(message: GroupMetadataValue.MemberMetadata, protocol: str | None) -> Member:
+    """A member as a group's record has it: of its protocols only the group's is known."""
+    timeout = message.session_timeout
+    return Member(
+        message.member_id,
+        message.group_instance_id,
+        message.client_id,
+        message.client_host,
+        timeout if message.rebalance_timeout == -1 else message.rebalance_timeout,
+        timeout,
+        ((protocol or "", bytes(message.subscription)),),
+        bytes(message.assignment),
+    )
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics in a consumer's metadata, None where it cannot be read."""
+    try:
+        return frozenset(ConsumerProtocolSubscription.decode(metadata).topics)
+    except DecodeError:
+        return None

@@ -1,0 +1,42 @@
+"""The phases of a classic group.
+
+    Empty ── a member joins ──► PreparingRebalance ── all have joined ──► CompletingRebalance
+      ▲                            │   ▲                                    │         │
+      └──── nobody is left ────────┘   └── a member joins, leaves, ─────────┤   the leader syncs
+                                           or is lost                       │         ▼
+                                                                            └────── Stable
+    Empty ── deleted, or its offsets have expired ──► Dead
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class GroupState(StrEnum):
+    """A phase, by the name that clients see."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY = GroupState.EMPTY
+PREPARING = GroupState.PREPARING_REBALANCE
+COMPLETING = GroupState.COMPLETING_REBALANCE
+STABLE = GroupState.STABLE
+DEAD = GroupState.DEAD
+
+COMES_FROM: Final[dict[GroupState, frozenset[GroupState]]] = {
+    EMPTY: frozenset({PREPARING}),
+    PREPARING: frozenset({EMPTY, COMPLETING, STABLE}),
+    COMPLETING: frozenset({PREPARING}),
+    STABLE: frozenset({COMPLETING}),
+    DEAD: frozenset({EMPTY}),
+}
+"""The phases that may precede each phase; there is no other way into it."""
+
+CAN_REBALANCE: Final = COMES_FROM[PREPARING]

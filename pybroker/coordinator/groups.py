@@ -1,0 +1,265 @@
+"""The group coordinator as handlers see it: one async method per API, messages in and out.
+
+Which shard a group belongs to is decided here, and domain errors become codes of the response,
+wherever it has a place for them. Topic ids are the handlers' matter: here a topic has its name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from pybroker.clock import Clock
+from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta, MetadataImage
+from pybroker.config import BrokerConfig
+from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.group.offsets import CommittedOffset
+from pybroker.coordinator.group.settings import GroupSettings
+from pybroker.coordinator.group.shard import GroupShard
+from pybroker.coordinator.group.state import DEAD
+from pybroker.coordinator.partitioner import partition_for
+from pybroker.coordinator.runtime import Decide, Replicas, Runtime
+from pyclient.protocol import (
+    DeleteGroups,
+    DescribeGroups,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    SyncGroup,
+    errors,
+)
+from pyclient.protocol.errors import KafkaError
+
+_FIRST_WITH_SEVERAL_LEAVING = 3
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 6
+
+Wanted = Iterable[tuple[str, list[int]]]
+Committed = list[tuple[str, Mapping[int, CommittedOffset]]]
+
+
+class Metadata(Protocol):
+    """What is needed of ``pybroker.cluster.metadata_cache.MetadataCache``."""
+
+    image: MetadataImage
+
+
+class GroupCoordinator:
+    """The groups of those partitions of ``__consumer_offsets`` that this broker leads.
+
+    ``runtime.on_leadership`` has to be told which these are. To be made on the broker's loop.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, replicas: Replicas, metadata: Metadata, clock: Clock
+    ) -> None:
+        self._settings = GroupSettings.from_config(config)
+        self._metadata = metadata
+        self.runtime: Runtime[GroupShard] = Runtime(
+            OFFSETS_TOPIC,
+            lambda partition: GroupShard(self._settings, lambda: str(uuid.uuid4())),
+            replicas,
+            clock,
+            append_timeout_ms=config["offsets.commit.timeout.ms"],
+            codec=config["offsets.topic.compression.codec"],
+        )
+
+    def close(self) -> None:
+        """Lets go of all groups: who waits is told NOT_COORDINATOR."""
+        self.runtime.close()
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that holds the group.
+
+        Raises NotCoordinator while that topic does not exist.
+        """
+        topic = self._metadata.image.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise errors.NotCoordinator(f"{OFFSETS_TOPIC} does not exist yet")
+        return partition_for(group_id, len(topic.partitions))
+
+    async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A listener of the metadata cache: of deleted topics nothing stays committed."""
+        names = [name for name in delta.deleted if name != OFFSETS_TOPIC]
+        if names:
+            self.runtime.tell_all(lambda shard, result: shard.forget_topics(names, result))
+
+    # Members
+
+    async def join_group(self, request: JoinGroup.Request, caller: Caller) -> JoinGroup.Response:
+        """Waits until the group has its next generation, or refuses."""
+        try:
+            reply: JoinGroup.Response = await self._submit(
+                _named(request.group_id),
+                lambda shard, result: shard.join(request, caller, result),
+            )
+            return reply
+        except KafkaError as error:
+            return JoinGroup.Response(error_code=error.code, member_id=request.member_id)
+
+    async def sync_group(self, request: SyncGroup.Request) -> SyncGroup.Response:
+        """Waits for the member's assignment."""
+        try:
+            reply: SyncGroup.Response = await self._submit(
+                _named(request.group_id),
+                lambda shard, result: shard.sync(request, result),
+            )
+            return reply
+        except KafkaError as error:
+            return SyncGroup.Response(error_code=error.code)
+
+    async def heartbeat(self, request: Heartbeat.Request) -> Heartbeat.Response:
+        """A sign of life."""
+        try:
+            reply: Heartbeat.Response = await self._submit(
+                _named(request.group_id),
+                lambda shard, result: shard.heartbeat(request, result),
+            )
+            return reply
+        except KafkaError as error:
+            return Heartbeat.Response(error_code=error.code)
+
+    async def leave_group(self, request: LeaveGroup.Request, version: int) -> LeaveGroup.Response:
+        """Members leave; before v3 one, and its error is the response's."""
+        members = list(request.members)
+        if version < _FIRST_WITH_SEVERAL_LEAVING:
+            members = [LeaveGroup.Request.MemberIdentity(member_id=request.member_id)]
+        try:
+            outcomes = await self._submit(
+                _named(request.group_id),
+                lambda shard, result: shard.leave(request.group_id, members, result),
+            )
+        except errors.UnknownMemberId as error:
+            outcomes = [_not_left(member, error) for member in members]
+        except KafkaError as error:
+            return LeaveGroup.Response(error_code=error.code)
+        if version < _FIRST_WITH_SEVERAL_LEAVING:
+            return LeaveGroup.Response(error_code=outcomes[0].error_code)
+        return LeaveGroup.Response(members=outcomes)
+
+    # Offsets
+
+    async def offset_commit(
+        self, request: OffsetCommit.Request, version: int
+    ) -> OffsetCommit.Response:
+        """Commits, all partitions by name."""
+        try:
+            reply: OffsetCommit.Response = await self._submit(
+                request.group_id,
+                lambda shard, result: shard.commit(request, version, result),
+            )
+            return reply
+        except KafkaError as error:
+            return _no_commit(request, error)
+
+    async def committed(self, group_id: str, wanted: Wanted | None) -> Committed:
+        """The group's committed offsets (OffsetFetch), of all topics if ``wanted`` is None.
+
+        What is not committed is ``offsets.NONE``. Raises NotCoordinator, CoordinatorLoadInProgress,
+        CoordinatorNotAvailable.
+        """
+        found: Committed = await self._submit(
+            group_id, lambda shard, result: shard.committed(group_id, wanted, result)
+        )
+        return found
+
+    async def offset_delete(self, request: OffsetDelete.Request) -> OffsetDelete.Response:
+        """Forgets offsets of topics that the group does not read."""
+        try:
+            reply: OffsetDelete.Response = await self._submit(
+                request.group_id,
+                lambda shard, result: shard.delete_offsets(request, result),
+            )
+            return reply
+        except KafkaError as error:
+            return OffsetDelete.Response(error_code=error.code)
+
+    # Whole groups
+
+    async def describe_group(
+        self, group_id: str, version: int
+    ) -> DescribeGroups.Response.DescribedGroup:
+        """One group; an unknown one is Dead, since v6 with GROUP_ID_NOT_FOUND (KIP-1043)."""
+        try:
+            reply: DescribeGroups.Response.DescribedGroup = await self._submit(
+                group_id, lambda shard, result: shard.describe(group_id, result)
+            )
+            return reply
+        except errors.GroupIdNotFound as error:
+            dead = DescribeGroups.Response.DescribedGroup(group_id=group_id, group_state=DEAD.value)
+            if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
+                dead.error_code, dead.error_message = error.code, str(error)
+            return dead
+        except KafkaError as error:
+            return DescribeGroups.Response.DescribedGroup(group_id=group_id, error_code=error.code)
+
+    async def list_groups(self, request: ListGroups.Request) -> ListGroups.Response:
+        """All groups here, or those of the states and types that are asked for."""
+        states = frozenset(name.lower() for name in request.states_filter)
+        types = frozenset(name.lower() for name in request.types_filter)
+        try:
+            found = await self.runtime.on_every_shard(
+                lambda shard, result: shard.list_groups(states, types, result)
+            )
+        except KafkaError as error:
+            return ListGroups.Response(error_code=error.code)
+        return ListGroups.Response(groups=[group for groups in found for group in groups])
+
+    async def delete_groups(self, request: DeleteGroups.Request) -> DeleteGroups.Response:
+        """Deletes empty groups with their offsets."""
+        return DeleteGroups.Response(
+            results=[await self._delete_group(group_id) for group_id in request.groups_names]
+        )
+
+    async def _delete_group(self, group_id: str) -> DeleteGroups.Response.DeletableGroupResult:
+        outcome = DeleteGroups.Response.DeletableGroupResult(group_id=group_id)
+        try:
+            await self._submit(
+                _named(group_id),
+                lambda shard, result: shard.delete_group(group_id, result),
+            )
+        except KafkaError as error:
+            outcome.error_code = error.code
+        return outcome
+
+    async def _submit(self, group_id: str, decide: Decide[GroupShard]) -> Any:
+        return await self.runtime.submit(self.partition_of(group_id), decide)
+
+
+def _named(group_id: str) -> str:
+    """The id of a group with members; raises InvalidGroupId for the empty one."""
+    if not group_id:
+        raise errors.InvalidGroupId("a group with members has a name")
+    return group_id
+
+
+def _not_left(
+    member: LeaveGroup.Request.MemberIdentity, error: KafkaError
+) -> LeaveGroup.Response.MemberResponse:
+    return LeaveGroup.Response.MemberResponse(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        error_code=error.code,
+    )
+
+
+def _no_commit(request: OffsetCommit.Request, error: KafkaError) -> OffsetCommit.Response:
+    """The same error for every partition."""
+    return OffsetCommit.Response(
+        topics=[
+            OffsetCommit.Response.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommit.Response.OffsetCommitResponsePartition(
+                        partition_index=asked.partition_index, error_code=error.code
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

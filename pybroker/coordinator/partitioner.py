@@ -1,0 +1,17 @@
+"""Which partition of the internal topic, and so which broker, a group or transactional id has."""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 code units, as an unsigned 32-bit number."""
+    value = 0
+    units = text.encode("utf-16-le", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] | units[at + 1] << 8)) & 0xFFFFFFFF
+    return value
+
+
+def partition_for(id: str, partitions: int) -> int:
+    """``abs(hash(id)) % partitions``, with Kafka's ``abs``, which clears the sign bit."""
+    return (java_hash(id) & 0x7FFFFFFF) % partitions

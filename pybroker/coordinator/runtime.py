@@ -1,0 +1,345 @@
+"""Drives shards: one per partition of an internal topic that this broker leads.
+
+An event goes through four steps, none of which waits, so events never interleave:
+
+1. the shard decides: a ``Result`` of records and replies;
+2. the records are appended to the partition (acks=all);
+3. they are replayed into the shard: its durable state is now what the log says;
+4. the replies go out when the records have their promise: at once where this broker is the only
+   in-sync replica, else when the high watermark has passed them.
+
+A refused append (2) changes nothing: every reply of the event becomes the error. When an append
+that was accepted does not get its promise in time (4), the reply is an error as well, yet the state
+stays, because the log has it; only a new leader could cut it off, and a new leader loads anew.
+Replies that tell durable state (``Result.reads``) wait for what others have written before: nobody
+is told an offset that a failover may take back.
+
+Requests for a partition that is still loading wait for it, up to ``LOAD_WAIT_S``: some clients do
+not come back after COORDINATOR_LOAD_IN_PROGRESS, and loading is short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from cy.batch import Builder
+from pybroker.clock import Clock
+from pybroker.coordinator import loading
+from pybroker.coordinator.shard import Event, Moment, Record, Reply, Result, Shard
+from pybroker.log.appending import Origin
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+LOAD_WAIT_S = 10.0
+SPLIT_BYTES = 512 << 10
+ACKS_ALL = -1
+
+S = TypeVar("S", bound=Shard)
+Token = asyncio.Future[Any]
+Promise = asyncio.Future[Any]
+Decide = Callable[[S, Result], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Replicas(Protocol):
+    """What the runtime needs of ``pybroker.replication.ReplicaManager``."""
+
+    def partition(self, topic_partition: TopicPartition) -> Any: ...
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: bytes,
+        acks: int,
+        now_ms: int,
+        origin: Origin = ...,
+        timeout_ms: int = ...,
+    ) -> Any: ...
+
+    def promise(self, partition: Any, last_offset: int, timeout_ms: int) -> Promise | None: ...
+
+
+class Hosted(Generic[S]):
+    """A partition that this broker coordinates."""
+
+    __slots__ = (
+        "alarm",
+        "alarm_ms",
+        "last_offset",
+        "leader_epoch",
+        "loading",
+        "name",
+        "partition",
+        "postponed",
+        "shard",
+        "waiting",
+    )
+
+    def __init__(self, name: TopicPartition, leader_epoch: int, partition: Any, shard: S) -> None:
+        self.name = name
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.shard = shard
+        self.loading: asyncio.Task[None] | None = None
+        """Until every record has been replayed."""
+        self.last_offset = -1
+        """The last record that the shard's state comes from."""
+        self.postponed: list[Event] = []
+        """What has happened meanwhile."""
+        self.waiting: set[Token] = set()
+        self.alarm: asyncio.TimerHandle | None = None
+        self.alarm_ms = 0
+
+
+class Runtime(Generic[S]):
+    """The shards of one internal topic on this broker."""
+
+    def __init__(
+        self,
+        topic: str,
+        make_shard: Callable[[int], S],
+        replicas: Replicas,
+        clock: Clock,
+        *,
+        append_timeout_ms: int,
+        codec: int = 0,
+    ) -> None:
+        self.topic = topic
+        self._make_shard = make_shard
+        self._replicas = replicas
+        self._clock = clock
+        self._append_timeout_ms = append_timeout_ms
+        self._codec = codec
+        self._hosted: dict[int, Hosted[S]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    # Which partitions are here
+
+    def on_leadership(self, name: TopicPartition, leader_epoch: int | None) -> None:
+        """This broker leads the partition from now on, in that epoch; None: no more."""
+        if name.topic != self.topic:
+            return
+        known = self._hosted.get(name.partition)
+        if known is not None:
+            if known.leader_epoch == leader_epoch:
+                return
+            self._unload(known)
+        if leader_epoch is not None:
+            partition = self._replicas.partition(name)
+            hosted = Hosted(name, leader_epoch, partition, self._make_shard(name.partition))
+            self._hosted[name.partition] = hosted
+            hosted.loading = self._loop.create_task(self._load(hosted))
+
+    async def _load(self, hosted: Hosted[S]) -> None:
+        try:
+            hosted.last_offset = await loading.load(hosted.partition.log, hosted.shard) - 1
+        except Exception:
+            logger.exception("%s cannot be loaded", hosted.name)
+            del self._hosted[hosted.name.partition]
+            return
+        hosted.loading = None
+        for event in (hosted.shard.loaded, *hosted.postponed):
+            self._perform(hosted, event)
+
+    def _unload(self, hosted: Hosted[S]) -> None:
+        del self._hosted[hosted.name.partition]
+        if hosted.loading is not None:
+            hosted.loading.cancel()
+        if hosted.alarm is not None:
+            hosted.alarm.cancel()
+        for token in tuple(hosted.waiting):
+            _settle(token, errors.NotCoordinator(f"{hosted.name} has another leader now"))
+
+    def close(self) -> None:
+        """Lets go of every partition; whoever waits is told NOT_COORDINATOR."""
+        for hosted in tuple(self._hosted.values()):
+            self._unload(hosted)
+
+    # Events
+
+    async def submit(self, partition: int, decide: Decide[S]) -> Any:
+        """The reply to a request: ``decide(shard, result)`` is run on the partition's shard.
+
+        Raises the KafkaError that answers it: NotCoordinator, CoordinatorLoadInProgress,
+        CoordinatorNotAvailable, or what the shard raises.
+        """
+        hosted = self._hosted.get(partition)
+        if hosted is None or hosted.loading is not None:
+            hosted = await self._when_loaded(partition)
+        token: Token = self._loop.create_future()
+        shard = hosted.shard
+        self._perform(hosted, lambda result: decide(shard, result), token)
+        if not token.done():
+            hosted.waiting.add(token)
+            token.add_done_callback(hosted.waiting.discard)
+        return await token
+
+    async def _when_loaded(self, partition: int) -> Hosted[S]:
+        hosted = self._hosted.get(partition)
+        if hosted is not None and hosted.loading is not None:
+            await asyncio.wait([hosted.loading], timeout=LOAD_WAIT_S)
+            hosted = self._hosted.get(partition)
+        if hosted is None:
+            raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+        if hosted.loading is not None:
+            raise errors.CoordinatorLoadInProgress(f"{hosted.name} is being loaded")
+        return hosted
+
+    async def on_every_shard(self, decide: Decide[S]) -> list[Any]:
+        """The replies of all shards here; a shard that goes away meanwhile is left out."""
+        replies = []
+        for partition in tuple(self._hosted):
+            try:
+                replies.append(await self.submit(partition, decide))
+            except errors.NotCoordinator:
+                continue
+        return replies
+
+    def tell_all(self, event: Decide[S]) -> None:
+        """Runs an event on every shard: now, or where it is being loaded when it has been."""
+        for hosted in tuple(self._hosted.values()):
+            if hosted.loading is None:
+                self._perform(hosted, partial(event, hosted.shard))
+            else:
+                hosted.postponed.append(partial(event, hosted.shard))
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
+
+    def _perform(self, hosted: Hosted[S], event: Event, token: Token | None = None) -> None:
+        result = Result(self._moment(), token)
+        try:
+            event(result)
+        except KafkaError as error:
+            _settle(token, error)
+            return
+        except Exception:
+            logger.exception("%s: an event failed", hosted.name)
+            _settle(token, errors.UnknownServerError())
+            return
+        promise = None
+        try:
+            if result.records:
+                promise = self._write(hosted, result)
+            elif result.reads:
+                promise = self._replicas.promise(
+                    hosted.partition, hosted.last_offset, self._append_timeout_ms
+                )
+        except KafkaError as error:
+            self._refused(hosted, result, error)
+        else:
+            _send(result.replies, promise)
+        self._set_alarm(hosted)
+
+    def _write(self, hosted: Hosted[S], result: Result) -> Promise | None:
+        now_ms = result.now.wall_ms
+        for records in [result.records] if result.atomic else _parts(result.records):
+            batch = Builder(codec=self._codec)
+            for key, value in records:
+                batch.append(now_ms, key, value)
+            appended = self._replicas.append(
+                hosted.name,
+                batch.build(),
+                ACKS_ALL,
+                now_ms,
+                Origin.COORDINATOR,
+                self._append_timeout_ms,
+            )
+            hosted.last_offset = appended.info.last_offset
+            for record in records:
+                hosted.shard.replay(record)
+        promise: Promise | None = appended.done
+        return promise
+
+    def _refused(self, hosted: Hosted[S], result: Result, error: KafkaError) -> None:
+        logger.warning("%s: an append was refused: %s", hosted.name, error)
+        told = coordinator_error(error)
+        for token, _ in result.replies:
+            _settle(token, told)
+        on_failure = result.on_failure
+        if on_failure is not None:
+            self._perform(hosted, lambda next: on_failure(next, told))
+
+    # Timers
+
+    def _set_alarm(self, hosted: Hosted[S]) -> None:
+        deadline_ms = hosted.shard.timers.next_deadline_ms
+        if deadline_ms is None or (hosted.alarm is not None and hosted.alarm_ms <= deadline_ms):
+            return
+        if hosted.alarm is not None:
+            hosted.alarm.cancel()
+        wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        hosted.alarm_ms = deadline_ms
+        hosted.alarm = self._loop.call_later(wait_ms / 1000, self._ring, hosted)
+
+    def _ring(self, hosted: Hosted[S]) -> None:
+        hosted.alarm = None
+        now_ms = self._clock.monotonic_ms()
+        while (timer := hosted.shard.timers.pop(now_ms)) is not None:
+            self._perform(hosted, timer.action)
+        self._set_alarm(hosted)
+
+
+def _settle(token: Any, outcome: Any) -> None:
+    """Ends a token, unless there is none or whoever waited has gone."""
+    if token is None or token.done():
+        return
+    if isinstance(outcome, KafkaError):
+        token.set_exception(outcome)
+    else:
+        token.set_result(outcome)
+
+
+def _send(replies: list[Reply], promise: Promise | None) -> None:
+    """Tells everybody, once the promise holds."""
+    if promise is not None and not promise.done():
+        promise.add_done_callback(partial(_send, replies))
+        return
+    error = None if promise is None else _why_not(promise)
+    for token, response in replies:
+        _settle(token, response if error is None else error)
+
+
+def _why_not(promise: Promise) -> KafkaError | None:
+    if promise.cancelled():
+        return errors.NotCoordinator()
+    error = promise.exception()
+    if isinstance(error, KafkaError):
+        return coordinator_error(error)
+    return None if error is None else errors.UnknownServerError()
+
+
+def _parts(records: list[Record]) -> Iterator[list[Record]]:
+    """The records in runs that fit into a batch."""
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        size += len(record.key) + len(record.value or b"")
+        if part and size > SPLIT_BYTES:
+            yield part
+            part, size = [], len(record.key) + len(record.value or b"")
+        part.append(record)
+    yield part
+
+
+_TOLD: dict[type[KafkaError], type[KafkaError]] = {
+    errors.UnknownTopicOrPartition: errors.CoordinatorNotAvailable,
+    errors.NotEnoughReplicas: errors.CoordinatorNotAvailable,
+    errors.NotEnoughReplicasAfterAppend: errors.CoordinatorNotAvailable,
+    errors.RequestTimedOut: errors.CoordinatorNotAvailable,
+    errors.NotLeaderOrFollower: errors.NotCoordinator,
+    errors.FencedLeaderEpoch: errors.NotCoordinator,
+    errors.KafkaStorageError: errors.NotCoordinator,
+}
+
+
+def coordinator_error(error: KafkaError) -> KafkaError:
+    """What a client is told when a write to the internal topic has failed with ``error``."""
+    told = _TOLD.get(type(error), errors.UnknownServerError)
+    return told(f"the coordinator could not write: {error}")

@@ -1,0 +1,76 @@
+"""Timers for a state machine: many, mostly cancelled or put off before they fire.
+
+A hashed wheel: deadlines are rounded up to ticks, each tick has its own slot, so setting and
+cancelling are one dictionary operation each. A heap holds the numbers of the slots that exist, a
+few however many timers there are. The wheel reads no clock: time is an argument. A timer never
+fires early, and at most one tick late.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Timer(Generic[T]):
+    """One deadline, in milliseconds of the monotonic clock, and what is due then."""
+
+    __slots__ = ("action", "deadline_ms", "slot")
+
+    def __init__(self, deadline_ms: int, action: T, slot: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.action = action
+        self.slot = slot
+
+
+class TimerWheel(Generic[T]):
+    """The timers of one state machine."""
+
+    def __init__(self, tick_ms: int = 10) -> None:
+        self._tick_ms = tick_ms
+        self._slots: dict[int, dict[Timer[T], None]] = {}
+        self._numbers: list[int] = []
+
+    def schedule(self, deadline_ms: int, action: T) -> Timer[T]:
+        """A new timer."""
+        number = -(-deadline_ms // self._tick_ms)
+        timer = Timer(deadline_ms, action, number)
+        slot = self._slots.get(number)
+        if slot is None:
+            slot = self._slots[number] = {}
+            heappush(self._numbers, number)
+        slot[timer] = None
+        return timer
+
+    def cancel(self, timer: Timer[T] | None) -> None:
+        """The timer will not fire; nothing happens if it has fired, or is None."""
+        if timer is not None:
+            self._slots.get(timer.slot, {}).pop(timer, None)
+
+    def pop(self, now_ms: int) -> Timer[T] | None:
+        """Takes one timer that is due: the earliest slot first, in a slot the one set first."""
+        number = self._first_slot()
+        if number is None or number * self._tick_ms > now_ms:
+            return None
+        slot = self._slots[number]
+        timer = next(iter(slot))
+        del slot[timer]
+        return timer
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When ``pop`` will next find something, None while there is no timer."""
+        number = self._first_slot()
+        return None if number is None else number * self._tick_ms
+
+    def _first_slot(self) -> int | None:
+        """The earliest slot with a timer; forgets the empty ones before it."""
+        while self._numbers:
+            number = self._numbers[0]
+            if self._slots[number]:
+                return number
+            del self._slots[number]
+            heappop(self._numbers)
+        return None

@@ -1,0 +1,27 @@
+"""DescribeGroups (15): v3 authorized operations (KIP-430), v4 static members (KIP-345), v6
+GROUP_ID_NOT_FOUND (KIP-1043).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.handlers import authorized_operations
+from pybroker.handlers.call import Call
+from pyclient.protocol import DescribeGroups, errors
+
+if TYPE_CHECKING:
+    Described = DescribeGroups.Response.DescribedGroup
+
+
+async def handle(request: DescribeGroups.Request, call: Call) -> DescribeGroups.Response:
+    """The groups, in the order of the request."""
+    described = [await _describe(group_id, request, call) for group_id in request.groups]
+    return DescribeGroups.Response(groups=described)
+
+
+async def _describe(group_id: str, request: DescribeGroups.Request, call: Call) -> Described:
+    found: Described = await call.broker.groups.describe_group(group_id, call.version)
+    if request.include_authorized_operations and found.error_code == errors.NONE:
+        found.authorized_operations = authorized_operations.GROUP
+    return found

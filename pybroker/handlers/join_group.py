@@ -1,0 +1,21 @@
+"""JoinGroup (11): v1 rebalance timeout (KIP-62), v4 MEMBER_ID_REQUIRED (KIP-394), v5 static members
+(KIP-345), v7 protocol type (KIP-559), v8 reason (KIP-800), v9 skip_assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from pybroker.coordinator.group.joining import Caller
+from pybroker.handlers.call import Call
+from pyclient.protocol import JoinGroup
+
+_FIRST_WITH_NULL_PROTOCOL = 7
+
+
+async def handle(request: JoinGroup.Request, call: Call) -> JoinGroup.Response:
+    """Waits until the group has its next generation."""
+    host = f"/{call.connection.peer_address[0]}"
+    caller = Caller(call.version, call.client_id or "", host)
+    response: JoinGroup.Response = await call.broker.groups.join_group(request, caller)
+    if response.protocol_name is None and call.version < _FIRST_WITH_NULL_PROTOCOL:
+        response.protocol_name = ""
+    return response
