@@ -87,6 +87,11 @@ class SocketServer:
             self._listeners.append(listener)
         self._accept(True)
 
+    @property
+    def listening(self) -> list[Endpoint]:
+        """Where it listens, with true ports."""
+        return [listener.endpoint for listener in self._listeners]
+
     def _accept(self, wanted: bool) -> None:
         for listener in self._listeners:
             if wanted and not self._accepting:

@@ -1,0 +1,127 @@
+"""The broker in this process: what stands after ``start``, what is left after ``stop``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import uvloop
+
+from pybroker import data_folder
+from pybroker.config import BrokerConfig
+from pybroker.server import Broker, StartError
+
+
+def in_loop(test: Callable[[], Awaitable[None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())  # type: ignore[arg-type]
+
+
+def make(path: Path, **settings: object) -> Broker:
+    given = {"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0"}
+    config = BrokerConfig({**given, **settings})  # type: ignore[arg-type]
+    folder = data_folder.plan(str(path), 1, config.log_dirs)
+    folder.create()
+    return Broker(config, folder)
+
+
+def test_start_and_stop_leave_no_descriptor_and_no_thread(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        [(host, port)] = broker.addresses()
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        await broker.stop()
+
+    in_loop(scenario)
+    before = len(os.listdir("/proc/self/fd"))
+    in_loop(scenario)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_start_that_fails_can_be_stopped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = make(tmp_path / "one")
+        await first.start()
+        [(_, port)] = first.addresses()
+        second = make(tmp_path / "two", listeners=f"PLAINTEXT://127.0.0.1:{port}")
+        with pytest.raises(StartError, match=f"port {port}"):
+            await second.start()
+        await second.stop()
+        await first.stop()
+
+    in_loop(scenario)
+
+
+def test_clients_are_told_the_address_that_they_used(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        connection = SimpleNamespace(listener_name="PLAINTEXT", local_address=("10.1.2.3", 5))
+        assert broker.endpoint_for(connection) == {1: ("10.1.2.3", 5)}  # type: ignore[arg-type]
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_advertised_listeners_are_told_to_everyone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path, **{"advertised.listeners": "PLAINTEXT://kafka.example:77"})
+        await broker.start()
+        connection = SimpleNamespace(listener_name="PLAINTEXT", local_address=("10.1.2.3", 5))
+        assert broker.endpoint_for(connection) == {1: ("kafka.example", 77)}  # type: ignore[arg-type]
+        assert broker.addresses() == [("kafka.example", 77)]
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_several_listeners_serve_side_by_side(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(
+            tmp_path,
+            **{
+                "listeners": "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.2:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+            },
+        )
+        await broker.start()
+        for listener in broker.net.listening:
+            _, writer = await asyncio.open_connection(listener.host, listener.port)
+            writer.close()
+        names = [listener.listener for listener in broker.net.listening]
+        assert names == ["PLAINTEXT", "INSIDE"]
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_the_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        broker.config.override({}, {"max.connections.per.ip": "7"})
+        assert broker.net.limits.max_per_ip == 7
+        broker.config.override({}, {"max.connections.per.ip.overrides": "nonsense"})
+        assert broker.net.limits.max_per_ip == 7
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_case_11_a_broker_without_a_log_dir_stops(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        assert not broker.failed.is_set()
+        broker.logs.dirs[0].fail(OSError(5, "Input/output error"), "testing")
+        async with asyncio.timeout(5):
+            await broker.failed.wait()
+        await broker.stop()
+
+    in_loop(scenario)
