@@ -226,6 +226,7 @@ class RealKafka(Broker):
 
     name = "kafka"
     heap = "1g"
+    _controller_port = 0
 
     @property
     def log_dir(self) -> Path:
@@ -236,9 +237,9 @@ class RealKafka(Broker):
         return self.data_dir / "server.properties"
 
     def _prepare(self) -> None:
-        first = self.port == 0
+        first = not self._properties_file.exists()
         if first:
-            self.port, self._controller_port = free_port(), free_port()
+            self.port, self._controller_port = self.port or free_port(), free_port()
         self._properties_file.write_text(_properties(self._properties()))
         if first:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]

@@ -82,7 +82,17 @@ class Wire:
     """A connection to a broker."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
-        self.socket = socket.create_connection(address, timeout_s)
+        self._use(socket.create_connection(address, timeout_s))
+
+    @classmethod
+    def of(cls, connected: socket.socket) -> Self:
+        """The frames of a socket that exists already."""
+        wire = cls.__new__(cls)
+        wire._use(connected)
+        return wire
+
+    def _use(self, connected: socket.socket) -> None:
+        self.socket = connected
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
 
@@ -173,8 +183,8 @@ class Wire:
         topic |= {"assignments": [], "configs": rows}
         reply = self.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
         assert reply.topics[0].error_code == 0, f"{name}: {reply.topics[0]}"
-        while any(row.error_code for row in self.metadata(name).partitions):
-            pass
+        for partition in range(partitions):
+            self.end_offset(name, partition)
 
     def metadata(self, name: str) -> Any:
         """The row of one topic, retried while the broker has not heard of it yet."""
@@ -187,6 +197,14 @@ class Wire:
     def topic_id(self, name: str) -> uuid.UUID:
         found: uuid.UUID = self.metadata(name).topic_id
         return found
+
+    def new_producer_id(self) -> int:
+        """An id for idempotent batches (epoch 0)."""
+        fields = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+        while (reply := self.ask("InitProducerId", 2, **fields)).error_code in (14, 15, 16):
+            pass
+        assert reply.error_code == 0, reply
+        return int(reply.producer_id)
 
     def produce(
         self, topic: str, records: bytes, partition: int = 0, *, acks: int = -1, version: int = 9

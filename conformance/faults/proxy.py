@@ -1,0 +1,155 @@
+"""A TCP proxy between clients and a broker that loses, delays and cuts on purpose.
+
+It understands just enough of the protocol to know which reply belongs to which request: every frame starts with its length, a
+request with api key, version and correlation id, a reply with the correlation id. So a test can say "lose the acks of the next
+three produce requests" and mean exactly that: the broker has done the work, the client never hears of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from conformance.wire_client import ConnectionClosed, Wire
+
+PRODUCE = 0
+Rule = Callable[[int, int], bool]
+
+
+class FaultProxy:
+    """Listens on a port of its own and forwards to ``target``, which may come and go.
+
+    Give the broker ``advertised.listeners`` of this address, so that clients never learn another.
+    """
+
+    def __init__(self, target: Callable[[], tuple[str, int]]) -> None:
+        self.target = target
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self.listener.getsockname()[:2]
+        self.delay_s = 0.0
+        self.lost: list[tuple[int, int]] = []
+        self._rule: Rule | None = None
+        self._lock = threading.Lock()
+        self._links: list[Link] = []
+        self._closed = False
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def lose_replies(self, api_key: int = PRODUCE, *, every: int = 1, count: int = 1_000_000) -> None:
+        """From now on every n-th reply to such a request is lost and its connection cut, ``count`` times."""
+        seen = 0
+        left = count
+
+        def rule(key: int, _: int) -> bool:
+            nonlocal seen, left
+            if key != api_key or left == 0:
+                return False
+            seen += 1
+            if seen % every:
+                return False
+            left -= 1
+            return True
+
+        self._rule = rule
+
+    def heal(self) -> None:
+        """Forwards everything again."""
+        self._rule = None
+        self.delay_s = 0.0
+
+    def cut(self) -> None:
+        """Resets every connection."""
+        with self._lock:
+            links, self._links = self._links, []
+        for link in links:
+            link.reset()
+
+    def loses(self, api_key: int, correlation_id: int) -> bool:
+        """Whether the rule takes this reply; called by the links, one at a time."""
+        with self._lock:
+            taken = self._rule is not None and self._rule(api_key, correlation_id)
+            if taken:
+                self.lost.append((api_key, correlation_id))
+            return taken
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                link = Link(self, client, Wire(self.target()))
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._links.append(link)
+            link.start()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+
+class Link:
+    """One proxied connection: a thread in each direction."""
+
+    def __init__(self, proxy: FaultProxy, client: socket.socket, broker: Wire) -> None:
+        self.proxy = proxy
+        self.client = Wire.of(client)
+        self.broker = broker
+        self.keys: dict[int, int] = {}
+        for wire in (self.client, self.broker):
+            wire.socket.settimeout(None)
+
+    def start(self) -> None:
+        for direction in (self._requests, self._replies):
+            threading.Thread(target=self._pump, args=(direction,), daemon=True).start()
+
+    def reset(self) -> None:
+        """Closes both ends; what is in flight is lost."""
+        for wire in (self.client, self.broker):
+            with contextlib.suppress(OSError):
+                wire.socket.shutdown(socket.SHUT_RDWR)
+            wire.close()
+
+    def _pump(self, direction: Callable[[], bool]) -> None:
+        try:
+            while direction():
+                pass
+        except (ConnectionClosed, OSError):
+            pass
+        self.reset()
+
+    def _requests(self) -> bool:
+        frame = self.client.receive()
+        key, _, correlation_id = struct.unpack_from(">hhi", frame)
+        self.keys[correlation_id] = key
+        time.sleep(self.proxy.delay_s)
+        self.broker.send(struct.pack(">i", len(frame)) + frame)
+        return True
+
+    def _replies(self) -> bool:
+        frame = self.broker.receive()
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        if self.proxy.loses(self.keys.pop(correlation_id, -1), correlation_id):
+            return False
+        self.client.send(struct.pack(">i", len(frame)) + frame)
+        return True

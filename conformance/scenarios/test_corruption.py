@@ -1,0 +1,124 @@
+"""Bytes that are wrong: S33. A broker refuses them, and what rots on its disk is never taken for good."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import confluent_kafka
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import CorruptRecordError
+
+from conformance import batches
+from conformance.brokers import Broker
+from conformance.clients.streams import kcat
+from conformance.conftest import NewBroker
+from conformance.scenarios.support import consumer, read
+from conformance.wire_client import Wire
+
+
+def test_s33_a_batch_with_a_wrong_crc_is_refused_and_nothing_is_written(
+    broker: Broker, topic: str
+) -> None:
+    with Wire(broker.address) as wire:
+        assert wire.produce(topic, batches.batch([b"x"], crc=12345)).error_code == 2
+        assert wire.end_offset(topic) == 0
+        assert wire.produce(topic, batches.batch([b"x"])).base_offset == 0
+
+
+@pytest.mark.parametrize("position", [21, 30, 45, 57, 70, -1])
+def test_s33_every_flipped_bit_behind_the_crc_is_noticed(
+    broker: Broker, topic: str, position: int
+) -> None:
+    data = bytearray(batches.batch([b"some value", b"another"]))
+    data[position] ^= 0x10
+    with Wire(broker.address) as wire:
+        assert wire.produce(topic, bytes(data)).error_code == 2
+        assert wire.end_offset(topic) == 0
+
+
+@pytest.fixture
+def rotten_broker(new_broker: NewBroker) -> Broker:
+    """Five batches, one record each; a byte of the third one's value was changed on the disk while the broker was down."""
+    broker = new_broker()
+    with Wire(broker.address) as wire:
+        wire.create_topic("t")
+        for number in range(5):
+            wire.produce("t", batches.batch([b"value %d" % number]))
+    broker.stop()
+    path = broker.partition_dir("t") / f"{0:020}.log"
+    path.write_bytes(path.read_bytes().replace(b"value 2", b"vAlue 2"))
+    return broker.start()
+
+
+def _by_confluent(broker: Broker) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    with consumer(broker, check_crcs=True, enable_auto_commit=False) as client:
+        client.assign([confluent_kafka.TopicPartition("t", 0, 0)])
+        while len(found) < 5:
+            message = client.poll(5)
+            if message is None or message.error() is not None:
+                break
+            found.append(message.value())
+    return found
+
+
+def _by_kafka_python(broker: Broker) -> list[bytes | None]:
+    client = KafkaConsumer(bootstrap_servers=broker.bootstrap, check_crcs=True)
+    place = TopicPartition("t", 0)
+    client.assign([place])
+    client.seek(place, 0)
+    found: list[bytes | None] = []
+    try:
+        for _ in range(10):
+            found += [row.value for row in client.poll(500, max_records=1).get(place, [])]
+    except CorruptRecordError:
+        pass
+    finally:
+        client.close()
+    return found
+
+
+def _by_kcat(broker: Broker) -> list[bytes | None]:
+    command = ["kcat", "-C", "-q", "-b", broker.bootstrap, "-t", "t", "-o", "beginning", "-c", "5"]
+    try:
+        done = subprocess.run([*command, "-X", "check.crcs=true"], capture_output=True, timeout=5, check=False)
+        return list(done.stdout.splitlines())
+    except subprocess.TimeoutExpired as expired:
+        return list((expired.stdout or b"").splitlines())
+
+
+@pytest.mark.parametrize("consume", [_by_confluent, _by_kafka_python, _by_kcat])
+def test_s33_a_record_that_rotted_on_disk_is_never_delivered(
+    rotten_broker: Broker, consume: Callable[[Broker], list[bytes | None]]
+) -> None:
+    found = consume(rotten_broker)
+    assert b"vAlue 2" not in found
+    assert found[:2] == [b"value 0", b"value 1"]
+
+
+def test_s33_what_lies_around_the_rot_is_still_read(rotten_broker: Broker) -> None:
+    assert [row.value() for row in read(rotten_broker, "t", 2)] == [b"value 0", b"value 1"]
+    assert [row.value() for row in read(rotten_broker, "t", 2, offset=3)] == [b"value 3", b"value 4"]
+    out = kcat("-C", "-q", "-b", rotten_broker.bootstrap, "-t", "t", "-o", "3", "-c", "2")
+    assert out == b"value 3\nvalue 4\n"
+
+
+@pytest.mark.ours
+def test_s33_a_log_whose_batch_header_rotted_answers_corrupt_message(new_broker: NewBroker) -> None:
+    broker = new_broker()
+    with Wire(broker.address) as wire:
+        wire.create_topic("t")
+        for number in range(5):
+            wire.produce("t", batches.batch([b"value %d" % number]))
+    size = len(batches.batch([b"value 0"]))
+    broker.stop()
+    path = broker.partition_dir("t") / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[2 * size + 8 : 2 * size + 12] = b"\0\0\0\1"
+    path.write_bytes(data)
+    broker.start()
+    with Wire(broker.address) as wire:
+        assert batches.values(wire.fetch("t", 0).records)[:2] == [b"value 0", b"value 1"]
+        assert wire.fetch("t", 4).error_code == 2
