@@ -1,34 +1,10 @@
 cimport cython
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
 from cy.buffer cimport Reader, Writer
-
-
-cdef class WireType:
-    cdef readonly Py_ssize_t min_size   # no value takes fewer bytes
-
-    cdef object decode(self, Reader reader)
-    cdef int encode(self, Writer writer, object value) except -1
-
-
-cdef struct Slot:
-    Py_ssize_t offset       # of the pointer to the value within an instance
-    PyObject *default       # the default itself, or what makes it
-    PyObject *absent        # a value that means the same as the default on the wire, or NULL
-    bint makes              # default is a type, called for every instance
-
-
-@cython.final
-cdef class Layout:
-    cdef readonly tuple names           # of the fields, in the order of the schema
-    cdef Py_ssize_t count
-    cdef Slot *slots
-    cdef PyTypeObject *type             # borrowed: the class owns the layout
-    cdef list held                      # keeps the defaults alive
-
-    cdef object fresh(self, Slot *slot)
-    cdef Py_ssize_t index(self, str name) except -1
+from cy.messages cimport Layout, Slot
+from cy.wire_types cimport WireType
 
 
 cdef struct Field:

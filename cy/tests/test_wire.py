@@ -11,26 +11,25 @@ from typing import Any
 import pytest
 
 from cy.buffer import DecodeError, EncodeError, Reader
+from cy.codec import Codec
+from cy.messages import message_class
 from cy.sendfile import FileSlice
-from cy.wire import (
+from cy.wire import Nullable, Plan
+from cy.wire_types import (
     Array,
     Bool,
     Bytes,
-    Codec,
     Float64,
     Int8,
     Int16,
     Int32,
     Int64,
-    Nullable,
-    Plan,
     Records,
     String,
     UInt16,
     UInt32,
     Uuid,
     WireType,
-    message_class,
 )
 
 Box = message_class("Box", {"value": None}, {"__module__": __name__})

@@ -3,7 +3,7 @@
 from typing_extensions import Buffer
 
 from cy.sendfile import FileSlice
-from cy.wire import Message
+from cy.messages import Message
 from pyclient.protocol.apis import Api
 
 ZERO_UUID: bytes

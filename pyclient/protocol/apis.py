@@ -12,8 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cy.wire import Codec
-from pyclient.protocol.messages import Message, compiler, message_classes
+from cy.codec import Codec
+from cy.messages import Message
+from pyclient.protocol.messages import compiler, message_classes
 from pyclient.protocol.schema import Head, read_bodies, read_head
 
 if TYPE_CHECKING:

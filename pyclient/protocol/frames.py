@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cy import wire
-from cy.wire import RequestHeader, RequestHeaders
+from cy import codec
+from cy.codec import RequestHeader, RequestHeaders
 from pyclient.protocol.apis import ALL, Api
 
 if TYPE_CHECKING:
@@ -35,4 +35,4 @@ def decode_response_header(
 ) -> ResponseHeader:
     """The header of the response to a request of that API and version."""
     flexible = api.response_codec.has_flexible_header(version)
-    return ResponseHeader(*wire.decode_response_header(view, position, end, flexible))
+    return ResponseHeader(*codec.decode_response_header(view, position, end, flexible))

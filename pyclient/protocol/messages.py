@@ -2,7 +2,7 @@
 
 One class per struct for all versions, as in Kafka's own clients: a field that a version lacks keeps
 its default when decoded. Inner structs are attributes of the message: ``Fetch.Request.FetchTopic``.
-A plan is compiled per version; what executes it is ``cy.wire``.
+A plan is compiled per version; ``cy.wire`` executes it.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cy import wire
+from cy import wire_types
+from cy.messages import Message, message_class
+from cy.wire import Nullable, Plan
+from cy.wire_types import WireType
 from pyclient.protocol.schema import Body, Field
-
-Message = wire.Message
 
 ZERO_UUID = bytes(16)
 
-_TYPES: dict[str, type[wire.WireType]] = {
-    "bool": wire.Bool,
-    "int8": wire.Int8,
-    "int16": wire.Int16,
-    "uint16": wire.UInt16,
-    "int32": wire.Int32,
-    "uint32": wire.UInt32,
-    "int64": wire.Int64,
-    "float64": wire.Float64,
-    "uuid": wire.Uuid,
+_TYPES: dict[str, type[WireType]] = {
+    "bool": wire_types.Bool,
+    "int8": wire_types.Int8,
+    "int16": wire_types.Int16,
+    "uint16": wire_types.UInt16,
+    "int32": wire_types.Int32,
+    "uint32": wire_types.UInt32,
+    "int64": wire_types.Int64,
+    "float64": wire_types.Float64,
+    "uuid": wire_types.Uuid,
 }
-_SIZED: dict[str, type[wire.Sized]] = {
-    "string": wire.String,
-    "bytes": wire.Bytes,
-    "records": wire.Records,
+_SIZED: dict[str, type[wire_types.Sized]] = {
+    "string": wire_types.String,
+    "bytes": wire_types.Bytes,
+    "records": wire_types.Records,
 }
-_FIXED: dict[str, wire.WireType] = {name: make() for name, make in _TYPES.items()}
+_FIXED: dict[str, WireType] = {name: make() for name, make in _TYPES.items()}
 _DEFAULTS: dict[str, Any] = {
     "bool": False,
     "float64": 0.0,
@@ -66,22 +67,22 @@ def message_classes(body: Body, qualname: str, attributes: dict[str, Any]) -> ty
     for name, fields in body.all_structs().items():
         defaults = {line.name: default_of(line, structs) for line in fields}
         inner = module | {"__qualname__": f"{qualname}.{name}"}
-        structs[name] = wire.message_class(name, defaults, inner)
+        structs[name] = message_class(name, defaults, inner)
     defaults = {line.name: default_of(line, structs) for line in body.fields}
     outer = module | {"__qualname__": qualname} | structs | attributes
-    return wire.message_class(qualname.rpartition(".")[2], defaults, outer)
+    return message_class(qualname.rpartition(".")[2], defaults, outer)
 
 
 def compiler(
     body: Body, message: type[Message], is_flexible: Callable[[int], bool], *, strict: bool
-) -> Callable[[int], wire.Plan]:
+) -> Callable[[int], Plan]:
     """What compiles the plan of a version: for a ``Codec``, which calls it when it meets one.
 
     ``strict``: a field that is set, not ``ignorable`` and not in the version is an error.
     Requests and records are strict; a response says what its version can say.
     """
 
-    def compile_plan(version: int) -> wire.Plan:
+    def compile_plan(version: int) -> Plan:
         return _PlanCompiler(body, message, version, is_flexible(version), strict).compile()
 
     return compile_plan
@@ -99,15 +100,15 @@ class _PlanCompiler:
         self.flexible = flexible
         self.strict = strict
         self.structs = body.all_structs()
-        self.plans: dict[str, wire.Plan] = {}
+        self.plans: dict[str, Plan] = {}
 
-    def compile(self) -> wire.Plan:
+    def compile(self) -> Plan:
         return self._plan(self.message, self.body.fields)
 
-    def _plan(self, message: type[Message], lines: list[Field]) -> wire.Plan:
+    def _plan(self, message: type[Message], lines: list[Field]) -> Plan:
         here = [line for line in lines if self.version in line.versions]
         missing = [line for line in lines if self.version not in line.versions]
-        return wire.Plan(
+        return Plan(
             message,
             [(line.name, self._type(line)) for line in here if line.tag is None],
             [(line.name, self._type(line), line.tag) for line in here if line.tag is not None],
@@ -115,21 +116,23 @@ class _PlanCompiler:
             self.flexible,
         )
 
-    def _type(self, line: Field) -> wire.WireType:
+    def _type(self, line: Field) -> WireType:
         nullable = self.version in line.nullable
         if line.array:
-            return wire.Array(self._one(line, False), compact=self.flexible, nullable=nullable)
+            return wire_types.Array(
+                self._one(line, False), compact=self.flexible, nullable=nullable
+            )
         return self._one(line, nullable)
 
-    def _one(self, line: Field, nullable: bool) -> wire.WireType:
+    def _one(self, line: Field, nullable: bool) -> WireType:
         if line.is_struct:
             plan = self._struct(line.type)
-            return wire.Nullable(plan) if nullable else plan
+            return Nullable(plan) if nullable else plan
         if line.type in _FIXED:
             return _FIXED[line.type]
         return _SIZED[line.type](compact=self.flexible, nullable=nullable)
 
-    def _struct(self, name: str) -> wire.Plan:
+    def _struct(self, name: str) -> Plan:
         if name not in self.plans:
             self.plans[name] = self._plan(getattr(self.message, name), self.structs[name])
         return self.plans[name]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cy.wire import Codec
+from cy.codec import Codec
+from cy.messages import Message
 from pyclient.protocol.apis import SCHEMAS
-from pyclient.protocol.messages import Message, compiler, message_classes
+from pyclient.protocol.messages import compiler, message_classes
 from pyclient.protocol.schema import read_bodies, read_head
 
 _PATHS = {read_head(path).name: path for path in sorted((SCHEMAS / "records").glob("*.api"))}

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from typing_extensions import Buffer
 
-from cy.wire import Message
+from cy.messages import Message
 
 class ConsumerProtocolAssignment(Message):
     class TopicPartition(Message):

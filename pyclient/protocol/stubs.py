@@ -94,7 +94,7 @@ def render_apis() -> str:
         HEADER,
         "from typing_extensions import Buffer\n",
         "from cy.sendfile import FileSlice",
-        "from cy.wire import Message",
+        "from cy.messages import Message",
         "from pyclient.protocol.apis import Api\n",
         "ZERO_UUID: bytes",
         "Records = bytes | bytearray | memoryview | FileSlice",
@@ -111,7 +111,7 @@ def render_records() -> str:
         HEADER,
         "from typing import ClassVar\n",
         "from typing_extensions import Buffer\n",
-        "from cy.wire import Message\n",
+        "from cy.messages import Message\n",
     ]
     for path in sorted((SCHEMAS / "records").glob("*.api")):
         lines += _record(read_head(path))

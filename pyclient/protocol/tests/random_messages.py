@@ -10,7 +10,7 @@ import base64
 import random
 from typing import Any
 
-from cy.wire import Message
+from cy.messages import Message
 from pyclient.protocol.messages import default_of
 from pyclient.protocol.schema import Body, Field
 

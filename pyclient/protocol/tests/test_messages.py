@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from cy.wire import Message
+from cy.messages import Message
 from pyclient.protocol import ZERO_UUID, ConsumerGroupDescribe, Fetch, Produce, apis
 from pyclient.protocol.schema import read_bodies
 
