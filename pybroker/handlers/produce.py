@@ -96,10 +96,8 @@ def check(
         raise errors.InvalidTopicException("clients do not write to internal topics")
     if not records:
         raise errors.InvalidRecord("there is no record batch")
-    if len(records) >= HEADER_SIZE:
-        if records[MAGIC_AT] != MAGIC:
-            raise errors.InvalidRecord(f"a batch of magic {records[MAGIC_AT]}, not {MAGIC}")
-        if records[FLAGS_AT] & SPECIAL_FLAGS:
+    if len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS:
+        if records[MAGIC_AT] == MAGIC:
             check_flags(records[FLAGS_AT], call.version)
 
 

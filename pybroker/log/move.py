@@ -64,6 +64,8 @@ class Move:
                     return False
                 self._copy_segment(segment)
         except OSError as error:
+            if self.cancelled:  # the folder was removed meanwhile
+                return False
             raise self.target.fail(error, f"copying {self.log.folder}") from error
         return self.lag_bytes <= SMALL_REST_BYTES
 

@@ -48,7 +48,6 @@ class Moves:
             self._preferred[topic_partition] = path
         move = self._logs.move(topic_partition, path)
         if move is not None:
-            self.forget(topic_partition)
             self._tasks[topic_partition] = self._loop.create_task(self._run(move))
 
     def preferred_dir(self, topic_partition: TopicPartition) -> str | None:
@@ -68,16 +67,22 @@ class Moves:
             logger.error("%s stays in %s: %s", tp, move.log.log_dir.path, error)
             move.cancel()
         finally:
+            if move.cancelled:
+                _remove_copy(move)
             if self._tasks.get(tp) is asyncio.current_task():
                 del self._tasks[tp]
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """The replica is deleted, or moves elsewhere."""
-        task = self._tasks.pop(topic_partition, None)
-        if task is not None:
-            task.cancel()
-
     def close(self) -> None:
         """Ends every move; the logs stay where they are."""
-        for topic_partition in list(self._tasks):
-            self.forget(topic_partition)
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+
+
+def _remove_copy(move: Move) -> None:
+    """What the copying thread may have written after the move was cancelled."""
+    try:
+        if move.target.storage.exists(move.folder):
+            move.target.storage.remove_folder(move.folder)
+    except OSError as error:
+        move.target.fail(error, f"removing {move.folder}")

@@ -256,16 +256,14 @@ class Partition:
         bound = high_watermark
         if isolation is not Isolation.READ_UNCOMMITTED:
             bound = stable if isolation is Isolation.READ_COMMITTED else log.log_end_offset
-        found = log.read(wanted.fetch_offset, min(max_bytes, wanted.max_bytes), bound, min_one)
-        if found.size:
+        if wanted.fetch_offset != bound:
+            found = log.read(wanted.fetch_offset, min(max_bytes, wanted.max_bytes), bound, min_one)
             result.records = found.records
             result.size = found.size
         if isolation is Isolation.READ_COMMITTED:
-            result.aborted = (
-                log.aborted_transactions(found.first_offset, found.next_offset)
-                if found.size
-                else []
-            )
+            result.aborted = []
+            if result.size:
+                result.aborted = log.aborted_transactions(found.first_offset, found.next_offset)
         return result
 
     def _divergence(self, wanted: FetchPartition) -> EpochEnd | None:

@@ -111,7 +111,10 @@ class ReplicaManager:
     # Finding
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """A partition that is here. Raises UnknownTopicOrPartition, NotLeaderOrFollower."""
+        """A partition that is here.
+
+        Raises UnknownTopicOrPartition, NotLeaderOrFollower, KafkaStorageError.
+        """
         return self.find(topic_partition.topic, topic_partition.partition)
 
     def find(self, topic: str, index: int) -> Partition:
@@ -119,8 +122,11 @@ class ReplicaManager:
         partitions = self.topics.get(topic)
         if partitions is not None and index in partitions:
             return partitions[index]
-        if self.image.partition(topic, index) is None:
+        image = self.image.partition(topic, index)
+        if image is None:
             raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
+        if self.node_id in image.replicas:
+            raise errors.KafkaStorageError(f"the log dir of {topic}-{index} is offline")
         raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
 
     def by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -336,7 +342,6 @@ class ReplicaManager:
             if self.topics.get(tp.topic) is partitions:
                 del self.topics[tp.topic]
         self._stop(partition, None)
-        self.moves.forget(tp)
         try:
             self.logs.delete(tp)
         except errors.KafkaStorageError as error:

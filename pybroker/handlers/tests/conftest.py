@@ -1,0 +1,31 @@
+"""A broker for each test that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.replication.tests.harness import Node
+
+
+@pytest.fixture
+def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """Makes brokers, whose log dirs lie in one temporary folder, and closes them."""
+    made: list[Node] = []
+
+    def make(**options: Any) -> Node:
+        made.append(Node(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close()
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    """A broker without topics."""
+    return make_node()

@@ -1,0 +1,178 @@
+"""A broker without sockets: real logs, a clock that stands still, metadata by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from cy.batch import Builder, iterate
+from pybroker.clock import ManualClock
+from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.config import BrokerConfig, topic_config
+from pybroker.handlers.call import Call
+from pybroker.log.manager import LogManager
+from pybroker.log.storage import Storage
+from pybroker.replication.partition import Partition
+from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.topic_partition import TopicPartition
+
+NODE = 1
+NOW = 1_700_000_000_000
+TP = TopicPartition("t", 0)
+
+
+def topic_id(name: str, generation: int = 0) -> bytes:
+    """The id of a topic in these tests."""
+    return (name.encode() + bytes(15))[:15] + bytes([generation])
+
+
+def batch(*values: bytes, timestamp: int = NOW, key: bytes | None = b"k", **options: Any) -> bytes:
+    """A batch of records with these values; ``options`` are those of ``Builder``."""
+    builder = Builder(**options)
+    for number, value in enumerate(values or (b"v",)):
+        builder.append(timestamp + number, key, value)
+    return builder.build()
+
+
+def idempotent(sequence: int, *values: bytes, epoch: int = 0, producer: int = 7) -> bytes:
+    """A batch of an idempotent producer."""
+    return batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+
+
+def values(records: Any) -> list[bytes | None]:
+    """The values of the records in what a fetch gave."""
+    data = records if isinstance(records, bytes) else records.read()
+    return [record.value for record in iterate(data)]
+
+
+class FakeProducerIds:
+    """Gives 1000, 1001, …"""
+
+    def __init__(self) -> None:
+        self.last = 999
+
+    async def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class Node:
+    """Broker 1."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        dirs: int = 1,
+        storage: Storage | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.paths = [str(root / f"dir{number}") for number in range(dirs)]
+        self.node_id = NODE
+        self.storage = storage or Storage()
+        self.config = BrokerConfig(settings or {})
+        self.clock = ManualClock(NOW)
+        self.loop = asyncio.new_event_loop()
+        self.metadata = MetadataCache(MetadataImage())
+        self.producer_ids = FakeProducerIds()
+        self.endpoints = {NODE: ("broker1", 9092), 2: ("broker2", 9093)}
+        self.connection = SimpleNamespace(listener_name="PLAINTEXT")
+        self.start()
+
+    def start(self) -> None:
+        """Opens the logs and applies the metadata, as at the start of a broker."""
+        self.executor = ThreadPoolExecutor(2)
+        self.logs = LogManager(
+            self.paths,
+            self.storage,
+            lambda topic: topic_config(self.config, {}),
+            self.clock,
+            cluster_id="cluster",
+            node_id=NODE,
+            executor=self.executor,
+        )
+        self.logs.load()
+        self.replicas = ReplicaManager(
+            NODE, self.logs, self.config, self.clock, self.loop, self.executor
+        )
+        self.led: list[tuple[TopicPartition, int | None]] = []
+        self.replicas.on_leadership(lambda tp, epoch: self.led.append((tp, epoch)))
+        image = self.metadata.image
+        self.metadata = MetadataCache(MetadataImage(features=image.features))
+        self.metadata.add_listener(self.replicas.apply)
+        self.publish(MetadataDelta(changed=image.topics))
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.replicas.close()
+        self.executor.shutdown()
+        self.logs.close()
+
+    def close(self) -> None:
+        """The end of the test."""
+        self.stop()
+        self.loop.close()
+
+    # Metadata
+
+    def publish(self, delta: MetadataDelta) -> None:
+        """Changes the metadata."""
+        self.run(self.metadata.publish(delta))
+
+    def create(
+        self,
+        name: str = "t",
+        partitions: int = 1,
+        *,
+        replicas: tuple[int, ...] = (NODE,),
+        isr: tuple[int, ...] | None = None,
+        leader: int = NODE,
+        epoch: int = 0,
+        partition_epoch: int = 0,
+        generation: int = 0,
+        **configs: str,
+    ) -> Partition:
+        """Makes or changes a topic; returns its first partition."""
+        images = tuple(
+            PartitionImage(n, leader, epoch, partition_epoch, replicas, isr or replicas)
+            for n in range(partitions)
+        )
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = TopicImage(name, topic_id(name, generation), images, overrides)
+        self.publish(MetadataDelta(changed={name: topic}))
+        return self.replicas.topics.get(name, {}).get(0)  # type: ignore[return-value]
+
+    def delete(self, name: str = "t") -> None:
+        """Deletes a topic."""
+        self.publish(MetadataDelta(deleted={name: self.metadata.image.topics[name]}))
+
+    # Requests
+
+    def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:
+        return self.endpoints
+
+    def ask(self, handler: Any, request: Any, version: int, client_id: str = "c") -> Any:
+        """What the handler returns: a response, None, or a future that waits."""
+        result = handler.handle(request, Call(self, version, client_id, self.connection))
+        if inspect.iscoroutine(result):
+            return self.run(result)
+        return result
+
+    def run(self, work: Any) -> Any:
+        """Lets the loop run until ``work`` is done."""
+        return self.loop.run_until_complete(asyncio.wait_for(work, 5))
+
+    def turn(self) -> None:
+        """Lets the loop run what is ready."""
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+    def append(self, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1) -> int:
+        """Appends a batch; returns the offset of its first record."""
+        tp = TopicPartition(topic, index)
+        return self.replicas.append(tp, batch(*values), acks, NOW).info.first_offset

@@ -1,0 +1,213 @@
+"""Fetch sessions (KIP-227): epochs, what an incremental response leaves out, slots."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from pybroker.replication.fetch_session import (
+    EVICTION_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_EPOCH,
+    Context,
+    FetchSessions,
+    Key,
+    next_epoch,
+)
+from pybroker.replication.fetching import FetchPartition, PartitionRead
+from pyclient.protocol import errors
+
+
+def sessions(slots: int = 10) -> FetchSessions:
+    """Sessions that get the ids 1, 2, …"""
+    ids = count(1)
+    return FetchSessions(slots, lambda: next(ids))
+
+
+def wanted(*indexes: int, topic: str = "t", offset: int = 0) -> dict[Key, FetchPartition]:
+    partitions = [FetchPartition(topic, bytes(16), n, offset, 100) for n in indexes]
+    return {each.key: each for each in partitions}
+
+
+def read(size: int = 0, high_watermark: int = 0, start: int = 0) -> PartitionRead:
+    found = PartitionRead(high_watermark, high_watermark, start)
+    found.size = size
+    return found
+
+
+def start(each: FetchSessions, *indexes: int, now: int = 0) -> int:
+    """The id of a new session in which nothing was found."""
+    context = each.context(0, INITIAL_EPOCH, wanted(*indexes), (), False, now)
+    return context.answer([read() for _ in indexes], now)[0]
+
+
+def go_on(
+    each: FetchSessions,
+    id: int,
+    epoch: int,
+    *indexes: int,
+    forget: tuple[int, ...] = (),
+    now: int = 0,
+) -> Context:
+    keys = [("t", index) for index in forget]
+    return each.context(id, epoch, wanted(*indexes), keys, False, now)
+
+
+def indexes(context: Context) -> list[int]:
+    return [each.index for each in context.partitions]
+
+
+def answered(context: Context, *reads: PartitionRead) -> list[int]:
+    return [partition.index for partition, _ in context.answer(list(reads), 0)[1]]
+
+
+def test_final_epoch_is_a_fetch_without_a_session() -> None:
+    each = sessions()
+    context = each.context(0, FINAL_EPOCH, wanted(0, 1), (), False, 0)
+    session_id, answers = context.answer([read(), read()], 0)
+    assert session_id == 0
+    assert [partition.index for partition, _ in answers] == [0, 1]
+    assert len(each) == 0
+
+
+def test_session_begins_with_the_first_response_which_has_everything() -> None:
+    each = sessions()
+    context = each.context(0, INITIAL_EPOCH, wanted(0, 1), (), False, 0)
+    assert len(each) == 0
+    assert context.answer([read(), read()], 0)[0] == 1
+    assert len(each) == 1
+
+
+def test_incremental_response_has_only_what_is_new() -> None:
+    each = sessions()
+    id = start(each, 0, 1, 2, 3)
+    context = go_on(each, id, 1)
+    assert indexes(context) == [0, 1, 2, 3]
+    assert answered(context, read(), read(size=5), read(high_watermark=9), read(start=1)) == [
+        1,
+        2,
+        3,
+    ]
+    context = go_on(each, id, 2)
+    assert answered(context, *[read(high_watermark=0)] * 4) == [2, 3]
+
+
+def test_error_is_always_told_and_the_partition_again_after_it() -> None:
+    each = sessions()
+    id = start(each, 0)
+    failed = PartitionRead(error=errors.NotLeaderOrFollower())
+    assert answered(go_on(each, id, 1), failed) == [0]
+    assert answered(go_on(each, id, 2), failed) == [0]
+    assert answered(go_on(each, id, 3), read()) == [0]
+    assert answered(go_on(each, id, 4), read()) == []
+
+
+def test_partition_that_gave_records_goes_to_the_end() -> None:
+    each = sessions()
+    id = start(each, 0, 1, 2)
+    answered(go_on(each, id, 1), read(size=1), read(), read())
+    context = go_on(each, id, 2)
+    assert indexes(context) == [1, 2, 0]
+
+
+def test_partitions_are_added_changed_and_forgotten() -> None:
+    each = sessions()
+    id = start(each, 0, 1)
+    context = each.context(id, 1, wanted(1, 2, offset=50), [("t", 0)], False, 0)
+    assert [(p.index, p.fetch_offset) for p in context.partitions] == [(1, 50), (2, 50)]
+
+
+def test_session_without_partitions_ends() -> None:
+    each = sessions()
+    id = start(each, 0)
+    context = go_on(each, id, 1, forget=(0,))
+    assert context.answer([], 0) == (0, [])
+    with pytest.raises(errors.FetchSessionIdNotFound):
+        go_on(each, id, 2)
+
+
+def test_epoch_must_be_the_next_one() -> None:
+    each = sessions()
+    id = start(each, 0)
+    for epoch in (2, 7):
+        with pytest.raises(errors.InvalidFetchSessionEpoch):
+            go_on(each, id, epoch)
+    go_on(each, id, 1)
+    with pytest.raises(errors.InvalidFetchSessionEpoch):
+        go_on(each, id, 1)
+    go_on(each, id, 2)
+
+
+def test_epoch_after_the_greatest_is_one() -> None:
+    assert next_epoch(MAX_EPOCH) == 1
+    assert next_epoch(INITIAL_EPOCH) == 1
+
+
+def test_unknown_session_is_told() -> None:
+    with pytest.raises(errors.FetchSessionIdNotFound):
+        go_on(sessions(), 99, 1)
+
+
+def test_topic_ids_and_names_do_not_mix() -> None:
+    each = sessions()
+    id = start(each, 0)
+    with pytest.raises(errors.FetchSessionTopicIdError):
+        each.context(id, 1, {}, (), True, 0)
+
+
+def test_full_request_ends_the_session_it_names() -> None:
+    each = sessions()
+    first = start(each, 0)
+    each.context(first, INITIAL_EPOCH, wanted(0), (), False, 0).answer([read()], 0)
+    assert len(each) == 1
+    each.context(2, FINAL_EPOCH, {}, (), False, 0)
+    assert len(each) == 0
+
+
+def test_second_request_makes_the_first_ones_answer_void() -> None:
+    each = sessions()
+    id = start(each, 0)
+    slow = go_on(each, id, 1)
+    go_on(each, id, 2)
+    with pytest.raises(errors.InvalidFetchSessionEpoch):
+        slow.answer([read()], 0)
+
+
+def test_no_slots_no_sessions() -> None:
+    assert start(sessions(0), 0) == 0
+
+
+def test_slots_are_bounded_and_young_sessions_keep_theirs() -> None:
+    each = sessions(2)
+    assert [start(each, 0), start(each, 0), start(each, *range(50))] == [1, 2, 0]
+
+
+def test_session_not_used_for_two_minutes_loses_its_slot() -> None:
+    each = sessions(2)
+    start(each, *range(9))
+    start(each, 0, now=EVICTION_MS)
+    assert start(each, 0, now=EVICTION_MS + 1) == 3
+    with pytest.raises(errors.FetchSessionIdNotFound):
+        go_on(each, 1, 1)
+
+
+def test_old_session_of_fewer_partitions_makes_room_for_a_larger_one() -> None:
+    each = sessions(2)
+    start(each, 0, 1)
+    start(each, 0)
+    late = EVICTION_MS + 1
+    for id in (1, 2):
+        go_on(each, id, 1, now=late)
+    assert start(each, 0, now=late) == 0
+    assert start(each, 0, 1, now=late) == 3
+    go_on(each, 1, 2, now=late)
+    with pytest.raises(errors.FetchSessionIdNotFound):
+        go_on(each, 2, 2, now=late)
+
+
+def test_ids_in_use_are_not_given_again() -> None:
+    ids = iter([5, 5, 5, 6])
+    each = FetchSessions(10, lambda: next(ids))
+    assert [start(each, 0), start(each, 0)] == [5, 6]

@@ -1,0 +1,297 @@
+"""Metadata makes, moves and deletes partitions; disks fail; acks wait for the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pybroker.cluster.image import MetadataDelta
+from pybroker.log.tests.helpers import contents
+from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
+from pybroker.testing.faulty_storage import FaultyStorage
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+MakeNode = Callable[..., Node]
+
+
+def folders(node: Node) -> list[str]:
+    """Partition folders on disk."""
+    return sorted(
+        name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}")
+    )
+
+
+def test_topic_gets_its_logs_and_leaders(node: Node) -> None:
+    node.create(partitions=3, epoch=4)
+    assert folders(node) == ["t-0", "t-1", "t-2"]
+    assert node.led == [(TopicPartition("t", n), 4) for n in range(3)]
+    assert node.replicas.by_id(topic_id("t"), 2) is node.replicas.partition(TopicPartition("t", 2))
+
+
+def test_deletion_has_finished_when_apply_returns(node: Node) -> None:
+    partition = node.create(partitions=2)
+    node.append(b"a")
+    node.delete()
+    assert folders(node) == []
+    assert list(node.replicas) == []
+    assert node.led[2:] == [(TopicPartition("t", n), None) for n in range(2)]
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        partition.append(batch(), 1, NOW)
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        node.replicas.partition(TP)
+    with pytest.raises(errors.UnknownTopicId):
+        node.replicas.by_id(topic_id("t"), 0)
+
+
+def test_topic_of_the_same_name_is_another_topic(node: Node) -> None:
+    node.create()
+    node.append(b"a")
+    old = node.metadata.image.topics["t"]
+    node.create("u")
+    new = old._replace(id=topic_id("t", 1))
+    node.publish(MetadataDelta(changed={"t": new}, deleted={"t": old}))
+    partition = node.replicas.partition(TP)
+    assert partition.log.log_end_offset == 0
+    assert partition.topic_id == topic_id("t", 1)
+    with pytest.raises(errors.UnknownTopicId):
+        node.replicas.by_id(topic_id("t"), 0)
+
+
+def test_deletion_that_a_crash_interrupted_does_not_come_back(node: Node) -> None:
+    node.create()
+    node.append(b"a")
+    topic = node.metadata.image.topics["t"]
+    node.stop()
+    node.metadata.image = node.metadata.image.apply(MetadataDelta(deleted={"t": topic}))
+    node.start()
+    assert list(node.replicas) == []
+    assert folders(node) == ["t-0"]
+    assert node.create(generation=1).log.log_end_offset == 0
+
+
+def test_what_other_brokers_have_is_not_unknown(node: Node) -> None:
+    node.create("elsewhere", replicas=(2, 3), leader=2)
+    for find in (
+        lambda: node.replicas.find("elsewhere", 0),
+        lambda: node.replicas.by_id(topic_id("elsewhere"), 0),
+    ):
+        with pytest.raises(errors.NotLeaderOrFollower):
+            find()
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        node.replicas.by_id(topic_id("elsewhere"), 1)
+    assert folders(node) == []
+
+
+def test_replica_that_is_assigned_elsewhere_leaves(node: Node) -> None:
+    node.create()
+    node.create(replicas=(2,), leader=2, epoch=1)
+    assert folders(node) == []
+    with pytest.raises(errors.NotLeaderOrFollower):
+        node.replicas.partition(TP)
+
+
+def test_leadership_is_told_when_it_changes_and_only_then(node: Node) -> None:
+    node.create(epoch=1)
+    node.create(epoch=1, retention_ms="1")
+    node.create(epoch=2)
+    node.create(leader=2, replicas=(1, 2), epoch=3)
+    node.create(leader=2, replicas=(1, 2), epoch=4)
+    node.create(replicas=(1, 2), epoch=5)
+    assert node.led == [(TP, 1), (TP, 2), (TP, None), (TP, 5)]
+
+
+def test_configuration_reaches_the_log_at_once(node: Node) -> None:
+    partition = node.create()
+    node.create(max_message_bytes="100")
+    with pytest.raises(errors.MessageTooLarge):
+        partition.append(batch(bytes(100)), 1, NOW)
+    node.create()
+    partition.append(batch(bytes(100)), 1, NOW)
+
+
+def test_broker_wide_defaults_reach_the_log_at_once(node: Node) -> None:
+    partition = node.create()
+    node.config.override({"message.max.bytes": "100"}, {})
+    with pytest.raises(errors.MessageTooLarge):
+        partition.append(batch(bytes(100)), 1, NOW)
+
+
+def test_restart_keeps_records_epoch_and_high_watermark(node: Node) -> None:
+    node.create(epoch=3)
+    node.append(b"a", b"b")
+    node.stop()
+    node.start()
+    partition = node.replicas.partition(TP)
+    assert contents(partition.log) == [(0, b"a"), (1, b"b")]
+    assert (partition.high_watermark, partition.leader_epoch) == (2, 3)
+    assert partition.epoch_start_offset == 0
+
+
+def test_follower_keeps_the_high_watermark_of_the_checkpoint(node: Node) -> None:
+    node.create(replicas=(1, 2), isr=(1, 2), epoch=1)
+    for _ in range(3):
+        node.append(b"a")
+    partition = node.replicas.partition(TP)
+    partition.on_follower_fetch(2, 2, 0, 0)
+    assert partition.high_watermark == 2
+    node.logs.checkpoint_high_watermarks()
+    node.create(replicas=(1, 2), isr=(1, 2), leader=2, epoch=2)
+    node.stop()
+    node.start()
+    assert node.replicas.partition(TP).high_watermark == 2
+
+
+def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: Node) -> None:
+    node.create()
+    sent = [
+        batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        for sequence in range(7)
+    ]
+    for each in sent:
+        node.replicas.append(TP, each, -1, NOW)
+    for sequence in range(2, 7):
+        appended = node.replicas.append(TP, sent[sequence], -1, NOW)
+        assert (appended.info.first_offset, appended.info.duplicate) == (sequence, True)
+        assert appended.done is None
+    with pytest.raises(errors.DuplicateSequenceNumber):
+        node.replicas.append(TP, sent[1], -1, NOW)
+    assert node.replicas.partition(TP).log.log_end_offset == 7
+
+
+# Disks
+
+
+def test_case_11_failed_disk_takes_its_partitions_offline_and_no_others(
+    make_node: MakeNode,
+) -> None:
+    node = make_node(dirs=2)
+    node.create(partitions=2)
+    first, second = (node.replicas.partition(TopicPartition("t", n)) for n in range(2))
+    assert first.log.log_dir is not second.log.log_dir
+    first.log.log_dir.fail(OSError(28, "No space left on device"), "testing")
+    node.turn()
+    assert node.led[2:] == [(TP, None)]
+    with pytest.raises(errors.KafkaStorageError):
+        node.append(b"a", index=0)
+    assert node.append(b"a", index=1) == 0
+
+
+def test_case_11_append_that_does_not_fit_is_refused_and_not_acked(make_node: MakeNode) -> None:
+    storage = FaultyStorage()
+    node = make_node(storage=storage)
+    node.create()
+    node.append(b"a")
+    storage.space_left = 30
+    with pytest.raises(errors.KafkaStorageError):
+        node.append(b"b")
+    node.turn()
+    storage.heal()
+    with pytest.raises(errors.KafkaStorageError):
+        node.append(b"c")
+    assert node.led[-1] == (TP, None)
+
+
+def test_case_11_partition_of_a_dir_that_is_lost_is_not_made_anew(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(dirs=2)
+    node.create(partitions=2)
+    node.append(b"a")
+    lost = node.replicas.partition(TP).log.log_dir.path
+    node.stop()
+    shutil.move(lost, tmp_path / "aside")
+    Path(lost).write_text("not a folder")
+    node.start()
+    with pytest.raises(errors.KafkaStorageError):
+        node.replicas.partition(TP)
+    node.append(b"a", index=1)
+
+
+def test_case_13_flush_acks_waits_for_the_disk_and_one_sync_serves_many(
+    make_node: MakeNode,
+) -> None:
+    storage = FaultyStorage()
+    node = make_node(storage=storage)
+    partition = node.create(flush_acks="true")
+    node.run(node.replicas.append(TP, batch(b"warm"), -1, NOW).done)
+    before = storage.count("sync")
+    waiting = [node.replicas.append(TP, batch(b"a"), -1, NOW).done for _ in range(20)]
+    for done in waiting:
+        if done is not None:
+            node.run(done)
+    assert partition.log.recovery_point == 21
+    assert storage.count("sync") - before <= 3
+
+
+def test_flush_acks_is_for_acks_all_only(node: Node) -> None:
+    node.create(flush_acks="true")
+    assert node.replicas.append(TP, batch(b"a"), 1, NOW).done is None
+
+
+def test_case_12_failed_sync_is_told_to_whoever_waits_and_never_retried(
+    make_node: MakeNode,
+) -> None:
+    storage = FaultyStorage()
+    node = make_node(storage=storage)
+    node.create(flush_acks="true")
+    storage.fail("sync", where=lambda path: path.endswith(".log"))
+    appended = node.replicas.append(TP, batch(b"a"), -1, NOW)
+    assert appended.done is not None
+    with pytest.raises(errors.KafkaStorageError):
+        node.run(appended.done)
+    syncs = storage.count("sync")
+    node.turn()
+    with pytest.raises(errors.KafkaStorageError):
+        node.append(b"b", acks=-1)
+    assert storage.count("sync") == syncs
+
+
+# Log dirs
+
+
+def test_replica_moves_to_another_dir_while_in_use(make_node: MakeNode) -> None:
+    node = make_node(dirs=2)
+    partition = node.create()
+    for _ in range(10):
+        node.append(b"a")
+    source = partition.log.log_dir.path
+    target = next(path for path in node.paths if path != source)
+    node.replicas.moves.start(TP, target)
+    node.append(b"b")
+
+    async def moved() -> None:
+        await node.replicas.moves._tasks[TP]
+
+    node.run(moved())
+    node.append(b"c")
+    assert partition.log.log_dir.path == target
+    assert os.path.isdir(f"{target}/t-0")
+    assert not os.path.isdir(f"{source}/t-0")
+    assert contents(partition.log)[-2:] == [(10, b"b"), (11, b"c")]
+    node.stop()
+    node.start()
+    assert node.replicas.partition(TP).log.log_end_offset == 12
+
+
+def test_new_replica_is_made_where_somebody_has_asked(make_node: MakeNode) -> None:
+    node = make_node(dirs=3)
+    with pytest.raises(errors.ReplicaNotAvailable):
+        node.replicas.moves.start(TP, node.paths[2])
+    assert node.create().log.log_dir.path == node.paths[2]
+
+
+def test_deleted_topic_moves_no_more(make_node: MakeNode) -> None:
+    node = make_node(dirs=2)
+    partition = node.create()
+    target = next(path for path in node.paths if path != partition.log.log_dir.path)
+    node.replicas.moves.start(TP, target)
+    moving = node.replicas.moves._tasks[TP]
+    node.delete()
+    node.run(moving)
+    assert folders(node) == []
+    assert not node.logs.offline_dirs
