@@ -1,0 +1,61 @@
+"""A small broker for tests of administration: a real cluster node on a real store, no logs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from pybroker.clock import ManualClock
+from pybroker.cluster.node import ClusterNode
+from pybroker.config import BrokerConfig, Endpoint
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.handlers import rows
+from pybroker.handlers.call import Call
+from pyclient.protocol.apis import Api
+
+HANDLERS = {row.api: row.handle for row in rows()}
+LOCAL = ("10.1.2.3", 9092)
+
+
+class Administration:
+    """``await administration(Api, version, request)`` is what the handler answers."""
+
+    def __init__(self, node: ClusterNode, config: BrokerConfig) -> None:
+        self.node = node
+        self.config = config
+        self.broker: Any = SimpleNamespace(
+            node_id=1,
+            cluster_id=node.cluster_id,
+            config=config,
+            metadata=node.metadata,
+            controller=node.controller,
+            endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),
+        )
+
+    async def __call__(self, api: Api, version: int, request: Any) -> Any:
+        connection: Any = SimpleNamespace(listener_name="PLAINTEXT", local_address=LOCAL)
+        response = HANDLERS[api](request, Call(self.broker, version, "test", connection))
+        if inspect.isawaitable(response):
+            response = await response
+        api.encode_response(version, 1, response)
+        return response
+
+
+def run(
+    scenario: Callable[[Administration], Awaitable[None]], settings: dict[str, str] | None = None
+) -> None:
+    """Runs ``scenario`` with a broker of these settings, in memory."""
+
+    async def main() -> None:
+        store = await EmbeddedStore.open(":memory:")
+        config = BrokerConfig(settings or {})
+        node = await ClusterNode.open(store, config, 1, ManualClock())
+        await node.join({"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)})
+        await scenario(Administration(node, config))
+        await node.leave()
+        await store.close()
+
+    asyncio.run(main())

@@ -1,0 +1,241 @@
+"""Metadata and its relatives: DescribeTopicPartitions, DescribeCluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.cluster.image import METADATA_TOPIC, OFFSETS_TOPIC, BrokerRegistration
+from pybroker.cluster.plan import NewTopic
+from pybroker.config import Endpoint
+from pybroker.handlers import authorized_operations
+from pybroker.handlers.tests.administration import LOCAL, Administration, run
+from pyclient.protocol import (
+    ZERO_UUID,
+    DescribeCluster,
+    DescribeTopicPartitions,
+    Metadata,
+    errors,
+)
+
+Wanted = Metadata.Request.MetadataRequestTopic
+
+
+def asking(*names: str) -> Metadata.Request:
+    return Metadata.Request(topics=[Wanted(name=name) for name in names])
+
+
+async def with_topics(ask: Administration, **partitions: int) -> None:
+    await ask.node.controller.create_topics(
+        [NewTopic(name, count, 1) for name, count in partitions.items()]
+    )
+
+
+def test_null_is_all_topics_and_empty_is_none_but_all_in_version_0() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1, b=2)
+        for version in range(1, 14):
+            everything = await ask(Metadata, version, Metadata.Request(topics=None))
+            assert [topic.name for topic in everything.topics] == ["a", "b"]
+            assert (await ask(Metadata, version, Metadata.Request(topics=[]))).topics == []
+        assert len((await ask(Metadata, 0, Metadata.Request(topics=[]))).topics) == 2
+
+    run(scenario)
+
+
+def test_a_topic_is_described_with_leaders_epochs_and_replicas() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=2)
+        response = await ask(Metadata, 12, asking("a"))
+        [topic] = response.topics
+        assert topic.topic_id == ask.node.metadata.image.topics["a"].id
+        assert [p.partition_index for p in topic.partitions] == [0, 1]
+        first = topic.partitions[0]
+        assert (first.leader_id, first.leader_epoch, first.error_code) == (1, 0, 0)
+        assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ([1], [1], [])
+        assert response.controller_id == 1
+        assert response.cluster_id == ask.node.cluster_id
+        assert topic.topic_authorized_operations == authorized_operations.NOT_ASKED
+
+    run(scenario)
+
+
+def test_clients_are_told_the_address_they_came_to() -> None:
+    async def scenario(ask: Administration) -> None:
+        [broker] = (await ask(Metadata, 12, asking())).brokers
+        assert (broker.node_id, broker.host, broker.port) == (1, *LOCAL)
+
+    run(scenario)
+
+
+def test_a_missing_topic_is_made_before_the_reply() -> None:
+    async def scenario(ask: Administration) -> None:
+        [topic] = (await ask(Metadata, 9, asking("new"))).topics
+        assert (topic.error_code, len(topic.partitions)) == (0, 3)
+        assert topic.partitions[0].leader_id == 1
+        [offsets] = (await ask(Metadata, 9, asking(OFFSETS_TOPIC))).topics
+        assert (offsets.is_internal, len(offsets.partitions)) == (True, 50)
+
+    run(scenario, {"num.partitions": "3"})
+
+
+def test_a_topic_is_not_made_where_the_client_or_the_broker_forbids_it() -> None:
+    async def scenario(ask: Administration) -> None:
+        request = asking("new")
+        request.allow_auto_topic_creation = False
+        [topic] = (await ask(Metadata, 9, request)).topics
+        assert topic.error_code == errors.UnknownTopicOrPartition.code
+        assert ask.node.metadata.image.topics == {}
+
+    run(scenario)
+
+    async def forbidden(ask: Administration) -> None:
+        [topic] = (await ask(Metadata, 9, asking("new"))).topics
+        assert topic.error_code == errors.UnknownTopicOrPartition.code
+
+    run(forbidden, {"auto.create.topics.enable": "false"})
+
+
+def test_an_auto_creation_that_fails_says_why() -> None:
+    async def scenario(ask: Administration) -> None:
+        topics = (await ask(Metadata, 9, asking("x", "a/b", METADATA_TOPIC))).topics
+        assert [topic.error_code for topic in topics] == [
+            errors.InvalidReplicationFactor.code,
+            errors.InvalidTopicException.code,
+            errors.InvalidRequest.code,
+        ]
+
+    run(scenario, {"default.replication.factor": "3"})
+
+
+def test_topics_are_found_by_id_from_version_12_on() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1)
+        known = Wanted(topic_id=ask.node.metadata.image.topics["a"].id, name=None)
+        unknown = Wanted(topic_id=b"x" * 16, name=None)
+        response = await ask(Metadata, 12, Metadata.Request(topics=[known, unknown]))
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [
+            ("a", 0),
+            (None, errors.UnknownTopicId.code),
+        ]
+        named = Wanted(topic_id=known.topic_id, name="a")
+        [refused] = (await ask(Metadata, 10, Metadata.Request(topics=[named]))).topics
+        assert refused.error_code == errors.InvalidRequest.code
+
+    run(scenario)
+
+
+def test_a_name_that_is_asked_for_twice_is_answered_once() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1)
+        assert len((await ask(Metadata, 9, asking("a", "a"))).topics) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_without_an_authorizer_every_operation_is_allowed(version: int) -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1)
+        request = asking("a")
+        request.include_topic_authorized_operations = True
+        request.include_cluster_authorized_operations = True
+        response = await ask(Metadata, version, request)
+        assert response.topics[0].topic_authorized_operations == 3576
+        assert response.cluster_authorized_operations == 8096
+
+    run(scenario)
+
+
+def test_a_partition_whose_leader_is_gone_says_so() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1)
+        endpoint = Endpoint("OTHER", "PLAINTEXT", "h", 1)
+        two = BrokerRegistration(2, 1, (endpoint,))
+        image = ask.node.metadata.image
+        await ask.node.controller.set_brokers({**image.brokers, 2: two})
+        request = NewTopic("b", -1, -1, ((0, (2, 1)),))
+        await ask.node.controller.create_topics([request])
+        [unreachable] = (await ask(Metadata, 9, asking("b"))).topics
+        assert unreachable.partitions[0].error_code == errors.ListenerNotFound.code
+        assert unreachable.partitions[0].offline_replicas == [2]
+        await ask.node.controller.set_brokers({2: two})
+        [offline] = (await ask(Metadata, 9, asking("a"))).topics
+        assert offline.partitions[0].error_code == errors.LeaderNotAvailable.code
+        assert offline.partitions[0].leader_id == -1
+
+    run(scenario)
+
+
+def page_request(
+    *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> DescribeTopicPartitions.Request:
+    request = DescribeTopicPartitions.Request
+    return request(
+        topics=[request.TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=request.Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 100])
+def test_pages_of_partitions_lie_end_to_end(limit: int) -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=2, b=1, c=3)
+        seen: list[tuple[str | None, int]] = []
+        cursor = None
+        while True:
+            page = await ask(DescribeTopicPartitions, 0, page_request(limit=limit, cursor=cursor))
+            found = [(t.name, p.partition_index) for t in page.topics for p in t.partitions]
+            assert len(found) <= limit
+            seen += found
+            if page.next_cursor is None:
+                break
+            cursor = (page.next_cursor.topic_name, page.next_cursor.partition_index)
+        assert seen == [("a", 0), ("a", 1), ("b", 0), ("c", 0), ("c", 1), ("c", 2)]
+
+    run(scenario)
+
+
+def test_topics_of_a_page_are_sorted_and_missing_ones_told() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, b=1)
+        response = await ask(DescribeTopicPartitions, 0, page_request("x", "b", "a/b"))
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [
+            ("a/b", errors.InvalidTopicException.code),
+            ("b", 0),
+            ("x", errors.UnknownTopicOrPartition.code),
+        ]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cursor", [("a", -1), ("z", 0)])
+def test_a_cursor_that_fits_nothing_is_refused(cursor: tuple[str, int]) -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1)
+        response = await ask(DescribeTopicPartitions, 0, page_request("a", cursor=cursor))
+        assert response.topics[0].error_code == errors.InvalidRequest.code
+
+    run(scenario)
+
+
+def test_the_cluster_is_described_by_brokers_controller_and_id() -> None:
+    async def scenario(ask: Administration) -> None:
+        for version in (0, 1, 2):
+            response = await ask(DescribeCluster, version, DescribeCluster.Request())
+            assert response.controller_id == 1
+            assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, *LOCAL)]
+        wrong = await ask(DescribeCluster, 1, DescribeCluster.Request(endpoint_type=2))
+        assert wrong.error_code == errors.MismatchedEndpointType.code
+        unknown = await ask(DescribeCluster, 1, DescribeCluster.Request(endpoint_type=9))
+        assert unknown.error_code == errors.UnsupportedEndpointType.code
+
+    run(scenario)
+
+
+def test_ids_are_zero_where_a_topic_is_unknown() -> None:
+    async def scenario(ask: Administration) -> None:
+        request = asking("a/b")
+        assert (await ask(Metadata, 12, request)).topics[0].topic_id == ZERO_UUID
+
+    run(scenario)

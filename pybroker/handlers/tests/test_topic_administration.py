@@ -1,0 +1,157 @@
+"""CreateTopics, CreatePartitions, DeleteTopics, ElectLeaders: results per topic, by version."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.cluster.plan import NewTopic
+from pybroker.config import TOPICS, Source
+from pybroker.handlers.tests.administration import Administration, run
+from pyclient.protocol import (
+    ZERO_UUID,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    errors,
+)
+
+Creatable = CreateTopics.Request.CreatableTopic
+Config = CreateTopics.Request.CreatableTopicConfig
+Grown = CreatePartitions.Request.CreatePartitionsTopic
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_a_created_topic_is_answered_in_every_version(version: int) -> None:
+    async def scenario(ask: Administration) -> None:
+        configs = [Config(name="retention.ms", value="5")]
+        topic = Creatable(name="t", num_partitions=2, replication_factor=-1, configs=configs)
+        response = await ask(CreateTopics, version, CreateTopics.Request(topics=[topic]))
+        [result] = response.topics
+        assert (result.error_code, result.error_message) == (0, None)
+        assert (result.num_partitions, result.replication_factor) == (2, 1)
+        assert result.topic_id == ask.node.metadata.image.topics["t"].id
+        by_name = {config.name: config for config in result.configs}
+        assert sorted(by_name) == [config.name for config in result.configs] == sorted(TOPICS)
+        assert by_name["retention.ms"].config_source == Source.DYNAMIC_TOPIC
+        assert by_name["segment.bytes"].config_source == Source.DEFAULT
+
+    run(scenario)
+
+
+def test_each_topic_of_a_request_has_its_own_result() -> None:
+    async def scenario(ask: Administration) -> None:
+        names = ["ok", "a/b", "twice", "twice"]
+        topics = [Creatable(name=name, num_partitions=1, replication_factor=1) for name in names]
+        response = await ask(CreateTopics, 7, CreateTopics.Request(topics=topics))
+        assert [(result.name, result.error_code) for result in response.topics] == [
+            ("ok", 0),
+            ("a/b", errors.InvalidTopicException.code),
+            ("twice", errors.InvalidRequest.code),
+        ]
+        assert response.topics[1].topic_id == ZERO_UUID
+
+    run(scenario)
+
+
+def test_validating_alone_makes_nothing() -> None:
+    async def scenario(ask: Administration) -> None:
+        topic = Creatable(name="t", num_partitions=1, replication_factor=1)
+        request = CreateTopics.Request(topics=[topic], validate_only=True)
+        assert (await ask(CreateTopics, 7, request)).topics[0].error_code == 0
+        assert ask.node.metadata.image.topics == {}
+
+    run(scenario)
+
+
+def test_without_the_controller_every_topic_is_answered_not_controller() -> None:
+    async def scenario(ask: Administration) -> None:
+        ask.node.controller.step_down()
+        topic = Creatable(name="t", num_partitions=1, replication_factor=1)
+        response = await ask(CreateTopics, 7, CreateTopics.Request(topics=[topic]))
+        assert response.topics[0].error_code == errors.NotController.code
+        deleted = await ask(DeleteTopics, 5, DeleteTopics.Request(topic_names=["t"]))
+        assert deleted.responses[0].error_code == errors.NotController.code
+        grown = CreatePartitions.Request(topics=[Grown(name="t", count=2, assignments=None)])
+        response = await ask(CreatePartitions, 3, grown)
+        assert response.results[0].error_code == errors.NotController.code
+        elected = await ask(ElectLeaders, 2, ElectLeaders.Request(topic_partitions=None))
+        assert elected.error_code == errors.NotController.code
+
+    run(scenario)
+
+
+def test_topics_are_deleted_by_name_and_by_id() -> None:
+    async def scenario(ask: Administration) -> None:
+        await ask.node.controller.create_topics([NewTopic(name, 1, 1) for name in "abc"])
+        response = await ask(DeleteTopics, 1, DeleteTopics.Request(topic_names=["a", "no"]))
+        assert [(r.name, r.error_code) for r in response.responses] == [
+            ("a", 0),
+            ("no", errors.UnknownTopicOrPartition.code),
+        ]
+        state = DeleteTopics.Request.DeleteTopicState
+        topic_id = ask.node.metadata.image.topics["b"].id
+        request = DeleteTopics.Request(
+            topics=[
+                state(name="c"),
+                state(name=None, topic_id=topic_id),
+                state(name=None, topic_id=b"x" * 16),
+                state(name="c2", topic_id=topic_id),
+            ]
+        )
+        response = await ask(DeleteTopics, 6, request)
+        assert [(r.name, r.error_code) for r in response.responses] == [
+            ("c", 0),
+            ("b", 0),
+            (None, errors.UnknownTopicId.code),
+            ("c2", errors.InvalidRequest.code),
+        ]
+        assert response.responses[1].topic_id == topic_id
+        assert ask.node.metadata.image.topics == {}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(2, errors.InvalidRequest), (3, errors.TopicDeletionDisabled)]
+)
+def test_deletion_can_be_disabled(version: int, error: type[errors.KafkaError]) -> None:
+    async def scenario(ask: Administration) -> None:
+        response = await ask(DeleteTopics, version, DeleteTopics.Request(topic_names=["a"]))
+        assert response.responses[0].error_code == error.code
+
+    run(scenario, {"delete.topic.enable": "false"})
+
+
+def test_partitions_are_added() -> None:
+    async def scenario(ask: Administration) -> None:
+        await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
+        by_hand = CreatePartitions.Request.CreatePartitionsAssignment(broker_ids=[1])
+        topics = [Grown(name="t", count=2, assignments=[by_hand]), Grown(name="u", count=2)]
+        response = await ask(CreatePartitions, 3, CreatePartitions.Request(topics=topics))
+        assert [(r.name, r.error_code) for r in response.results] == [
+            ("t", 0),
+            ("u", errors.UnknownTopicOrPartition.code),
+        ]
+        assert response.results[0].error_message is None
+        assert len(ask.node.metadata.image.topics["t"].partitions) == 2
+
+    run(scenario)
+
+
+def test_an_election_that_is_not_needed_is_told_where_it_was_asked_for() -> None:
+    async def scenario(ask: Administration) -> None:
+        await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
+        asked = ElectLeaders.Request.TopicPartitions(topic="t", partitions=[0, 9])
+        request = ElectLeaders.Request(election_type=0, topic_partitions=[asked])
+        [result] = (await ask(ElectLeaders, 2, request)).replica_election_results
+        assert [(r.partition_id, r.error_code) for r in result.partition_result] == [
+            (0, errors.ElectionNotNeeded.code),
+            (9, errors.UnknownTopicOrPartition.code),
+        ]
+        everything = await ask(ElectLeaders, 2, ElectLeaders.Request(topic_partitions=None))
+        assert everything.replica_election_results[0].partition_result == []
+        wrong = await ask(ElectLeaders, 2, ElectLeaders.Request(election_type=7))
+        assert wrong.error_code == errors.InvalidRequest.code
+
+    run(scenario)
