@@ -67,6 +67,7 @@ class LogDir:
         self.names_synced = False
         """False where a log's folder is newer than the last ``sync_names``."""
         self._lock = threading.Lock()
+        self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def file(self, name: str) -> str:
         """Path of a file or folder in the dir."""
@@ -127,10 +128,13 @@ class LogDir:
         return checkpoints.read_offsets(self.storage, self.file(name))
 
     def _checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Writes the file unless it says so already: an idle broker leaves its disk alone."""
         self.check_online()
         try:
             with self._lock:
-                checkpoints.write_offsets(self.storage, self.file(name), offsets)
+                if self._checkpointed.get(name) != offsets:
+                    checkpoints.write_offsets(self.storage, self.file(name), offsets)
+                    self._checkpointed[name] = offsets
         except OSError as error:
             raise self.fail(error, f"writing {name}") from error
 
