@@ -35,7 +35,7 @@ def cases() -> Iterator[Case]:
 @pytest.fixture(scope="module")
 def fresh(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
     """A broker of its own, with the empty topic, whose group coordinator is ready."""
-    with broker_kind(data_root / "exchanges", **QUICK_GROUPS) as broker:
+    with broker_kind(data_root / "exchanges", broker_rack="r", **QUICK_GROUPS) as broker:
         with Wire(broker.address) as wire:
             wire.create_topic("bytes")
             while wire.ask("FindCoordinator", 1, key="g", key_type=0).error_code:
