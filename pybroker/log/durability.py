@@ -64,7 +64,12 @@ class Durability:
             self.recovery_point = offset
             self._log.log_dir.checkpoint_recovery_points()
 
-    def save_epochs(self) -> bool:
+    def save_epochs(self) -> None:
+        """Writes ``leader-epoch-checkpoint`` if it lags; raises OSError."""
+        with self._lock:
+            self._save_epochs()
+
+    def _save_epochs(self) -> bool:
         """Writes ``leader-epoch-checkpoint`` if it lags, and syncs the folder with it.
 
         Raises OSError.
@@ -80,7 +85,7 @@ class Durability:
     def _sync_names(self) -> None:
         log = self._log
         self._sync_topic_id()
-        if self.save_epochs():
+        if self._save_epochs():
             self.names_synced = True
         if not self.names_synced:
             self.names_synced = True

@@ -37,7 +37,7 @@ from pybroker.log.log_slice import LogSlice
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_state import Marker, ProducerStates, marker_of
 from pybroker.log.replay import append_marker, replay_producers
-from pybroker.log.retention import SegmentView, expired_count
+from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
@@ -388,7 +388,7 @@ class Log(LogFiles):
             position = self._active.position_of(offset)
             if position >= 0:
                 self._active.truncate(position)
-            self._ends_at(self._active.last_offset() + 1)
+            self._ends_at(self._active.read_end() + 1)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
@@ -430,16 +430,12 @@ class Log(LogFiles):
         if self.log_end_offset == self.first_segment_offset:
             return 0
         with self._failing("applying retention"):
-            views = [
-                SegmentView(
-                    self.segments.end_offset(n, self.log_end_offset),
-                    segment.size,
-                    segment.largest_timestamp,
-                )
-                for n, segment in enumerate(self.segments)
+            candidates = [
+                Candidate(self.segments.end_offset(number, self.log_end_offset), segment)
+                for number, segment in enumerate(self.segments)
             ]
             count = expired_count(
-                views, self._config, self.log_start_offset, self.high_watermark, now_ms
+                candidates, self._config, self.log_start_offset, self.high_watermark, now_ms
             )
             if count == len(self.segments) and not self._active.size:
                 count -= 1

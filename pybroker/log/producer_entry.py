@@ -65,12 +65,10 @@ class ProducerEntry:
         """Offset of the last record, -1 where none was written in this epoch."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
-    def find_duplicate(self, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequences."""
-        for batch in self.batches:
-            if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
-                return batch
-        return None
+    @property
+    def next_sequence(self) -> int:
+        """Sequence with which the next batch of this epoch must begin."""
+        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MASK if self.batches else 0
 
     def enter_epoch(self, epoch: int) -> None:
         """A newer epoch of the producer: its sequences begin anew."""

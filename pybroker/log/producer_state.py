@@ -123,13 +123,14 @@ class ProducerStates:
         if entry is None:
             return None
         epoch = batch.producer_epoch
-        self._check_epoch(entry, epoch)
-        if with_sequence:
-            if epoch == entry.epoch and entry.batches:
-                duplicate = entry.find_duplicate(batch.base_sequence, batch.last_sequence)
-                if duplicate is not None:
-                    return duplicate
-            self._check_sequence(entry, epoch, batch)
+        if epoch < entry.epoch:
+            raise _old_epoch(entry, epoch)
+        if with_sequence and epoch > entry.epoch and batch.base_sequence != 0:
+            raise errors.OutOfOrderSequenceNumber(
+                f"producer {entry.producer_id}: epoch {epoch} at sequence {batch.base_sequence}"
+            )
+        if with_sequence and epoch == entry.epoch and batch.base_sequence != entry.next_sequence:
+            return _duplicate(entry, batch)
         if entry.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
             raise errors.InvalidTxnState(f"producer {entry.producer_id} has an open transaction")
         return None
@@ -141,38 +142,13 @@ class ProducerStates:
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             return
-        self._check_epoch(entry, batch.producer_epoch)
+        if batch.producer_epoch < entry.epoch:
+            raise _old_epoch(entry, batch.producer_epoch)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise errors.TransactionCoordinatorFenced(
                 f"marker of coordinator epoch {marker.coordinator_epoch}, "
                 f"newest is {entry.coordinator_epoch}"
             )
-
-    @staticmethod
-    def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
-        if epoch < entry.epoch:
-            raise errors.InvalidProducerEpoch(
-                f"producer {entry.producer_id}: epoch {epoch} is older than {entry.epoch}"
-            )
-
-    @staticmethod
-    def _check_sequence(entry: ProducerEntry, epoch: int, batch: Batch) -> None:
-        sequence = batch.base_sequence
-        if epoch != entry.epoch:
-            if sequence != 0:
-                raise errors.OutOfOrderSequenceNumber(
-                    f"producer {entry.producer_id}: epoch {epoch} begins at {sequence}, not 0"
-                )
-            return
-        last = entry.last_sequence
-        expected = (last + 1) & SEQUENCE_MASK
-        if sequence == expected:
-            return
-        behind = (last - batch.last_sequence) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
-        text = f"producer {entry.producer_id}: sequence {sequence}, expected {expected}"
-        if behind and entry.batches:
-            raise errors.DuplicateSequenceNumber(text)
-        raise errors.OutOfOrderSequenceNumber(text)
 
     # Changes
 
@@ -312,3 +288,27 @@ class ProducerStates:
 
     def _path(self, offset: int) -> str:
         return f"{self.folder}/{producer_snapshot.file_name(offset)}"
+
+
+def _old_epoch(entry: ProducerEntry, epoch: int) -> errors.InvalidProducerEpoch:
+    return errors.InvalidProducerEpoch(
+        f"producer {entry.producer_id}: epoch {epoch} is older than {entry.epoch}"
+    )
+
+
+def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:
+    """The batch that was appended before with these sequences, which are not the next ones.
+
+    Raises DuplicateSequenceNumber behind the window, OutOfOrderSequenceNumber for a gap.
+    """
+    for earlier in entry.batches:
+        if (earlier.first_sequence, earlier.last_sequence) == (
+            batch.base_sequence,
+            batch.last_sequence,
+        ):
+            return earlier
+    text = f"sequence {batch.base_sequence}, expected {entry.next_sequence}"
+    behind = (entry.last_sequence - batch.last_sequence) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
+    if behind and entry.batches:
+        raise errors.DuplicateSequenceNumber(f"producer {entry.producer_id}: {text}")
+    raise errors.OutOfOrderSequenceNumber(f"producer {entry.producer_id}: {text}")

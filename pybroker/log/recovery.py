@@ -372,11 +372,11 @@ class _Loader:
         Where the active segment's end is damaged it is cut there, even after a clean stop.
         """
         try:
-            return segments[-1].last_offset() + 1
+            return segments[-1].read_end() + 1
         except MalformedBatch as error:
             self._cut(segments, len(segments) - 1, error)
             self._rebuild(segments[-1])
-            return segments[-1].last_offset() + 1
+            return segments[-1].read_end() + 1
 
     def _epochs(self) -> tuple[LeaderEpochs, bool]:
         """The epochs of the file, and whether they are complete up to the recovery point."""

@@ -13,24 +13,34 @@ promised its end yet.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pybroker.log.config import LogConfig
 
 
-class SegmentView(NamedTuple):
-    """What retention needs to know of a segment.
-
-    ``end_offset`` is the next one's base or the log's end.
+class Aged(Protocol):
+    """A segment; its timestamp may cost a look at the disk and is asked for only where it
+    matters.
     """
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Milliseconds."""
+
+
+class Candidate(NamedTuple):
+    """A segment and where the next one begins, or the log ends."""
+
     end_offset: int
-    size: int
-    largest_timestamp: int
+    segment: Aged
 
 
 def expired_count(
-    segments: list[SegmentView],
+    segments: list[Candidate],
     config: LogConfig,
     log_start_offset: int,
     high_watermark: int,
@@ -45,31 +55,38 @@ def expired_count(
     if config.is_deleted_by_retention:
         counts.append(_too_old(candidates, config.retention_ms, now_ms))
         counts.append(
-            _too_much(candidates, config.retention_bytes, sum(view.size for view in segments))
+            _too_much(
+                candidates,
+                config.retention_bytes,
+                sum(candidate.segment.size for candidate in segments),
+            )
         )
     return max(counts)
 
 
-def _below_start(segments: list[SegmentView], log_start_offset: int) -> int:
+def _below_start(segments: list[Candidate], log_start_offset: int) -> int:
     count = 0
     while count < len(segments) and segments[count].end_offset <= log_start_offset:
         count += 1
     return count
 
 
-def _too_old(segments: list[SegmentView], retention_ms: int, now_ms: int) -> int:
+def _too_old(segments: list[Candidate], retention_ms: int, now_ms: int) -> int:
     count = 0
     if retention_ms >= 0:
-        while count < len(segments) and now_ms - segments[count].largest_timestamp > retention_ms:
+        while (
+            count < len(segments)
+            and now_ms - segments[count].segment.largest_timestamp > retention_ms
+        ):
             count += 1
     return count
 
 
-def _too_much(segments: list[SegmentView], retention_bytes: int, size: int) -> int:
+def _too_much(segments: list[Candidate], retention_bytes: int, size: int) -> int:
     count = 0
     excess = size - retention_bytes
     if retention_bytes >= 0:
-        while count < len(segments) and excess >= segments[count].size > 0:
-            excess -= segments[count].size
+        while count < len(segments) and excess >= segments[count].segment.size > 0:
+            excess -= segments[count].segment.size
             count += 1
     return count

@@ -107,14 +107,14 @@ class Segment(SegmentFiles):
     def max_timestamp(self) -> int:
         """Greatest timestamp of the records, -1 where none has one."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
-            self._load_max_timestamp()
+            self.read_end()
         return self._max_timestamp
 
     @property
     def max_timestamp_offset(self) -> int:
         """Last offset of the batch that holds the greatest timestamp."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
-            self._load_max_timestamp()
+            self.read_end()
         return self._max_timestamp_offset
 
     @property
@@ -340,22 +340,34 @@ class Segment(SegmentFiles):
     def _start_of_time(self, timestamp: int) -> int:
         """A position at or before the first batch with a record as new as ``timestamp``."""
         entry = self.time_index.lookup(timestamp)
-        if entry is None:
-            return 0
+        located = self._dated(entry) if entry is not None else None
+        if entry is not None and located is None:
+            self._rebuild_once()
+        return located.position if located is not None else 0
+
+    def _dated(self, entry: TimestampEntry) -> Located | None:
+        """The batch that the time index speaks of, None where it is not there."""
         located = self._locate(entry.offset)
-        if located is not None and located.batch.max_timestamp == entry.timestamp:
-            return located.position
-        self._rebuild_once()
-        return 0
+        fits = located is not None and located.batch.max_timestamp == entry.timestamp
+        return located if fits else None
 
-    def last_offset(self) -> int:
-        """The last record's offset, ``base_offset - 1`` where the segment is empty.
+    def read_end(self) -> int:
+        """Finds the greatest timestamp and returns the last offset, ``base_offset - 1`` if empty.
 
-        Raises MalformedBatch.
+        The indexes tell both up to their last entries; what is behind is scanned. Raises
+        MalformedBatch.
         """
+        newest = self.time_index.last()
+        if newest.timestamp >= 0 and self._dated(newest) is None:
+            self._rebuild_once()
+            newest = self.time_index.last()
+        indexed = self.offset_index.last()
         last = self.base_offset - 1
-        for located in self.batches(self.offset_index.last().position):
-            last = located.batch.last_offset
+        for _, batch in walk(self._borrowed_file(), indexed.position, self.size):
+            last = batch.last_offset
+            if batch.max_timestamp > newest.timestamp:
+                newest = TimestampEntry(batch.max_timestamp, last)
+        self._max_timestamp, self._max_timestamp_offset = newest
         return last
 
     # Cutting and closing
@@ -389,33 +401,23 @@ class Segment(SegmentFiles):
 
     def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
-            self._load_max_timestamp()
+            self.read_end()
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._max_timestamp_offset = offset
-
-    def _load_max_timestamp(self) -> None:
-        """The last time-index entry is the greatest up to there.
-
-        The rest of the log, if there is more, is scanned.
-        """
-        best = self.time_index.last()
-        for _, batch in self.batches(self.offset_index.last().position):
-            if batch.max_timestamp > best.timestamp:
-                best = TimestampEntry(batch.max_timestamp, batch.last_offset)
-        self._max_timestamp, self._max_timestamp_offset = best
 
     def _locate(self, offset: int) -> Located | None:
         entry = self.offset_index.lookup(offset)
         if entry is not None and not self._agrees(entry):
             self._rebuild_once()
             entry = self.offset_index.lookup(offset)
-        return first_reaching(self.file, entry.position if entry else 0, self.size, offset)
+        start = entry.position if entry else 0
+        return first_reaching(self._borrowed_file(), start, self.size, offset)
 
     def _agrees(self, entry: OffsetPosition) -> bool:
         """True if the batch that the index speaks of is really there."""
         try:
-            located = next(self.batches(entry.position), None)
+            located = next(walk(self._borrowed_file(), entry.position, self.size), None)
         except MalformedBatch:
             return False
         return located is not None and located.batch.last_offset == entry.offset

@@ -78,6 +78,12 @@ class SegmentFiles:
         self._file = None
         self.distrust()
 
+    def _borrowed_file(self) -> DataFile:
+        """The ``.log`` file, not kept open for this where it is not: whoever looks at an idle
+        log leaves it idle.
+        """
+        return self._file or self._storage.open(self.path)
+
     def read_bytes(self, position: int, length: int) -> bytes:
         """Bytes of the file, unchecked."""
         return self.file.read(length, position)

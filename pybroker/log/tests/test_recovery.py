@@ -245,7 +245,7 @@ def test_clean_start_reads_no_segment_but_the_end_of_the_last(tmp_path):
     storage = FaultyStorage()
     open_log(tmp_path, CONFIG, storage=storage)
     opened = [path for kind, path in storage.calls if kind == "open"]
-    assert opened == [log.active_segment.path]
+    assert set(opened) == {log.active_segment.path}
     assert storage.count("write") == storage.count("sync") == 0
 
 

@@ -1,18 +1,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
 from pybroker.log.config import LogConfig
-from pybroker.log.retention import SegmentView, expired_count
+from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_log
 from pyclient.protocol import errors
 
+
+class View(NamedTuple):
+    size: int
+    largest_timestamp: int
+
+
+def candidate(end_offset: int, size: int, largest_timestamp: int) -> Candidate:
+    return Candidate(end_offset, View(size, largest_timestamp))
+
+
 SEGMENTS = [
-    SegmentView(10, 100, NOW - 3000),
-    SegmentView(20, 100, NOW - 2000),
-    SegmentView(30, 50, NOW),
+    candidate(10, 100, NOW - 3000),
+    candidate(20, 100, NOW - 2000),
+    candidate(30, 50, NOW),
 ]
 
 
@@ -41,7 +52,7 @@ def test_oldest_segments_go_by_time_size_and_log_start(config, log_start, high_w
 
 
 def test_case_29_a_future_timestamp_keeps_its_segment_and_takes_no_other():
-    future = [SEGMENTS[0], SegmentView(20, 100, NOW + 10**12), SEGMENTS[1]]
+    future = [SEGMENTS[0], candidate(20, 100, NOW + 10**12), SEGMENTS[1]]
     assert expired_count(future, LogConfig(retention_ms=1000), 0, 30, NOW) == 1
 
 
