@@ -31,7 +31,7 @@ from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.leadership import Leadership
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
-from pybroker.config import TOPICS, BrokerConfig
+from pybroker.config import BrokerConfig
 from pybroker.coordination.interface import (
     BadVersion,
     CoordinationError,
@@ -44,8 +44,6 @@ from pyclient.protocol.errors import KafkaError
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-_TOPIC_DEFAULTS = frozenset(synonym.name for key in TOPICS.values() for synonym in key.synonyms)
 
 
 class ControllerService:
@@ -224,19 +222,10 @@ class ControllerService:
             raise errors.UnknownServerError(f"coordination store: {error}") from error
 
     async def _publish(self, delta: MetadataDelta) -> None:
-        await self._cache.publish(self._with_configs(delta))
-
-    def _with_configs(self, delta: MetadataDelta) -> MetadataDelta:
-        """Applies broker configuration; where topics' defaults changed every topic has changed."""
-        if not any(resource is ResourceType.BROKER for resource, _ in delta.configs):
-            return delta
-        image = self._cache.image.apply(delta)
-        names = self._config.override(
-            broker=image.configs(ResourceType.BROKER, str(self._node_id)),
-            cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
-        )
-        if not names & _TOPIC_DEFAULTS:
-            return delta
-        return MetadataDelta(
-            image.topics, delta.deleted, delta.brokers, delta.configs, delta.controller
-        )
+        if any(resource is ResourceType.BROKER for resource, _ in delta.configs):
+            image = self._cache.image.apply(delta)
+            self._config.override(
+                broker=image.configs(ResourceType.BROKER, str(self._node_id)),
+                cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
+            )
+        await self._cache.publish(delta)
