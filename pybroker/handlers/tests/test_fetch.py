@@ -1,0 +1,290 @@
+"""Fetch: by name and id, with and without sessions, waiting and at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cy.sendfile import FileSlice
+from pybroker.handlers import fetch
+from pybroker.log.appending import Origin
+from pybroker.log.tests.helpers import marker
+from pybroker.replication.purgatory import Waiting
+from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id, values
+from pyclient.protocol import Fetch, errors
+
+Request = Fetch.Request
+BIG = 1 << 20
+
+
+def request(*offsets: int, topic: str = "t", **fields: Any) -> Fetch.Request:
+    """Partitions 0… of the topic from these offsets; ``fields`` are of the partition or request."""
+    names = {"current_leader_epoch", "last_fetched_epoch", "partition_max_bytes"}
+    inner = {"partition_max_bytes": BIG} | {k: v for k, v in fields.items() if k in names}
+    outer = {"min_bytes": 1, "max_wait_ms": 0} | {k: v for k, v in fields.items() if k not in names}
+    partitions = [
+        Request.FetchPartition(partition=index, fetch_offset=offset, **inner)
+        for index, offset in enumerate(offsets)
+    ]
+    topics = [Request.FetchTopic(topic=topic, topic_id=topic_id(topic), partitions=partitions)]
+    return Request(topics=topics if offsets else [], **outer)
+
+
+def partitions(response: Fetch.Response) -> list[Any]:
+    return [partition for topic in response.responses for partition in topic.partitions]
+
+
+def ask(node: Node, version: int, *offsets: int, **fields: Any) -> Any:
+    return node.ask(fetch, request(*offsets, **fields), version)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_gives_records_as_a_place_in_a_file(node: Node, version: int) -> None:
+    node.create()
+    node.append(b"a", b"b")
+    response = ask(node, version, 0)
+    [topic] = response.responses
+    assert (topic.topic == "t") == (version < 13)
+    assert topic.topic_id == (topic_id("t") if version >= 13 else topic.topic_id)
+    [partition] = topic.partitions
+    assert isinstance(partition.records, FileSlice)
+    assert values(partition.records) == [b"a", b"b"]
+    assert (partition.high_watermark, partition.log_start_offset) == (2, 0)
+    assert partition.aborted_transactions is None
+    frame = Fetch.encode_response(version, 1, response)
+    assert any(isinstance(part, FileSlice) for part in frame)
+
+
+def test_semantics_22_unknown_names_and_ids(node: Node) -> None:
+    assert partitions(ask(node, 12, 0))[0].error_code == errors.UnknownTopicOrPartition.code
+    assert partitions(ask(node, 13, 0))[0].error_code == errors.UnknownTopicId.code
+    node.create()
+    assert [p.error_code for p in partitions(ask(node, 13, 0, 0))] == [
+        0,
+        errors.UnknownTopicOrPartition.code,
+    ]
+
+
+def test_semantics_17_out_of_range_is_an_error_and_the_end_is_not(node: Node) -> None:
+    node.create()
+    node.append(b"a")
+    [partition] = partitions(ask(node, 11, 2))
+    assert partition.error_code == errors.OffsetOutOfRange.code
+    assert (partition.high_watermark, partition.records) == (-1, b"")
+    [partition] = partitions(ask(node, 11, 1))
+    assert (partition.error_code, partition.records) == (0, b"")
+
+
+def test_semantics_18_batch_that_holds_the_offset_is_given_whole(node: Node) -> None:
+    node.create()
+    node.append(b"a", b"b", b"c")
+    assert values(partitions(ask(node, 11, 2))[0].records) == [b"a", b"b", b"c"]
+
+
+def test_semantics_21_epochs(node: Node) -> None:
+    node.create(epoch=5)
+    node.append(b"a")
+    for epoch, error in ((4, errors.FencedLeaderEpoch), (6, errors.UnknownLeaderEpoch)):
+        [partition] = partitions(ask(node, 11, 0, current_leader_epoch=epoch))
+        assert partition.error_code == error.code
+    node.create(epoch=7)
+    [partition] = partitions(ask(node, 12, 1, last_fetched_epoch=6))
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (5, 1)
+    assert partition.records == b""
+
+
+def test_semantics_19_read_committed(node: Node) -> None:
+    node.create()
+    open_batch = batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    node.replicas.append(TP, open_batch, 1, NOW)
+    node.append(b"behind")
+    [partition] = partitions(ask(node, 11, 0, isolation_level=1))
+    assert (partition.records, partition.last_stable_offset) == (b"", 0)
+    assert partition.aborted_transactions == []
+    node.replicas.append(TP, bytes(marker(0)), 1, NOW, Origin.COORDINATOR)
+    [partition] = partitions(ask(node, 11, 0, isolation_level=1))
+    assert [(a.producer_id, a.first_offset) for a in partition.aborted_transactions] == [(7, 0)]
+    assert partition.last_stable_offset == 3
+
+
+def test_unknown_isolation_level_closes_the_connection(node: Node) -> None:
+    node.create()
+    with pytest.raises(errors.InvalidRequest):
+        ask(node, 11, 0, isolation_level=2)
+
+
+def test_response_is_no_larger_than_asked_for(node: Node) -> None:
+    node.create(partitions=2)
+    for index in (0, 1):
+        node.append(b"x" * 1000, index=index)
+    size = len(batch(b"x" * 1000))
+    first, second = partitions(ask(node, 11, 0, 0, max_bytes=size + 10))
+    assert len(first.records) == size
+    assert second.records == b""
+
+
+def test_partition_that_is_named_twice_is_read_once_as_named_last(node: Node) -> None:
+    node.create()
+    node.append(b"a")
+    twice = request(0)
+    twice.topics[0].partitions.append(
+        Request.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=BIG)
+    )
+    [partition] = partitions(node.ask(fetch, twice, 11))
+    assert partition.records == b""
+
+
+def test_case_63_nobody_fetches_as_a_replica(node: Node) -> None:
+    node.create()
+    node.append(b"a")
+    [partition] = partitions(ask(node, 14, 0, replica_id=2))
+    assert partition.error_code == errors.ClusterAuthorizationFailed.code
+    assert partition.records == b""
+    state = Request.ReplicaState(replica_id=2, replica_epoch=1)
+    [partition] = partitions(ask(node, 15, 0, replica_state=state))
+    assert partition.error_code == errors.ClusterAuthorizationFailed.code
+
+
+def test_followers_answer_from_version_11_on(node: Node) -> None:
+    node.create()
+    node.append(b"a")
+    node.create(replicas=(1, 2), leader=2, epoch=1)
+    [partition] = partitions(ask(node, 10, 0))
+    assert partition.error_code == errors.NotLeaderOrFollower.code
+    [partition] = partitions(ask(node, 11, 0))
+    assert partition.error_code == 0
+
+
+def test_new_leader_is_told_from_version_16_on(node: Node) -> None:
+    node.create(replicas=(2, 3), leader=2, epoch=7)
+    response = ask(node, 16, 0)
+    [partition] = partitions(response)
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 7)
+    assert [(n.node_id, n.host, n.port) for n in response.node_endpoints] == [(2, "broker2", 9093)]
+    assert partitions(ask(node, 15, 0))[0].current_leader is None
+
+
+# Waiting
+
+
+def test_fetch_waits_and_is_answered_by_the_append(node: Node) -> None:
+    node.create()
+    waiting = ask(node, 11, 0, max_wait_ms=10_000)
+    assert isinstance(waiting, Waiting)
+    node.append(b"a")
+    [partition] = partitions(waiting.result())
+    assert values(partition.records) == [b"a"]
+    assert partition.high_watermark == 1
+
+
+def test_fetch_that_waited_in_vain_is_answered_empty(node: Node) -> None:
+    node.create()
+    response = node.run(ask(node, 11, 0, max_wait_ms=1))
+    [partition] = partitions(response)
+    assert (partition.records, partition.error_code) == (b"", 0)
+
+
+def test_fetch_of_a_closed_connection_leaves_no_trace(node: Node) -> None:
+    node.create()
+    waiting = ask(node, 11, 0, max_wait_ms=10_000)
+    waiting.cancel()
+    assert len(node.replicas.purgatory) == 0
+    node.append(b"a")
+
+
+# Sessions
+
+
+def open_session(node: Node, *offsets: int, version: int = 12) -> int:
+    response = ask(node, version, *offsets, session_epoch=0)
+    assert response.session_id > 0
+    assert len(partitions(response)) == len(offsets)
+    return int(response.session_id)
+
+
+def test_semantics_20_incremental_response_carries_only_changes(node: Node) -> None:
+    node.create(partitions=3)
+    session = open_session(node, 0, 0, 0)
+    node.append(b"a", index=1)
+    response = ask(node, 12, session_id=session, session_epoch=1)
+    assert response.session_id == session
+    [partition] = partitions(response)
+    assert (partition.partition_index, values(partition.records)) == (1, [b"a"])
+    moved = request(0, 1, session_id=session, session_epoch=2)
+    del moved.topics[0].partitions[0]
+    assert partitions(node.ask(fetch, moved, 12)) == []
+
+
+def test_semantics_20_session_waits_for_any_of_its_partitions(node: Node) -> None:
+    node.create(partitions=3)
+    session = open_session(node, 0, 0, 0)
+    waiting = ask(node, 12, session_id=session, session_epoch=1, max_wait_ms=10_000)
+    node.append(b"a", index=2)
+    assert [p.partition_index for p in partitions(waiting.result())] == [2]
+
+
+def test_semantics_20_partitions_take_turns(node: Node) -> None:
+    node.create(partitions=3)
+    for index in range(3):
+        node.append(b"x" * 1000, index=index)
+    session = open_session(node, 0, 0, 0)
+    order = []
+    for epoch in range(1, 7):
+        response = ask(node, 12, session_id=session, session_epoch=epoch, max_bytes=1)
+        order += [p.partition_index for p in partitions(response)]
+    assert order == [0, 1, 2, 0, 1, 2]
+
+
+def test_semantics_20_errors_of_sessions(node: Node) -> None:
+    node.create()
+    session = open_session(node, 0)
+    for fields, version, error in (
+        ({"session_id": session + 1, "session_epoch": 1}, 12, errors.FetchSessionIdNotFound),
+        ({"session_id": session, "session_epoch": 5}, 12, errors.InvalidFetchSessionEpoch),
+        ({"session_id": session, "session_epoch": 1}, 13, errors.FetchSessionTopicIdError),
+    ):
+        response = ask(node, version, **fields)
+        assert (response.error_code, response.responses) == (error.code, [])
+
+
+def test_semantics_20_session_by_topic_id(node: Node) -> None:
+    node.create()
+    session = open_session(node, 0, version=17)
+    node.append(b"a")
+    response = ask(node, 17, session_id=session, session_epoch=1)
+    assert response.responses[0].topic_id == topic_id("t")
+    assert values(partitions(response)[0].records) == [b"a"]
+
+
+def test_session_forgets_partitions(node: Node) -> None:
+    node.create(partitions=2)
+    session = open_session(node, 0, 0)
+    for index in (0, 1):
+        node.append(b"a", index=index)
+    forget = request(session_id=session, session_epoch=1)
+    forget.forgotten_topics_data = [
+        Request.ForgottenTopic(topic="t", topic_id=topic_id("t"), partitions=[0])
+    ]
+    assert [p.partition_index for p in partitions(node.ask(fetch, forget, 12))] == [1]
+
+
+def test_before_version_7_there_are_no_sessions(node: Node) -> None:
+    node.create()
+    assert ask(node, 6, 0).session_id == 0
+    assert len(node.replicas.sessions) == 0
+
+
+def test_no_free_slot_is_no_error(make_node: Any) -> None:
+    node = make_node(settings={"max.incremental.fetch.session.cache.slots": 0})
+    node.create()
+    response = ask(node, 12, 0, session_epoch=0)
+    assert (response.error_code, response.session_id) == (0, 0)
+
+
+def test_deleted_topic_in_a_session_is_told(node: Node) -> None:
+    node.create()
+    session = open_session(node, 0, version=17)
+    node.delete()
+    [partition] = partitions(ask(node, 17, session_id=session, session_epoch=1))
+    assert partition.error_code == errors.UnknownTopicId.code

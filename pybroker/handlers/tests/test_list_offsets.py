@@ -1,0 +1,150 @@
+"""ListOffsets in all its forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker.handlers import list_offsets
+from pybroker.replication.tests.harness import NOW, TP, Node, batch
+from pyclient.protocol import ListOffsets, errors
+
+Request = ListOffsets.Request
+LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
+
+
+def ask(
+    node: Node,
+    timestamp: int,
+    version: int = 11,
+    *,
+    epoch: int = -1,
+    isolation: int = 0,
+    replica: int = -1,
+    times: int = 1,
+) -> Any:
+    """The answer for partition 0 of topic t."""
+    wanted = Request.ListOffsetsPartition(
+        partition_index=0, timestamp=timestamp, current_leader_epoch=epoch
+    )
+    topic = Request.ListOffsetsTopic(name="t", partitions=[wanted] * times)
+    request = Request(replica_id=replica, isolation_level=isolation, topics=[topic])
+    return node.ask(list_offsets, request, version).topics[0].partitions[0]
+
+
+def found(answer: Any) -> tuple[int, int, int]:
+    assert answer.error_code == 0
+    return answer.offset, answer.timestamp, answer.leader_epoch
+
+
+def fill(node: Node) -> None:
+    """Records dated 1000, 1001, 1002 and 3000, 3001 and 2000, in epoch 4."""
+    node.create(epoch=4)
+    for timestamp, count in ((1000, 3), (3000, 2), (2000, 1)):
+        node.replicas.append(TP, batch(*[b"v"] * count, timestamp=timestamp), 1, NOW)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_ends_in_every_version(node: Node, version: int) -> None:
+    fill(node)
+    assert found(ask(node, LATEST, version)) == (6, -1, 4)
+    assert found(ask(node, EARLIEST, version)) == (0, -1, 4)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (0, (0, 1000, 4)),
+        (1001, (1, 1001, 4)),
+        (1003, (3, 3000, 4)),
+        (3001, (4, 3001, 4)),
+        (3002, (-1, -1, -1)),
+    ],
+)
+def test_semantics_24_first_record_as_new_as_the_timestamp(
+    node: Node, timestamp: int, expected: tuple[int, int, int]
+) -> None:
+    fill(node)
+    assert found(ask(node, timestamp)) == expected
+
+
+def test_semantics_24_greatest_timestamp(node: Node) -> None:
+    fill(node)
+    assert found(ask(node, MAX_TIMESTAMP)) == (4, 3001, 4)
+
+
+def test_semantics_24_empty_log(node: Node) -> None:
+    node.create()
+    assert found(ask(node, MAX_TIMESTAMP)) == (-1, -1, -1)
+    assert found(ask(node, 0)) == (-1, -1, -1)
+    assert found(ask(node, LATEST))[0] == 0
+    assert found(ask(node, EARLIEST))[0] == 0
+
+
+def test_semantics_24_tiers(node: Node) -> None:
+    fill(node)
+    assert found(ask(node, LOCAL)) == (0, -1, 4)
+    assert found(ask(node, TIERED)) == (-1, -1, -1)
+    assert found(ask(node, PENDING)) == (-1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version"),
+    [(MAX_TIMESTAMP, 6), (LOCAL, 7), (TIERED, 8), (PENDING, 10), (-7, 11), (-(1 << 63), 11)],
+)
+def test_special_timestamps_belong_to_versions(node: Node, timestamp: int, version: int) -> None:
+    fill(node)
+    assert ask(node, timestamp, version).error_code == errors.UnsupportedVersion.code
+
+
+def test_semantics_24_latest_of_read_committed_is_the_last_stable_offset(node: Node) -> None:
+    fill(node)
+    records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    node.replicas.append(TP, records, 1, NOW)
+    assert found(ask(node, LATEST, isolation=1))[0] == 6
+    assert found(ask(node, LATEST, isolation=0))[0] == 7
+    assert found(ask(node, NOW, isolation=1))[0] == -1
+    assert found(ask(node, NOW, isolation=0))[0] == 6
+
+
+def test_records_beyond_the_high_watermark_are_for_replicas_only(node: Node) -> None:
+    node.create(replicas=(1, 2), epoch=1)
+    node.append(b"a")
+    assert found(ask(node, LATEST))[0] == 0
+    assert found(ask(node, 0))[0] == -1
+    assert found(ask(node, LATEST, replica=2))[0] == 1
+
+
+def test_deleted_records_are_not_found(node: Node) -> None:
+    fill(node)
+    node.replicas.partition(TP).delete_records(2)
+    assert found(ask(node, EARLIEST))[0] == 2
+    assert found(ask(node, 0)) == (2, 1002, 4)
+
+
+def test_semantics_21_epochs(node: Node) -> None:
+    fill(node)
+    assert found(ask(node, LATEST, epoch=4))[0] == 6
+    assert ask(node, LATEST, epoch=3).error_code == errors.FencedLeaderEpoch.code
+    assert ask(node, LATEST, epoch=5).error_code == errors.UnknownLeaderEpoch.code
+
+
+def test_new_leader_that_knows_too_little_says_so(node: Node) -> None:
+    node.create(replicas=(1, 2), epoch=1)
+    node.append(b"a")
+    node.create(replicas=(1, 2), epoch=2)
+    assert ask(node, LATEST, 5).error_code == errors.OffsetNotAvailable.code
+    assert ask(node, LATEST, 4).error_code == errors.LeaderNotAvailable.code
+
+
+def test_partition_named_twice_is_refused(node: Node) -> None:
+    fill(node)
+    assert ask(node, LATEST, times=2).error_code == errors.InvalidRequest.code
+
+
+def test_unknown_partition_and_other_leader(node: Node) -> None:
+    assert ask(node, LATEST).error_code == errors.UnknownTopicOrPartition.code
+    node.create(leader=2, replicas=(1, 2), epoch=1)
+    assert ask(node, LATEST).error_code == errors.NotLeaderOrFollower.code
+    assert found(ask(node, LATEST, replica=-2))[0] == 0

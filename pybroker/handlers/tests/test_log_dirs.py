@@ -1,0 +1,97 @@
+"""DescribeLogDirs and AlterReplicaLogDirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pybroker.handlers import alter_replica_log_dirs, describe_log_dirs
+from pybroker.replication.tests.harness import TP, Node, batch
+from pyclient.protocol import AlterReplicaLogDirs, DescribeLogDirs, errors
+
+MakeNode = Callable[..., Node]
+Described = dict[str, dict[tuple[str, int], Any]]
+
+
+def describe(node: Node, topics: list[Any] | None = None) -> Described:
+    """Partitions by log dir."""
+    response = node.ask(describe_log_dirs, DescribeLogDirs.Request(topics=topics), 5)
+    assert response.error_code == 0
+    return {
+        result.log_dir: {
+            (topic.name, partition.partition_index): partition
+            for topic in result.topics
+            for partition in topic.partitions
+        }
+        for result in response.results
+    }
+
+
+def alter(node: Node, path: str, topic: str = "t", index: int = 0) -> int:
+    """The error's code."""
+    request = AlterReplicaLogDirs.Request
+    named = request.AlterReplicaLogDirTopic(name=topic, partitions=[index])
+    dirs = [request.AlterReplicaLogDir(path=path, topics=[named])]
+    response = node.ask(alter_replica_log_dirs, request(dirs=dirs), 2)
+    return int(response.results[0].partitions[0].error_code)
+
+
+def test_every_dir_with_its_partitions_and_their_sizes(make_node: MakeNode) -> None:
+    node = make_node(dirs=2)
+    node.create(partitions=3)
+    node.append(b"a")
+    described = describe(node)
+    assert sorted(described) == sorted(node.paths)
+    everywhere = {key: each for found in described.values() for key, each in found.items()}
+    assert sorted(everywhere) == [("t", 0), ("t", 1), ("t", 2)]
+    assert everywhere["t", 0].partition_size == len(batch(b"a"))
+    assert not everywhere["t", 0].is_future_key
+    assert everywhere["t", 0].offset_lag == 0
+
+
+def test_filter_chooses_partitions(node: Node) -> None:
+    node.create(partitions=3)
+    node.create("u")
+    topic = DescribeLogDirs.Request.DescribableLogDirTopic(topic="t", partitions=[1, 9])
+    [found] = describe(node, [topic]).values()
+    assert list(found) == [("t", 1)]
+    assert describe(node, []) == {node.paths[0]: {}}
+
+
+def test_space_of_the_volume(node: Node) -> None:
+    response = node.ask(describe_log_dirs, DescribeLogDirs.Request(topics=None), 4)
+    [result] = response.results
+    assert 0 < result.usable_bytes <= result.total_bytes
+
+
+def test_case_11_offline_dir_is_told(make_node: MakeNode) -> None:
+    node = make_node(dirs=2)
+    node.logs.dirs[0].fail(OSError(5, "bad disk"), "testing")
+    response = node.ask(describe_log_dirs, DescribeLogDirs.Request(topics=None), 4)
+    codes = {result.log_dir: result.error_code for result in response.results}
+    assert codes == {node.paths[0]: errors.KafkaStorageError.code, node.paths[1]: 0}
+
+
+def test_replica_moves_and_is_seen_to_move(make_node: MakeNode) -> None:
+    node = make_node(dirs=2)
+    partition = node.create()
+    node.append(b"a")
+    target = next(path for path in node.paths if path != partition.log.log_dir.path)
+    assert alter(node, target) == 0
+    assert describe(node)[target]["t", 0].is_future_key
+    node.run(node.replicas.moves._tasks[TP])
+    assert not describe(node)[target]["t", 0].is_future_key
+    assert alter(node, target) == 0
+
+
+@pytest.mark.parametrize("dirs", [1, 2])
+def test_replica_that_cannot_be_moved(make_node: MakeNode, dirs: int) -> None:
+    node = make_node(dirs=dirs)
+    node.create()
+    assert alter(node, "/nowhere") == errors.LogDirNotFound.code
+    assert alter(node, node.paths[0], "u") == errors.ReplicaNotAvailable.code
+    assert alter(node, node.paths[0]) == 0
+    node.logs.dirs[0].fail(OSError(5, "bad disk"), "testing")
+    assert alter(node, node.paths[0]) == errors.KafkaStorageError.code

@@ -1,0 +1,285 @@
+"""Produce: what each partition is answered, in every form that the versions have."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cy.batch import Builder
+from pybroker.handlers import produce
+from pybroker.handlers.call import Call
+from pybroker.log.tests.helpers import contents
+from pybroker.replication.tests.harness import NOW, Node, batch, idempotent, topic_id
+from pyclient.protocol import Produce, errors
+
+Request = Produce.Request
+Partition = Produce.Response.PartitionProduceResponse
+
+
+def request(records: Any, *, topic: str = "t", acks: int = 1, **fields: Any) -> Produce.Request:
+    """A request for partition 0, with name and id of the topic."""
+    data = Request.PartitionProduceData(index=0, records=records)
+    named = Request.TopicProduceData(name=topic, topic_id=topic_id(topic), partition_data=[data])
+    return Request(acks=acks, timeout_ms=1000, topic_data=[named], **fields)
+
+
+def send(node: Node, records: Any, version: int = 11, client_id: str = "c", **options: Any) -> Any:
+    """The answer for partition 0."""
+    response = node.ask(produce, request(records, **options), version, client_id)
+    return response.responses[0].partition_responses[0]
+
+
+def code(node: Node, records: Any, version: int = 11, **options: Any) -> str:
+    """The error's name, NONE where there is none."""
+    answer = send(node, records, version, **options)
+    error = errors.by_code(answer.error_code)
+    if error is None:
+        return "NONE"
+    assert answer.base_offset == -1
+    return error.name
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_every_version_appends_and_tells_the_offset(node: Node, version: int) -> None:
+    node.create()
+    assert send(node, batch(b"a", b"b"), version) == Partition(
+        index=0, base_offset=0, log_start_offset=0
+    )
+    assert send(node, batch(b"c"), version).base_offset == 2
+    assert [value for _, value in contents(node.replicas.find("t", 0).log)] == [b"a", b"b", b"c"]
+
+
+def test_response_names_topics_as_the_request_does(node: Node) -> None:
+    node.create()
+    response = node.ask(produce, request(batch()), 13)
+    assert response.responses[0].topic_id == topic_id("t")
+    assert node.ask(produce, request(batch()), 12).responses[0].name == "t"
+
+
+def test_partitions_are_answered_each_for_itself(node: Node) -> None:
+    node.create(partitions=2)
+    data = [
+        Request.PartitionProduceData(index=index, records=records)
+        for index, records in ((0, batch()), (1, b"nonsense"), (7, batch()))
+    ]
+    topics = [
+        Request.TopicProduceData(name="t", partition_data=data),
+        Request.TopicProduceData(name="u", partition_data=data[:1]),
+    ]
+    response = node.ask(produce, Request(acks=-1, timeout_ms=1, topic_data=topics), 9)
+    codes = [[p.error_code for p in topic.partition_responses] for topic in response.responses]
+    assert codes == [[0, 2, 3], [3]]
+
+
+def test_unknown_topics_are_unknown_by_name_and_by_id(node: Node) -> None:
+    assert code(node, batch(), 12) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert code(node, batch(), 13) == "UNKNOWN_TOPIC_ID"
+
+
+# acks
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 1000])
+def test_case_53_impossible_acks_are_refused(node: Node, acks: int) -> None:
+    partition = node.create()
+    assert code(node, batch(), acks=acks) == "INVALID_REQUIRED_ACKS"
+    assert partition.log.log_end_offset == 0
+
+
+def test_semantics_5_acks_0_has_no_response(node: Node) -> None:
+    partition = node.create()
+    assert node.ask(produce, request(batch(), acks=0), 9) is None
+    assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("records", [None, b"", b"garbage", batch()[:-1] + b"!"])
+def test_case_53_bad_request_of_acks_0_closes_the_connection(node: Node, records: Any) -> None:
+    node.create()
+    with pytest.raises(errors.KafkaError):
+        node.ask(produce, request(records, acks=0), 9)
+
+
+def test_case_16_too_few_in_sync_replicas(node: Node) -> None:
+    node.create(replicas=(1, 2), isr=(1,), min_insync_replicas="2")
+    assert code(node, batch(), acks=-1) == "NOT_ENOUGH_REPLICAS"
+    assert code(node, batch(), acks=1) == "NONE"
+
+
+def test_acks_all_is_answered_when_the_followers_have_it(node: Node) -> None:
+    partition = node.create(replicas=(1, 2))
+
+    async def follow() -> Any:
+        waiting = asyncio.ensure_future(node_ask())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        partition.on_follower_fetch(2, 1, 0, 0)
+        node.replicas.purgatory.wake(partition)
+        return await waiting
+
+    async def node_ask() -> Any:
+        call = Call(node, 9, "c", node.connection)  # type: ignore[arg-type]
+        return await produce.handle(request(batch(), acks=-1), call)  # type: ignore[misc]
+
+    answer = node.run(follow()).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
+def test_acks_all_that_is_late_is_told_and_the_records_stay(node: Node) -> None:
+    partition = node.create(replicas=(1, 2))
+    answer = send(node, batch(), acks=-1)
+    assert answer.error_code == errors.RequestTimedOut.code
+    assert partition.log.log_end_offset == 1
+    assert len(node.replicas.purgatory) == 0
+
+
+def test_producer_that_goes_away_leaves_nothing_waiting(node: Node) -> None:
+    node.create(partitions=1, replicas=(1, 2))
+
+    async def go() -> None:
+        call = Call(node, 9, "c", node.connection)  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(produce.handle(request(batch(), acks=-1), call))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert len(node.replicas.purgatory) == 1
+        waiting.cancel()
+        await asyncio.sleep(0)
+
+    node.run(go())
+    assert len(node.replicas.purgatory) == 0
+
+
+# Batches
+
+
+@pytest.mark.parametrize("records", [None, b""])
+def test_partition_without_a_batch_is_refused(node: Node, records: bytes | None) -> None:
+    node.create()
+    assert code(node, records) == "INVALID_RECORD"
+
+
+def test_semantics_4_exactly_one_batch_of_magic_2(node: Node) -> None:
+    node.create()
+    assert code(node, batch() + batch()) == "INVALID_RECORD"
+    old = bytearray(batch())
+    old[16] = 1
+    assert code(node, old) == "INVALID_RECORD"
+
+
+def test_case_54_damaged_batches(node: Node) -> None:
+    node.create()
+    good = batch(b"abc")
+    assert code(node, good[:-1] + b"!") == "CORRUPT_MESSAGE"
+    assert code(node, good[:-1]) == "CORRUPT_MESSAGE"
+    assert code(node, good[:8] + b"\x7f" + good[9:]) == "CORRUPT_MESSAGE"
+
+
+def test_case_54_clients_write_no_control_batches(node: Node) -> None:
+    node.create()
+    assert code(node, batch(control=True)) == "INVALID_RECORD"
+
+
+def test_case_55_compacted_topic_wants_keys_and_says_which_records_have_none(node: Node) -> None:
+    node.create(cleanup_policy="compact")
+    builder = Builder()
+    for key in (b"k", None, b"k", None):
+        builder.append(NOW, key, b"v")
+    answer = send(node, builder.build(), 8)
+    assert answer.error_code == errors.InvalidRecord.code
+    assert [each.batch_index for each in answer.record_errors] == [1, 3]
+    assert answer.error_message
+    assert all(each.batch_index_error_message for each in answer.record_errors)
+
+
+def test_case_55_timestamp_out_of_range(node: Node) -> None:
+    node.create(message_timestamp_before_max_ms="1000")
+    assert code(node, batch(timestamp=NOW - 2000)) == "INVALID_TIMESTAMP"
+
+
+def test_case_56_batch_too_large(node: Node) -> None:
+    node.create(max_message_bytes="1000")
+    assert code(node, batch(bytes(1000))) == "MESSAGE_TOO_LARGE"
+    node.create("u", segment_bytes="1024")
+    assert code(node, batch(bytes(2000)), topic="u") == "RECORD_LIST_TOO_LARGE"
+
+
+def test_case_57_unknown_codec(node: Node) -> None:
+    node.create()
+    unknown = bytearray(batch())
+    unknown[22] |= 5
+    assert code(node, unknown) in ("UNSUPPORTED_COMPRESSION_TYPE", "CORRUPT_MESSAGE")
+
+
+def test_semantics_4_zstd_needs_version_7(node: Node) -> None:
+    node.create()
+    records = batch(b"a" * 100, codec=4)
+    assert code(node, records, 6) == "UNSUPPORTED_COMPRESSION_TYPE"
+    assert code(node, records, 7) == "NONE"
+
+
+def test_semantics_13_log_append_time_is_told(node: Node) -> None:
+    node.create(message_timestamp_type="LogAppendTime")
+    assert send(node, batch(timestamp=1)).log_append_time_ms == NOW
+    node.create("u")
+    assert send(node, batch(timestamp=1), topic="u").log_append_time_ms == -1
+
+
+def test_internal_topics_are_not_for_clients(node: Node) -> None:
+    node.create("__consumer_offsets")
+    assert code(node, batch(), topic="__consumer_offsets") == "INVALID_TOPIC_EXCEPTION"
+    answer = send(node, batch(), client_id=produce.ADMIN, topic="__consumer_offsets")
+    assert answer.error_code == 0
+
+
+# Idempotence and transactions
+
+
+def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: Node) -> None:
+    partition = node.create()
+    assert send(node, idempotent(0, b"a", b"b")).base_offset == 0
+    assert send(node, idempotent(2, b"c")).base_offset == 2
+    answer = send(node, idempotent(0, b"a", b"b"))
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert partition.log.log_end_offset == 3
+
+
+def test_case_31_gap_and_too_old(node: Node) -> None:
+    node.create()
+    for sequence in range(7):
+        send(node, idempotent(sequence))
+    assert code(node, idempotent(8)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert code(node, idempotent(0)) == "DUPLICATE_SEQUENCE_NUMBER"
+
+
+def test_case_33_old_epoch_of_a_producer(node: Node) -> None:
+    node.create()
+    assert code(node, idempotent(0, epoch=1)) == "NONE"
+    assert code(node, idempotent(0, epoch=0)) == "INVALID_PRODUCER_EPOCH"
+    assert code(node, idempotent(5, epoch=2)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert code(node, idempotent(0, epoch=2)) == "NONE"
+
+
+def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> None:
+    partition = node.create()
+    records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    assert code(node, records, 10, transactional_id="x") == "INVALID_TXN_STATE"
+    assert code(node, records, 11, transactional_id="x") == "TRANSACTION_ABORTABLE"
+    assert partition.log.log_end_offset == 0
+    assert partition.log.last_stable_offset == 0
+
+
+# Where to go instead
+
+
+def test_new_leader_is_told_from_version_10_on(node: Node) -> None:
+    node.create(replicas=(2, 3), leader=2, epoch=7)
+    response = node.ask(produce, request(batch()), 10)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == errors.NotLeaderOrFollower.code
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 7)
+    assert [(n.node_id, n.host, n.port) for n in response.node_endpoints] == [(2, "broker2", 9093)]
+
+    response = node.ask(produce, request(batch()), 13)
+    assert response.node_endpoints[0].node_id == 2
+    response = node.ask(produce, request(batch()), 9)
+    assert response.node_endpoints == []
