@@ -48,8 +48,7 @@ def describe_group_key(
     if name in overrides:
         own = Origin(name, text, Source.DYNAMIC_GROUP)
         return Described(text, own.source, [own, *behind])
-    if not behind:
-        return Described(text, Source.DEFAULT, [])
+    behind = behind or [Origin(name, text, Source.DEFAULT)]
     return Described(text, behind[0].source, behind)
 
 
