@@ -20,7 +20,6 @@ from types import SimpleNamespace
 import uvloop
 
 from pybroker.config import Endpoint
-from pybroker.handlers.call import Call
 from pybroker.net.limits import Limits
 from pybroker.net.routes import Routes
 from pybroker.net.server import SocketServer, bind
@@ -37,8 +36,8 @@ def serve(pipe: Pipe) -> None:
         api=Heartbeat, handle=lambda request, call: response, min_version=0, max_version=VERSION
     )
 
-    def make_call(version: int, client_id: str | None, connection: object) -> Call:
-        return Call(None, version, client_id, connection)  # type: ignore[arg-type]
+    def make_call(version: int, client_id: str | None, connection: object) -> SimpleNamespace:
+        return SimpleNamespace(version=version, client_id=client_id, connection=connection)
 
     server = SocketServer(Routes([row], make_call, lambda _: b""), Limits(), loop)
     listener = bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0))
