@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.replication.tests.harness import Node
+from pybroker.handlers.tests.harness import Node
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import delete_records
+from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
-from pybroker.replication.tests.harness import TP, Node
+from pybroker.replication.tests.harness import TP
 from pyclient.protocol import DeleteRecords, errors
 
 Request = DeleteRecords.Request

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker.handlers import describe_producers
-from pybroker.replication.tests.harness import NOW, TP, Node, batch, idempotent
+from pybroker.handlers.tests.harness import Node
+from pybroker.replication.tests.harness import NOW, TP, batch, idempotent
 from pyclient.protocol import DescribeProducers, errors
 
 Request = DescribeProducers.Request

@@ -8,10 +8,11 @@ import pytest
 
 from cy.sendfile import FileSlice
 from pybroker.handlers import fetch
+from pybroker.handlers.tests.harness import Node
 from pybroker.log.appending import Origin
 from pybroker.log.tests.helpers import marker
 from pybroker.replication.purgatory import Waiting
-from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id, values
+from pybroker.replication.tests.harness import NOW, TP, batch, topic_id, values
 from pyclient.protocol import Fetch, errors
 
 Request = Fetch.Request

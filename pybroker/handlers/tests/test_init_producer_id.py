@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import init_producer_id
-from pybroker.replication.tests.harness import Node
+from pybroker.handlers.tests.harness import Node
 from pyclient.protocol import InitProducerId, errors
 
 

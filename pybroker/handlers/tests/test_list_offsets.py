@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import list_offsets
-from pybroker.replication.tests.harness import NOW, TP, Node, batch
+from pybroker.handlers.tests.harness import Node
+from pybroker.replication.tests.harness import NOW, TP, batch
 from pyclient.protocol import ListOffsets, errors
 
 Request = ListOffsets.Request

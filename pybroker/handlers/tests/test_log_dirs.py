@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import alter_replica_log_dirs, describe_log_dirs
-from pybroker.replication.tests.harness import TP, Node, batch
+from pybroker.handlers.tests.harness import Node
+from pybroker.replication.tests.harness import TP, batch
 from pyclient.protocol import AlterReplicaLogDirs, DescribeLogDirs, errors
 
 MakeNode = Callable[..., Node]

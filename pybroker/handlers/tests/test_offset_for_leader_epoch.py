@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import offset_for_leader_epoch
-from pybroker.replication.tests.harness import Node
+from pybroker.handlers.tests.harness import Node
 from pyclient.protocol import OffsetForLeaderEpoch, errors
 
 Request = OffsetForLeaderEpoch.Request

@@ -9,9 +9,9 @@ import pytest
 
 from cy.batch import Builder
 from pybroker.handlers import produce
-from pybroker.handlers.call import Call
+from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
-from pybroker.replication.tests.harness import NOW, Node, batch, idempotent, topic_id
+from pybroker.replication.tests.harness import NOW, batch, idempotent, topic_id
 from pyclient.protocol import Produce, errors
 
 Request = Produce.Request
@@ -119,7 +119,7 @@ def test_acks_all_is_answered_when_the_followers_have_it(node: Node) -> None:
         return await waiting
 
     async def node_ask() -> Any:
-        call = Call(node, 9, "c", node.connection)  # type: ignore[arg-type]
+        call = node.call(9)
         return await produce.handle(request(batch(), acks=-1), call)  # type: ignore[misc]
 
     answer = node.run(follow()).responses[0].partition_responses[0]
@@ -138,7 +138,7 @@ def test_producer_that_goes_away_leaves_nothing_waiting(node: Node) -> None:
     node.create(partitions=1, replicas=(1, 2))
 
     async def go() -> None:
-        call = Call(node, 9, "c", node.connection)  # type: ignore[arg-type]
+        call = node.call(9)
         waiting = asyncio.ensure_future(produce.handle(request(batch(), acks=-1), call))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         assert len(node.replicas.purgatory) == 1

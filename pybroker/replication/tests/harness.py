@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from cy.batch import Builder, iterate
@@ -15,7 +13,6 @@ from pybroker.clock import ManualClock
 from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.config import BrokerConfig, topic_config
-from pybroker.handlers.call import Call
 from pybroker.log.manager import LogManager
 from pybroker.log.storage import Storage
 from pybroker.replication.partition import Partition
@@ -51,17 +48,6 @@ def values(records: Any) -> list[bytes | None]:
     return [record.value for record in iterate(data)]
 
 
-class FakeProducerIds:
-    """Gives 1000, 1001, …"""
-
-    def __init__(self) -> None:
-        self.last = 999
-
-    async def next(self) -> int:
-        self.last += 1
-        return self.last
-
-
 class Node:
     """Broker 1."""
 
@@ -80,9 +66,6 @@ class Node:
         self.clock = ManualClock(NOW)
         self.loop = asyncio.new_event_loop()
         self.metadata = MetadataCache(MetadataImage())
-        self.producer_ids = FakeProducerIds()
-        self.endpoints = {NODE: ("broker1", 9092), 2: ("broker2", 9093)}
-        self.connection = SimpleNamespace(listener_name="PLAINTEXT")
         self.start()
 
     def start(self) -> None:
@@ -152,17 +135,7 @@ class Node:
         """Deletes a topic."""
         self.publish(MetadataDelta(deleted={name: self.metadata.image.topics[name]}))
 
-    # Requests
-
-    def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:
-        return self.endpoints
-
-    def ask(self, handler: Any, request: Any, version: int, client_id: str = "c") -> Any:
-        """What the handler returns: a response, None, or a future that waits."""
-        result = handler.handle(request, Call(self, version, client_id, self.connection))
-        if inspect.iscoroutine(result):
-            return self.run(result)
-        return result
+    # Work
 
     def run(self, work: Any) -> Any:
         """Lets the loop run until ``work`` is done."""

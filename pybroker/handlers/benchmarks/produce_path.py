@@ -1,6 +1,6 @@
 """What a small produce costs in this process, step by step, without its sockets.
 
-    python -m pybroker.replication.benchmarks.produce_path
+    python -m pybroker.handlers.benchmarks.produce_path
 
 One record of 100 bytes a request, one partition, acks=1, to a log in a temporary folder: decoding
 the request, the log's append alone (with its write), the whole handler, encoding the response; then

@@ -1,0 +1,45 @@
+"""A broker without sockets that is asked by handlers."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+from pybroker.handlers.call import Call
+from pybroker.replication.tests import harness
+
+
+class FakeProducerIds:
+    """Gives 1000, 1001, …"""
+
+    def __init__(self) -> None:
+        self.last = 999
+
+    async def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class Node(harness.Node):
+    """Broker 1, as handlers see it."""
+
+    def start(self) -> None:
+        self.producer_ids = FakeProducerIds()
+        self.endpoints = {harness.NODE: ("broker1", 9092), 2: ("broker2", 9093)}
+        self.connection: Any = SimpleNamespace(listener_name="PLAINTEXT")
+        super().start()
+
+    def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:
+        return self.endpoints
+
+    def call(self, version: int, client_id: str = "c") -> Call:
+        """The context of a request."""
+        return Call(self, version, client_id, self.connection)  # type: ignore[arg-type]
+
+    def ask(self, handler: Any, request: Any, version: int, client_id: str = "c") -> Any:
+        """What the handler returns: a response, None, or a future that waits."""
+        result = handler.handle(request, self.call(version, client_id))
+        if inspect.iscoroutine(result):
+            return self.run(result)
+        return result
