@@ -54,9 +54,7 @@ def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
             position += batch.size
 
 
-def walk_verified(
-    file: DataFile, position: int, end: int, trust_before: int = 0
-) -> Iterator[Located]:
+def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0) -> Iterator[Located]:
     """As ``walk``, but batches that end at or beyond offset ``trust_before`` must have the
     right CRC.
     """
@@ -90,9 +88,7 @@ def _header(data: bytes, position: int, end: int) -> Batch:
     except CorruptBatch as error:
         raise MalformedBatch(position, str(error), is_cut=end - position < HEADER_SIZE) from error
     if position + batch.size > end:
-        raise MalformedBatch(
-            position, f"batch of {batch.size} bytes is cut by the end of the file", is_cut=True
-        )
+        raise MalformedBatch(position, f"batch of {batch.size} bytes is cut by the end of the file", is_cut=True)
     return batch
 
 

@@ -43,9 +43,7 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
         version, count, *entries = data.decode("utf-8").splitlines()
         rows = [entry.split() for entry in entries]
         if int(version) != VERSION or int(count) != len(rows):
-            raise MalformedCheckpoint(
-                f"version {version}, {count} entries announced, {len(rows)} there"
-            )
+            raise MalformedCheckpoint(f"version {version}, {count} entries announced, {len(rows)} there")
     except (ValueError, UnicodeDecodeError) as error:
         raise MalformedCheckpoint(str(error)) from error
     if any(len(row) != fields for row in rows):

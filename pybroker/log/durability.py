@@ -95,6 +95,4 @@ class Durability:
     def _sync_topic_id(self) -> None:
         if not self.topic_id_synced:
             self.topic_id_synced = True
-            self._log.log_dir.storage.open(
-                f"{self._log.folder}/{partition_metadata.FILE_NAME}"
-            ).sync()
+            self._log.log_dir.storage.open(f"{self._log.folder}/{partition_metadata.FILE_NAME}").sync()

@@ -102,12 +102,7 @@ class LeaderEpochs:
         The one that spans it now begins there.
         """
         later = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if (
-            later == 0
-            or self._entries[later - 1].start_offset
-            == start_offset
-            == self._entries[0].start_offset
-        ):
+        if later == 0 or self._entries[later - 1].start_offset == start_offset == self._entries[0].start_offset:
             return
         spanning = EpochEntry(self._entries[later - 1].epoch, start_offset)
         self._entries = [spanning, *self._entries[later:]]

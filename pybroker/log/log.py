@@ -143,9 +143,7 @@ class Log(LogFiles):
         Raises InconsistentTopicId where it has another one.
         """
         if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
-            raise errors.InconsistentTopicId(
-                f"log {self.folder} belongs to another topic of this name"
-            )
+            raise errors.InconsistentTopicId(f"log {self.folder} belongs to another topic of this name")
         if self.topic_id != topic_id:
             self.topic_id = topic_id
             with self._failing("writing partition.metadata"):
@@ -177,9 +175,7 @@ class Log(LogFiles):
                 earlier = self.producers.check(batch, with_sequence=from_client)
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
-                    return AppendInfo(
-                        earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True
-                    )
+                    return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
         records = writable(self._rules.recompressed(records, batch))
         first = self.log_end_offset
         last = first + batch.last_offset_delta
@@ -202,9 +198,7 @@ class Log(LogFiles):
             self._remember_producer(batch, marker, first, last, timestamp)
         if last + 1 - self._durability.recovery_point >= self._flush_messages:
             self.flush()
-        return AppendInfo(
-            first, last, now_ms if self._log_append_time else -1, self.log_start_offset
-        )
+        return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
 
     def append_as_follower(self, records: Bytes, now_ms: int) -> AppendInfo | None:
         """Appends batches as the leader wrote them.
@@ -235,13 +229,9 @@ class Log(LogFiles):
             if batch.producer_id >= 0:
                 start = batch.position - run[0].position
                 marker = marker_of(data[start : start + batch.size]) if batch.is_control else None
-                self._remember_producer(
-                    batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp
-                )
+                self._remember_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
 
-    def _segment_for(
-        self, length: int, last: int, timestamp: int, now_ms: int, first: int
-    ) -> Segment:
+    def _segment_for(self, length: int, last: int, timestamp: int, now_ms: int, first: int) -> Segment:
         """The active segment, or where it is full the next one.
 
         That begins where this one ends, even if the leader's next offset is larger (compaction):
@@ -267,16 +257,12 @@ class Log(LogFiles):
             self.producers.check_marker(batch, marker)
         return marker
 
-    def _remember_producer(
-        self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int
-    ) -> None:
+    def _remember_producer(self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int) -> None:
         if not batch.is_control:
             self.producers.append(batch, first, last, timestamp)
         elif marker is not None:
             with self._failing("writing the transaction index"):
-                append_marker(
-                    self.producers, self._active.txn_index, batch, marker, first, timestamp
-                )
+                append_marker(self.producers, self._active.txn_index, batch, marker, first, timestamp)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Seals the active segment and starts another one at the log's end.
@@ -304,9 +290,7 @@ class Log(LogFiles):
 
     # Reading
 
-    def read(
-        self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True
-    ) -> LogSlice:
+    def read(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True) -> LogSlice:
         """Whole batches of one segment, from the one that holds ``offset``, below offset
         ``upper_bound``.
 
@@ -324,9 +308,7 @@ class Log(LogFiles):
         try:
             for number in range(segments.find(offset), len(segments)):
                 segment_end = segments.end_offset(number, end)
-                found = segments[number].read(
-                    offset, max_bytes, bound, segment_end, min_one=min_one
-                )
+                found = segments[number].read(offset, max_bytes, bound, segment_end, min_one=min_one)
                 if found is not None:
                     return found
         except OSError as error:
@@ -382,12 +364,14 @@ class Log(LogFiles):
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         with self._failing("truncating"):
-            self._durability.lower(offset)
+            segment = self.segments[self.segments.find(offset)]
+            cut = segment.batch_reaching(offset)
+            end = offset if cut is None else min(offset, cut.batch.base_offset)
+            self._durability.lower(end)
             self._remove_segments(self.segments.remove_from(offset)[::-1])
             self._active = self.segments[-1]
-            position = self._active.position_of(offset)
-            if position >= 0:
-                self._active.truncate(position)
+            if cut is not None and segment is self._active:
+                segment.truncate(cut.position)
             self._ends_at(self._active.read_end() + 1)
         return True
 
@@ -434,9 +418,7 @@ class Log(LogFiles):
                 Candidate(self.segments.end_offset(number, self.log_end_offset), segment)
                 for number, segment in enumerate(self.segments)
             ]
-            count = expired_count(
-                candidates, self._config, self.log_start_offset, self.high_watermark, now_ms
-            )
+            count = expired_count(candidates, self._config, self.log_start_offset, self.high_watermark, now_ms)
             if count == len(self.segments) and not self._active.size:
                 count -= 1
             elif count == len(self.segments):

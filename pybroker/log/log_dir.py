@@ -45,9 +45,7 @@ logger = logging.getLogger(__name__)
 class LogDir:
     """A log dir and the logs in it."""
 
-    def __init__(
-        self, storage: Storage, cache: FileCache, path: str, directory_id: str = ""
-    ) -> None:
+    def __init__(self, storage: Storage, cache: FileCache, path: str, directory_id: str = "") -> None:
         self.storage = storage
         self.cache = cache
         self.path = path

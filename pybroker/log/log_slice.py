@@ -16,9 +16,7 @@ class LogSlice:
 
     __slots__ = ("first_offset", "next_offset", "records", "size")
 
-    def __init__(
-        self, records: FileSlice | bytes, size: int, first_offset: int, next_offset: int
-    ) -> None:
+    def __init__(self, records: FileSlice | bytes, size: int, first_offset: int, next_offset: int) -> None:
         self.records = records
         self.size = size
         self.first_offset = first_offset

@@ -133,9 +133,7 @@ class LogManager:
         for log_dir in self.dirs:
             try:
                 self._make_dir(log_dir.path)
-                owner = meta_properties.claim(
-                    self._storage, log_dir.path, self._cluster_id, self._node_id
-                )
+                owner = meta_properties.claim(self._storage, log_dir.path, self._cluster_id, self._node_id)
                 log_dir.directory_id = owner.directory_id
                 self._load_dir(log_dir)
             except OSError as error:
@@ -143,9 +141,7 @@ class LogManager:
             except errors.KafkaStorageError:
                 continue
         if self.all_failed:
-            raise NoLogDir(
-                "no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs)
-            )
+            raise NoLogDir("no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs))
 
     def _make_dir(self, path: str) -> None:
         if not self._storage.exists(path):
@@ -162,14 +158,10 @@ class LogManager:
             tp = parse_folder(folder)
             if tp is None:
                 return None
-            checkpointed = Checkpointed(
-                recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0)
-            )
+            checkpointed = Checkpointed(recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0))
             config = self._shared(self._config_for(tp.topic))
             path = log_dir.file(folder)
-            return recovery.load(
-                log_dir, tp, path, config, checkpointed, clean=clean, now_ms=self._clock.now_ms()
-            )
+            return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=self._clock.now_ms())
 
         self._remove_leftovers(log_dir)
         folders = self._storage.folders(log_dir.path)
@@ -194,9 +186,7 @@ class LogManager:
     def _adopt(self, log_dir: LogDir, log: Log) -> None:
         other = self._logs.get(log.topic_partition)
         if other is not None:
-            logger.error(
-                "%s is also in %s and is left alone there", log.topic_partition, log.folder
-            )
+            logger.error("%s is also in %s and is left alone there", log.topic_partition, log.folder)
             return
         self._logs[log.topic_partition] = log
         log_dir.logs[log.topic_partition] = log
@@ -348,10 +338,7 @@ class LogManager:
     def flush_due(self, now_ms: int) -> None:
         """Syncs the logs whose ``flush.ms`` is over; blocks."""
         for log in self._online_logs():
-            if (
-                log.log_end_offset > log.recovery_point
-                and now_ms - log.last_flush_ms >= log.config.flush_ms
-            ):
+            if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.last_flush_ms = now_ms
                 _logged(log.flush)
 

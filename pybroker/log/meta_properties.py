@@ -47,9 +47,7 @@ def decode(data: bytes) -> MetaProperties:
     lines = [line.strip() for line in data.decode("utf-8").splitlines()]
     fields = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     node_id = fields.get("node.id", fields.get("broker.id", "-1"))
-    return MetaProperties(
-        fields.get("cluster.id", ""), int(node_id), fields.get("directory.id", "")
-    )
+    return MetaProperties(fields.get("cluster.id", ""), int(node_id), fields.get("directory.id", ""))
 
 
 def random_directory_id() -> str:

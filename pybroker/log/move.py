@@ -29,9 +29,7 @@ SMALL_REST_BYTES = 4 << 20
 class Move:
     """One move that is going on."""
 
-    def __init__(
-        self, log: Log, target: LogDir, folder: str, on_end: Callable[[Move], None]
-    ) -> None:
+    def __init__(self, log: Log, target: LogDir, folder: str, on_end: Callable[[Move], None]) -> None:
         self.log = log
         self.target = target
         self.folder = folder

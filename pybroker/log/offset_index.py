@@ -47,9 +47,7 @@ class OffsetIndex(IndexFile):
         self.recently_used = True
         entries = self.entries
         target = (offset - self.base_offset) << 32 | _LOW
-        count = bisect_right(
-            range(len(entries) >> 3), target, key=lambda number: _read(entries, number << 3)[0]
-        )
+        count = bisect_right(range(len(entries) >> 3), target, key=lambda number: _read(entries, number << 3)[0])
         return self.entry(count - 1) if count else None
 
     def last_upto(self, position: int) -> OffsetPosition | None:

@@ -146,8 +146,7 @@ class ProducerStates:
             raise _old_epoch(entry, batch.producer_epoch)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise errors.TransactionCoordinatorFenced(
-                f"marker of coordinator epoch {marker.coordinator_epoch}, "
-                f"newest is {entry.coordinator_epoch}"
+                f"marker of coordinator epoch {marker.coordinator_epoch}, newest is {entry.coordinator_epoch}"
             )
 
     # Changes
@@ -155,18 +154,14 @@ class ProducerStates:
     def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int) -> None:
         """A data batch has been appended (or is read back from the log)."""
         entry = self._entry(batch.producer_id, batch.producer_epoch)
-        metadata = BatchMetadata(
-            batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp
-        )
+        metadata = BatchMetadata(batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
         entry.add(metadata)
         if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
             self._ongoing[first_offset] = batch.producer_id
         self.end_offset = last_offset + 1
 
-    def append_marker(
-        self, batch: Batch, marker: Marker, offset: int, timestamp: int
-    ) -> CompletedTransaction | None:
+    def append_marker(self, batch: Batch, marker: Marker, offset: int, timestamp: int) -> CompletedTransaction | None:
         """A marker has been appended at ``offset`` (or is read back).
 
         The transaction that it ended, if there was one.
@@ -201,9 +196,7 @@ class ProducerStates:
     def on_high_watermark(self, offset: int) -> None:
         """Markers below ``offset`` are replicated."""
         if self._unreplicated:
-            self._unreplicated = {
-                first: last for first, last in self._unreplicated.items() if last >= offset
-            }
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -219,8 +212,7 @@ class ProducerStates:
         expired = [
             entry.producer_id
             for entry in self._producers.values()
-            if entry.transaction_first_offset == NO_OFFSET
-            and now_ms - entry.last_timestamp >= expiration_ms
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
         ]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -261,9 +253,7 @@ class ProducerStates:
     def take_snapshot(self, offset: int) -> None:
         """Writes a snapshot at ``offset``, the log's end, unless there is one; raises OSError."""
         if offset not in self._snapshots:
-            self._storage.write(
-                self._path(offset), producer_snapshot.encode(self._producers.values())
-            )
+            self._storage.write(self._path(offset), producer_snapshot.encode(self._producers.values()))
             self._snapshots.append(offset)
             self._snapshots.sort()
 
@@ -291,9 +281,7 @@ class ProducerStates:
 
 
 def _old_epoch(entry: ProducerEntry, epoch: int) -> errors.InvalidProducerEpoch:
-    return errors.InvalidProducerEpoch(
-        f"producer {entry.producer_id}: epoch {epoch} is older than {entry.epoch}"
-    )
+    return errors.InvalidProducerEpoch(f"producer {entry.producer_id}: epoch {epoch} is older than {entry.epoch}")
 
 
 def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:

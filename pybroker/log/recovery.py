@@ -108,9 +108,7 @@ class _Loader:
         self._remove_leftovers()
         segments = self._segments()
         epochs, epochs_known = self._epochs()
-        producers = ProducerStates(
-            self.storage, self.folder, self._offsets_of(producer_snapshot.SUFFIX)
-        )
+        producers = ProducerStates(self.storage, self.folder, self._offsets_of(producer_snapshot.SUFFIX))
         start = max(self.checkpointed.log_start_offset, segments[0].base_offset)
         recovery_point = self.checkpointed.recovery_point
         checked = segments.find(recovery_point) if not self.clean else len(segments)
@@ -207,9 +205,7 @@ class _Loader:
         return sorted(
             int(name[:DIGITS])
             for name in self.files
-            if name.endswith(suffix)
-            and len(name) == DIGITS + len(suffix)
-            and name[:DIGITS].isdecimal()
+            if name.endswith(suffix) and len(name) == DIGITS + len(suffix) and name[:DIGITS].isdecimal()
         )
 
     # Segments
@@ -233,9 +229,7 @@ class _Loader:
         """The log ends before its start (the checkpoint is newer than what survived): nothing
         of it may be read.
         """
-        logger.warning(
-            "%s ends before its start offset %d and starts anew there", self.folder, offset
-        )
+        logger.warning("%s ends before its start offset %d and starts anew there", self.folder, offset)
         for segment in segments:
             self.log_dir.unlink(segment.delete())
         return Segments([self._new_segment(offset)])
@@ -250,9 +244,7 @@ class _Loader:
             if stem + SUFFIX not in self.files:
                 continue
             sizes = [self.files.get(stem + suffix) for suffix in (".index", ".timeindex")]
-            if None in sizes or any(
-                self.files.get(stem + suffix, 0) % size for suffix, size in ENTRY_SIZES.items()
-            ):
+            if None in sizes or any(self.files.get(stem + suffix, 0) % size for suffix, size in ENTRY_SIZES.items()):
                 logger.warning("index files of %s are made again", segment.path)
                 self._rebuild(segment)
 
@@ -275,9 +267,7 @@ class _Loader:
     ) -> None:
         """Checks everything from segment ``first`` on, and cuts the log at the first bad batch."""
         start = segments[first].base_offset
-        self._replay_producers(
-            producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start
-        )
+        self._replay_producers(producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start)
         for number in range(first, len(segments)):
             segment = segments[number]
             next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
@@ -300,12 +290,8 @@ class _Loader:
         expected = segment.base_offset
         try:
             for position, batch in segment.verified_batches(0, recovery_point):
-                if batch.base_offset < expected or (
-                    next_base is not None and batch.last_offset >= next_base
-                ):
-                    raise MalformedBatch(
-                        position, f"offset {batch.base_offset}, expected {expected} or more"
-                    )
+                if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
+                    raise MalformedBatch(position, f"offset {batch.base_offset}, expected {expected} or more")
                 expected = batch.next_offset
                 segment.note(position, batch)
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -338,8 +324,7 @@ class _Loader:
         if error.size or error.is_cut:
             return rest > max(error.size, self.config.max_message_bytes if error.is_cut else 0)
         return any(
-            segment.read_bytes(start, 1 << 20).strip(b"\0")
-            for start in range(error.position, segment.size, 1 << 20)
+            segment.read_bytes(start, 1 << 20).strip(b"\0") for start in range(error.position, segment.size, 1 << 20)
         )
 
     def _quarantine(self, segment: Segment, error: MalformedBatch) -> None:
@@ -358,9 +343,7 @@ class _Loader:
     def _put_aside(self, segment: Segment) -> None:
         """A segment behind a hole: its log is kept under another name."""
         if segment.size:
-            logger.error(
-                "%s lies behind a hole and is kept as %s.quarantined-0", segment.path, segment.path
-            )
+            logger.error("%s lies behind a hole and is kept as %s.quarantined-0", segment.path, segment.path)
             self.storage.rename(segment.path, f"{segment.path}.quarantined-0")
         self.log_dir.unlink(segment.delete())
 
@@ -381,9 +364,7 @@ class _Loader:
     def _epochs(self) -> tuple[LeaderEpochs, bool]:
         """The epochs of the file, and whether they are complete up to the recovery point."""
         if leader_epochs.FILE_NAME not in self.files:
-            return LeaderEpochs(), not any(
-                name.endswith(SUFFIX) and size for name, size in self.files.items()
-            )
+            return LeaderEpochs(), not any(name.endswith(SUFFIX) and size for name, size in self.files.items())
         try:
             data = self.storage.read(f"{self.folder}/{leader_epochs.FILE_NAME}")
             return LeaderEpochs(leader_epochs.decode(data)), True
@@ -400,12 +381,8 @@ class _Loader:
         except MalformedBatch as error:
             logger.error("%s: %s", self.folder, error)
 
-    def _replay_producers(
-        self, producers: ProducerStates, segments: Segments, start: int, end: int
-    ) -> None:
+    def _replay_producers(self, producers: ProducerStates, segments: Segments, start: int, end: int) -> None:
         try:
             replay_producers(producers, segments, start, end)
         except MalformedBatch as error:
-            logger.error(
-                "producers of %s are known up to a damaged batch only: %s", self.folder, error
-            )
+            logger.error("producers of %s are known up to a damaged batch only: %s", self.folder, error)

@@ -11,9 +11,7 @@ from pybroker.log.segments import Segments
 from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 
 
-def replay_producers(
-    producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int
-) -> None:
+def replay_producers(producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int) -> None:
     """Brings ``producers`` to the log's end: the newest sound snapshot, then the batches behind
     it.
 
@@ -65,9 +63,5 @@ def append_marker(
         return
     if txn_index is not None and completed.is_aborted:
         stable = producers.stable_offset_after(completed)
-        txn_index.add(
-            AbortedTransaction(
-                completed.producer_id, completed.first_offset, completed.last_offset, stable
-            )
-        )
+        txn_index.add(AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable))
     producers.complete(completed)

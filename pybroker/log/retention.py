@@ -74,10 +74,7 @@ def _below_start(segments: list[Candidate], log_start_offset: int) -> int:
 def _too_old(segments: list[Candidate], retention_ms: int, now_ms: int) -> int:
     count = 0
     if retention_ms >= 0:
-        while (
-            count < len(segments)
-            and now_ms - segments[count].segment.largest_timestamp > retention_ms
-        ):
+        while count < len(segments) and now_ms - segments[count].segment.largest_timestamp > retention_ms:
             count += 1
     return count
 

@@ -29,9 +29,7 @@ class Rolling:
         self._roll_ms = config.segment_ms - jitter
         self._segment_bytes = config.segment_bytes
 
-    def is_due(
-        self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> bool:
+    def is_due(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
         """True where ``length`` more bytes up to ``last_offset``, dated ``timestamp``, go into
         a new segment.
         """

@@ -89,9 +89,7 @@ class Segment(SegmentFiles):
         self._was_rebuilt = False
 
     @classmethod
-    def create(
-        cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int
-    ) -> Segment:
+    def create(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
         """Makes the files of a new, empty segment; raises OSError."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
         segment._max_timestamp = -1
@@ -207,9 +205,7 @@ class Segment(SegmentFiles):
 
     # Reading
 
-    def read(
-        self, offset: int, max_bytes: int, upper_bound: int, end_offset: int, *, min_one: bool
-    ) -> LogSlice | None:
+    def read(self, offset: int, max_bytes: int, upper_bound: int, end_offset: int, *, min_one: bool) -> LogSlice | None:
         """Batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``.
 
         None if there is none. ``end_offset`` is where the next segment, or nothing, begins. Raises
@@ -250,9 +246,7 @@ class Segment(SegmentFiles):
         self._remember(next_offset, end)
         return LogSlice(FileSlice(file, start, end - start), end - start, offset, next_offset)
 
-    def _whole_batches(
-        self, start: int, max_bytes: int, offset: int, min_one: bool
-    ) -> tuple[int, int]:
+    def _whole_batches(self, start: int, max_bytes: int, offset: int, min_one: bool) -> tuple[int, int]:
         """End, and the offset behind it, of the batches from ``start`` that fit into
         ``max_bytes``.
         """
@@ -261,9 +255,7 @@ class Segment(SegmentFiles):
         for position, batch in self.batches(self._anchor(start, limit)):
             if position + batch.size > limit:
                 if position == start:
-                    return (
-                        (position + batch.size, batch.next_offset) if min_one else (start, offset)
-                    )
+                    return (position + batch.size, batch.next_offset) if min_one else (start, offset)
                 return position, batch.base_offset
             end, next_offset = position + batch.size, batch.next_offset
         return end, next_offset

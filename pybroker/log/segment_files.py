@@ -43,9 +43,7 @@ class SegmentFiles:
         "txn_index",
     )
 
-    def __init__(
-        self, storage: Storage, cache: FileCache, folder: str, base_offset: int, size: int
-    ) -> None:
+    def __init__(self, storage: Storage, cache: FileCache, folder: str, base_offset: int, size: int) -> None:
         self._storage = storage
         self._cache = cache
         self._file: DataFile | None = None

@@ -68,7 +68,5 @@ class TimeIndex(IndexFile):
     def truncate_to_offset(self, offset: int) -> None:
         """Drops the entries at or beyond ``offset``."""
         entries = self.entries
-        count = bisect_right(
-            range(len(entries) // 12), offset - 1, key=lambda number: self.entry(number).offset
-        )
+        count = bisect_right(range(len(entries) // 12), offset - 1, key=lambda number: self.entry(number).offset)
         self.truncate(count)

@@ -49,6 +49,4 @@ def newest_record(log: Log) -> TimestampOffset | None:
 def _records(log: Log, segment: Segment, located: Located) -> Iterator[TimestampOffset]:
     data = segment.read_bytes(located.position, located.batch.size)
     for record in iterate(data):
-        yield TimestampOffset(
-            record.timestamp, record.offset, log.leader_epochs.epoch_for(record.offset)
-        )
+        yield TimestampOffset(record.timestamp, record.offset, log.leader_epochs.epoch_for(record.offset))

@@ -48,9 +48,7 @@ class Rules:
         self._times = not config.uses_log_append_time
         self._before_ms = config.message_timestamp_before_max_ms
         self._after_ms = config.message_timestamp_after_max_ms
-        self._codec = (
-            None if config.compression_type == PRODUCER else int(CODECS[config.compression_type])
-        )
+        self._codec = None if config.compression_type == PRODUCER else int(CODECS[config.compression_type])
         self._level = _level(config)
 
     def check(self, records: Bytes, now_ms: int, *, from_client: bool) -> Batch:
@@ -60,13 +58,9 @@ class Rules:
         """
         length = len(records)
         if length > self._max_bytes:
-            raise errors.MessageTooLarge(
-                f"batch of {length} bytes, max.message.bytes is {self._max_bytes}"
-            )
+            raise errors.MessageTooLarge(f"batch of {length} bytes, max.message.bytes is {self._max_bytes}")
         if length > self._segment_bytes:
-            raise errors.RecordListTooLarge(
-                f"batch of {length} bytes, segment.bytes is {self._segment_bytes}"
-            )
+            raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
         try:
             if self._times:
                 return validate(

@@ -42,23 +42,15 @@ def batch(
     return bytearray(builder.build(base_offset, epoch))
 
 
-def idempotent(
-    sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, **options: object
-) -> bytearray:
+def idempotent(sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, **options: object) -> bytearray:
     """A batch of an idempotent producer."""
-    return batch(
-        *values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options
-    )
+    return batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
-def marker(
-    kind: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0
-) -> bytearray:
+def marker(kind: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
     """A transaction marker; kind 0 aborts, 1 commits."""
     builder = Builder(producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
-    builder.append(
-        NOW, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0" + coordinator_epoch.to_bytes(4, "big")
-    )
+    builder.append(NOW, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0" + coordinator_epoch.to_bytes(4, "big"))
     return bytearray(builder.build())
 
 

@@ -51,9 +51,7 @@ class Life:
     def append(self, count: int, *, epoch: int = 0) -> None:
         for _ in range(count):
             value = b"%d in epoch %d" % (self.sequence, epoch) + bytes(60)
-            info = self.log.append_as_leader(
-                idempotent(self.sequence, value, producer=epoch), epoch, NOW
-            )
+            info = self.log.append_as_leader(idempotent(self.sequence, value, producer=epoch), epoch, NOW)
             self.sequence += 1
             self.values[info.first_offset] = value
             self.ever.setdefault(info.first_offset, set()).add(value)
@@ -73,9 +71,7 @@ class Life:
 
     def promise(self, appended: int | None = None) -> None:
         appended = self.log.log_end_offset if appended is None else appended
-        self.storage.mark(
-            Promise(self.synced, self.log.log_start_offset, dict(self.values), appended)
-        )
+        self.storage.mark(Promise(self.synced, self.log.log_start_offset, dict(self.values), appended))
 
 
 def live(root: str) -> Life:
@@ -128,11 +124,7 @@ def violation(image: CrashImage, life: Life, root: str) -> str | None:
         logs.load()
         log = logs.get(TP)
         if log is None:
-            return (
-                "the log is gone"
-                if promise.synced or (promise.appended and not image.seed)
-                else None
-            )
+            return "the log is gone" if promise.synced or (promise.appended and not image.seed) else None
         found = broken(log, promise, life, killed=image.seed == 0)
         if found:
             return found
@@ -153,9 +145,7 @@ def broken(log: Log, promise: Promise, life: Life, *, killed: bool) -> str | Non
                 continue
             if record.offset != expected:
                 return f"offset {record.offset} follows {expected - 1}"
-            if record.offset < safe and record.value != promise.values.get(
-                record.offset, record.value
-            ):
+            if record.offset < safe and record.value != promise.values.get(record.offset, record.value):
                 return f"record {record.offset} was acknowledged as another one"
             if record.value not in life.ever[record.offset]:
                 return f"record {record.offset} was never written so"
@@ -172,11 +162,11 @@ def broken(log: Log, promise: Promise, life: Life, *, killed: bool) -> str | Non
 def test_case_13_nothing_synced_is_lost_whenever_the_power_is_cut(tmp_path):
     life = live(str(tmp_path / "life"))
     images = 0
-    for image in crash_images(life.storage.changes, losses=3):
+    for image in crash_images(life.storage.changes, losses=3, every=2):
         images += 1
         found = violation(image, life, str(tmp_path / "crash"))
         assert found is None, f"prefix {image.prefix}, seed {image.seed}: {found}"
-    assert images > 800
+    assert images > 400
 
 
 def test_images_are_the_same_for_the_same_seed(tmp_path):
@@ -208,8 +198,5 @@ class NoNamesSynced(Life):
 def test_a_planted_bug_is_found(tmp_path, monkeypatch, bug):
     monkeypatch.setattr("pybroker.log.tests.test_crash.Life", bug)
     life = live(str(tmp_path / "life"))
-    found = {
-        violation(image, life, str(tmp_path / "crash"))
-        for image in crash_images(life.storage.changes, losses=3, every=2)
-    }
-    assert found - {None}
+    images = crash_images(life.storage.changes, losses=3)
+    assert any(violation(image, life, str(tmp_path / "crash")) for image in images)

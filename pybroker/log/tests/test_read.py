@@ -266,10 +266,7 @@ def test_s79_old_messages_are_read_as_v2_batches_and_new_ones_follow(tmp_path, m
     fill(log, [b"new"])
     assert contents(log) == [(n, b"%d" % n) for n in range(50)] + [(50, b"new")]
     assert read_header(log.read(0, 1000).read()).magic == 2
-    assert (
-        next(record for record in iterate(log.read(33, 1000).read()) if record.offset == 33).value
-        == b"33"
-    )
+    assert next(record for record in iterate(log.read(33, 1000).read()) if record.offset == 33).value == b"33"
     damaged = bytearray(path.read_bytes())
     damaged[len(message(0, b"0", magic)) - 1] ^= 1
     path.write_bytes(damaged)

@@ -17,9 +17,7 @@ def test_checkpoint_has_version_count_and_a_line_per_partition(tmp_path):
     assert checkpoints.read_offsets(Storage(), path) == offsets
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0\n", "1\n0\n", "0\n2\na 0 5\n", "0\n1\na 0\n", "0\n1\na x 5\n", "\xff"]
-)
+@pytest.mark.parametrize("text", ["", "0\n", "1\n0\n", "0\n2\na 0 5\n", "0\n1\na 0\n", "0\n1\na x 5\n", "\xff"])
 def test_malformed_checkpoint_counts_as_absent(tmp_path, text):
     (tmp_path / "x").write_bytes(text.encode("latin-1"))
     assert checkpoints.read_offsets(Storage(), str(tmp_path / "x")) == {}
@@ -49,9 +47,7 @@ def test_topic_id_is_written_as_unpadded_url_safe_base64(tmp_path):
     assert partition_metadata.read(Storage(), str(tmp_path)) == b"\xff" * 16
 
 
-@pytest.mark.parametrize(
-    "text", ["", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n", "version: 0\ntopic_id: A\n"]
-)
+@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n", "version: 0\ntopic_id: A\n"])
 def test_unreadable_topic_id_is_unknown(tmp_path, text):
     (tmp_path / "partition.metadata").write_text(text)
     assert partition_metadata.read(Storage(), str(tmp_path)) == partition_metadata.ZERO_ID
