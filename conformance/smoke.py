@@ -1,4 +1,4 @@
-"""The installed package, as a user meets it: ``pybroker`` starts, a record goes in and comes back, SIGTERM ends it with 0.
+"""The installed package, as a user meets it: ``pybroker`` starts, records go in and come back, SIGTERM ends it with 0.
 
 Runs with nothing but the package installed: the client is kcat.
 """

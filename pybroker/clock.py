@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for record timestamps and retention; monotonic time for every timer (a clock jump must fire nothing)."""
+    """Wall time for record timestamps and retention; monotonic time for every timer: a clock jump must fire nothing."""
 
     def now_ms(self) -> int: ...
 

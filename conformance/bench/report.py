@@ -13,12 +13,12 @@ from pathlib import Path
 import matplotlib as mpl
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the table. ``goal``: ours is at or better than this; ``share``: … than this share of Kafka's figure."""
+    """One row of the table. ``goal``: ours is to be at most this; ``share``: at most this share of Kafka's."""
 
     name: str
     title: str
