@@ -186,6 +186,13 @@ class Wire:
         for partition in range(partitions):
             self.end_offset(name, partition)
 
+    def alter_topic(self, name: str, **configs: Any) -> None:
+        """Sets keys of a topic's configuration."""
+        rows = [{"name": key, "config_operation": 0, "value": str(configs[key])} for key in configs]
+        resource = {"resource_type": 2, "resource_name": name, "configs": rows}
+        reply = self.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        assert reply.responses[0].error_code == 0, reply
+
     def metadata(self, name: str) -> Any:
         """The row of one topic, retried while the broker has not heard of it yet."""
         for _ in range(1000):

@@ -106,9 +106,7 @@ def _holes(log: Sequence[Row]) -> Iterator[Anomaly]:
 
 def _order(log: Sequence[Row], sent: dict[str, list[bytes]]) -> Iterator[Anomaly]:
     """Each writer's records are in the order in which it sent them; nobody else has written."""
-    turns = {
-        value: (writer, turn) for writer, rows in sent.items() for turn, value in enumerate(rows)
-    }
+    turns = {value: (writer, turn) for writer, rows in sent.items() for turn, value in enumerate(rows)}
     latest: dict[str, int] = {}
     for offset, value in log:
         if value not in turns:
@@ -132,15 +130,18 @@ class Watermark:
         self.tried = self.acked = -1
 
     def trying(self, value: int) -> None:
+        """The client asks the broker to keep this value."""
         self.tried = max(self.tried, value)
 
-    def ack(self) -> None:
-        """The broker has taken what was tried last."""
-        self.acked = self.tried
+    def ack(self, value: int) -> None:
+        """The broker has promised to keep this value."""
+        self.acked = max(self.acked, value)
 
-    def check(self, found: int) -> list[Anomaly]:
-        if found < self.acked:
-            return [Anomaly(WENT_BACK, f"{self.name} is {found} after {self.acked} was acked")]
+    def check(self, found: int, promised: int | None = None) -> list[Anomaly]:
+        """``promised``: what was acked when the broker was asked, where others have gone on since."""
+        acked = self.acked if promised is None else promised
+        if found < acked:
+            return [Anomaly(WENT_BACK, f"{self.name} is {found} after {acked} was acked")]
         if found > self.tried:
             return [Anomaly(PHANTOM, f"{self.name} is {found}, nobody went beyond {self.tried}")]
         return []
@@ -180,9 +181,7 @@ class TopicHistory:
             lost = sorted(self.existing - found.keys())
             returned = sorted(self.gone & found.keys())
             invented = sorted(found.keys() - self.partitions.keys())
-            wrong = [
-                (name, self.partitions.get(name, count), count) for name, count in found.items()
-            ]
+            wrong = [(name, self.partitions.get(name, count), count) for name, count in found.items()]
         return [
             *(Anomaly(LOST, f"topic {name}") for name in lost),
             *(Anomaly(WENT_BACK, f"topic {name} is back") for name in returned),

@@ -123,7 +123,7 @@ def test_a_committed_offset_is_between_what_was_acked_and_what_was_tried() -> No
     mark = Watermark("offset")
     assert mark.check(-1) == []
     mark.trying(5)
-    mark.ack()
+    mark.ack(5)
     mark.trying(9)
     assert [mark.check(found) for found in (5, 9)] == [[], []]
     assert [mark.check(found)[0].kind for found in (4, -1, 10)] == [

@@ -79,7 +79,7 @@ def test_s40_kafka_pythons_idempotent_producer_survives_lost_acks(
     lossy: tuple[Broker, FaultProxy],
 ) -> None:
     broker, proxy = lossy
-    proxy.lose_replies(every=3, count=5)
+    proxy.lose_replies(count=2)
     client = KafkaProducer(
         bootstrap_servers=proxy.bootstrap, acks="all", enable_idempotence=True, linger_ms=5, retry_backoff_ms=20
     )

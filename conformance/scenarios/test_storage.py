@@ -142,8 +142,8 @@ def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
     broker: Broker, new_topic: NewTopic, second: int
 ) -> None:
     """Segments 0, 368769 (or 368796) and 737337, as the documents draw them; both offsets are then read."""
-    topic = new_topic(segment_bytes=MIB, index_interval_bytes=0)
-    filler = batches.batch([b"x" * 900_000])
+    topic = new_topic(segment_bytes=1_500_000, max_message_bytes=1_200_000, index_interval_bytes=0)
+    filler = batches.batch([b"x" * 1_100_000])
     with Wire(broker.address) as wire:
         assert wire.produce(topic, filler).error_code == 0
         _fill_up_to(wire, topic, 1, 368_760)
@@ -160,8 +160,13 @@ def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
 
 
 def _fill_up_to(wire: Wire, topic: str, start: int, end: int) -> None:
-    """One batch, packed small, whose records take the offsets [start, end)."""
-    reply = wire.produce(topic, batches.batch([b""] * (end - start), codec=batches.GZIP))
+    """One batch, packed small, of empty records that take the offsets [start, end)."""
+    count = end - start
+    bodies = (b"\0\0" + batches.varint(delta) + b"\1\0\0" for delta in range(count))
+    records = b"".join(bytes((len(body) * 2,)) + body for body in bodies)
+    payload = batches.COMPRESS[batches.ZSTD](records)
+    data = batches.batch(codec=batches.ZSTD, payload=payload, count=count, last_offset_delta=count - 1)
+    reply = wire.produce(topic, data)
     assert (reply.error_code, reply.base_offset) == (0, start)
 
 
@@ -178,7 +183,7 @@ def test_s74_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(new_br
     hour = 3_600_000
     now = batches.now_ms()
     with Wire(broker.address) as wire:
-        configs = {"segment.bytes": MIB, "retention.ms": hour}
+        configs = {"segment.bytes": MIB, "retention.ms": -1}
         configs["message.timestamp.before.max.ms"] = 9_000_000_000_000
         wire.create_topic("t", configs=configs)
         for age in (5 * hour, 4 * hour):
@@ -186,6 +191,8 @@ def test_s74_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(new_br
                 wire.produce("t", batches.batch([b"x" * 100_000], base_timestamp=now - age))
         wire.produce("t", batches.batch([b"x" * 100_000], base_timestamp=now - 3 * hour))
         wire.produce("t", batches.batch([b"young"], base_timestamp=now))
+        assert base_offsets(broker, "t") == [0, 10, 20]
+        wire.alter_topic("t", **{"retention.ms": hour})
         until(lambda: base_offsets(broker, "t") == [20], "the two old segments to go")
         assert wire.offset("t", -2).offset == 20
         assert wire.fetch("t", 0).error_code == 1

@@ -1,0 +1,31 @@
+"""kill -9 under load: cases 1, 2, 4, 5, 31, 42 and S80. What was acked stays, once, in order; what was told is never taken back.
+
+The moments come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the threads' timing it cannot repeat).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from conformance.conftest import NewBroker
+from conformance.faults.campaign import Campaign
+
+
+@pytest.fixture
+def seed() -> int:
+    found = int(os.environ.get("PYBROKER_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"PYBROKER_SEED={found}")
+    return found
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])])
+def test_case_1_kills_at_random_moments_lose_nothing_acked_and_double_nothing(
+    new_broker: NewBroker, seed: int, kills: int
+) -> None:
+    report = Campaign(new_broker(start=False), seed).run(kills)
+    print(report)
+    assert not report.anomalies, report
