@@ -5,19 +5,23 @@ writes, in this order, the data, the epoch file, the names of the files and of t
 then raises the recovery point. A truncation lowers it, durably and first: what is appended after
 the cut lies below the old recovery point and has not been synced.
 
-Thread-safety: ``sync`` may be called from any thread, at any time; it notices when the log was cut
-while it ran.
+Thread-safety: ``sync`` and ``save_files`` may be called from any thread, at any time. They notice
+when the log was cut while they ran; whoever renames or removes the folder holds ``undisturbed``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.log import leader_epochs, partition_metadata
+from pyclient.protocol import errors
 
 if TYPE_CHECKING:
     from pybroker.log.log_files import LogFiles
+    from pybroker.log.segment import Segment
 
 
 class Durability:
@@ -26,6 +30,7 @@ class Durability:
     __slots__ = (
         "_lock",
         "_log",
+        "deleted",
         "names_synced",
         "recovery_point",
         "topic_id_synced",
@@ -34,7 +39,7 @@ class Durability:
 
     def __init__(self, log: LogFiles, recovery_point: int) -> None:
         self._log = log
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.recovery_point = recovery_point
         self.topic_id_synced = True
         """False where ``partition.metadata`` was written and may be lost."""
@@ -42,13 +47,23 @@ class Durability:
         """False where the folder has files whose names may be lost."""
         self.truncations = 0
         """How often the log has been cut."""
+        self.deleted = False
+        """True where the log's files are gone, or are about to go."""
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """No other thread writes or syncs the files meanwhile; waits for one that does."""
+        with self._lock:
+            yield
 
     def sync(self, end: int) -> int:
         """Syncs everything below offset ``end``; blocks. Returns the recovery point.
 
-        Raises OSError, never to be retried.
+        Raises OSError, never to be retried; KafkaStorageError where the log has been deleted.
         """
         with self._lock:
+            if self.deleted:
+                raise errors.KafkaStorageError(f"{self._log} has been deleted")
             truncations = self.truncations
             if end > self.recovery_point:
                 self._log.segments.sync(self.recovery_point, end)
@@ -64,10 +79,16 @@ class Durability:
             self.recovery_point = offset
             self._log.log_dir.checkpoint_recovery_points()
 
-    def save_epochs(self) -> None:
-        """Writes ``leader-epoch-checkpoint`` if it lags; raises OSError."""
+    def save_files(self, segments: Iterable[Segment] = ()) -> None:
+        """Writes ``leader-epoch-checkpoint`` and the indexes of ``segments`` where they lag.
+
+        A deleted log is left alone. Raises OSError.
+        """
         with self._lock:
-            self._save_epochs()
+            if not self.deleted:
+                for segment in segments:
+                    segment.save_indexes()
+                self._save_epochs()
 
     def _save_epochs(self) -> bool:
         """Writes ``leader-epoch-checkpoint`` if it lags, and syncs the folder with it.

@@ -115,8 +115,11 @@ class LogFiles:
         Raises KafkaStorageError.
         """
         with self._failing("writing indexes"):
-            self._active.save_indexes()
-            self._durability.save_epochs()
+            self._durability.save_files((self._active,))
+
+    def undisturbed(self) -> contextlib.AbstractContextManager[None]:
+        """No pool thread touches the files meanwhile; waits for one that does."""
+        return self._durability.undisturbed()
 
     def distrust(self) -> None:
         """What has been read before is checked again when it is read next."""
@@ -148,11 +151,12 @@ class LogFiles:
                 segment.close()
         self.flush()
         with self._failing("closing"):
-            self._durability.save_epochs()
+            self._durability.save_files()
             self.release()
 
     def delete(self) -> None:
         """Removes the folder; raises KafkaStorageError."""
+        self._durability.deleted = True
         for segment in self.segments:
             segment.forget()
         with self._failing("deleting"):

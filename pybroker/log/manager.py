@@ -278,13 +278,17 @@ class LogManager:
         log_dir.logs.pop(topic_partition, None)
         if log_dir.offline:
             return
-        folder = log_dir.file(_marked_name(topic_partition, DELETE_SUFFIX))
+        with log.undisturbed():
+            self._delete_files(log, log_dir.file(_marked_name(topic_partition, DELETE_SUFFIX)))
+
+    def _delete_files(self, log: Log, folder: str) -> None:
+        """Renames the log's folder to ``folder``, which is quick and durable, then removes it."""
         try:
             self._storage.rename(log.folder, folder)
-            self._storage.sync_folder(log_dir.path)
+            self._storage.sync_folder(log.log_dir.path)
         except OSError as error:
-            raise log_dir.fail(error, f"deleting {log.folder}") from error
-        log.relocate(log_dir, folder)
+            raise log.log_dir.fail(error, f"deleting {log.folder}") from error
+        log.relocate(log.log_dir, folder)
         log.delete()
 
     # Moving between dirs

@@ -72,6 +72,10 @@ class Move:
 
         Raises KafkaStorageError, after which the log is where it was.
         """
+        with self.log.undisturbed():
+            self._finish()
+
+    def _finish(self) -> None:
         log, storage = self.log, self.target.storage
         old_dir, old_folder = log.log_dir, log.folder
         name = self.target.file(str(log.topic_partition))

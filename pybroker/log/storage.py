@@ -24,6 +24,7 @@ several threads (pread, pwrite, fdatasync; all of them release the GIL).
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import shutil
@@ -164,8 +165,10 @@ class Storage:
         os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        """Removes a folder with everything in it."""
-        shutil.rmtree(path)
+        """Removes a folder with everything in it; what somebody else removes first is no error."""
+        while os.path.exists(path):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
 
     def files(self, path: str) -> Mapping[str, int]:
         """Names and sizes of the files in a folder."""

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from pybroker.log import checkpoints
+from pybroker.log import checkpoints, leader_epochs
 from pybroker.log.config import LogConfig
 from pybroker.log.log_dir import CLEAN_SHUTDOWN
 from pybroker.log.manager import NoLogDir, parse_folder
@@ -360,3 +362,60 @@ def test_move_ends_with_the_log_or_another_target(tmp_path):
         logs.move(tp(0), str(tmp_path / "b"))
     with pytest.raises(errors.LogDirNotFound):
         logs.move(tp(0), str(tmp_path / "x"))
+
+
+class PausingStorage(Storage):
+    """Stops in the middle of writing an epoch file until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith(leader_epochs.FILE_NAME):
+            self.reached.set()
+            assert self.go_on.wait(10)
+        super().rename(source, target)
+
+
+def test_background_work_on_a_log_that_is_being_deleted_is_no_disk_failure(tmp_path):
+    storage = PausingStorage()
+    logs = loaded(tmp_path, storage=storage)
+    fill(logs.get_or_create(tp(0), TOPIC_ID, CONFIG), numbered(10))
+    with ThreadPoolExecutor(2) as pool:
+        saving = pool.submit(logs.checkpoint_recovery_points)
+        assert storage.reached.wait(10)
+        deleting = pool.submit(logs.delete, tp(0))
+        with pytest.raises(TimeoutError):
+            deleting.result(0.05)
+        storage.go_on.set()
+        saving.result(10)
+        deleting.result(10)
+    assert logs.online_dirs
+    assert not list(tmp_path.glob("flights*"))
+
+
+def test_background_work_that_comes_too_late_leaves_a_deleted_log_alone(tmp_path):
+    logs = loaded(tmp_path)
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(10))
+    logs.delete(tp(0))
+    log.save_lagging_files()
+    with pytest.raises(errors.KafkaStorageError):
+        log.flush()
+    assert logs.online_dirs
+
+
+def test_what_somebody_else_removes_from_a_folder_first_is_no_error(tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / name).touch()
+    unlink = os.unlink
+
+    def twice(path: object, **options: object) -> None:
+        unlink(path, **options)
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", twice)
+    Storage().remove_folder(str(folder))
+    assert not folder.exists()
