@@ -37,9 +37,9 @@ async def delete(
     replicas = call.broker.replicas
     result = Result(partition_index=wanted.partition_index, low_watermark=-1)
     try:
+        partition = replicas.find(topic, wanted.partition_index)
         if topic in INTERNAL_TOPICS:
             raise errors.InvalidTopicException(f"records of {topic} are not for clients to delete")
-        partition = replicas.find(topic, wanted.partition_index)
         result.low_watermark = await replicas.delete_records(partition, wanted.offset, timeout_ms)
     except errors.KafkaError as error:
         result.error_code = error.code

@@ -88,7 +88,7 @@ def check(
     """What the API asks of a request, before the log looks at the batch.
 
     Raises InvalidRequiredAcks, InvalidTopicException, InvalidRecord, UnsupportedCompressionType,
-    TransactionAbortable, InvalidTxnState.
+    TransactionAbortable, InvalidTxnState, TransactionalIdAuthorizationFailed.
     """
     if not -1 <= request.acks <= 1:
         raise errors.InvalidRequiredAcks(f"acks={request.acks} is none of -1, 0 and 1")
@@ -98,12 +98,14 @@ def check(
         raise errors.InvalidRecord("there is no record batch")
     if len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS:
         if records[MAGIC_AT] == MAGIC:
-            check_flags(records[FLAGS_AT], call.version)
+            check_flags(records[FLAGS_AT], request.transactional_id, call.version)
 
 
-def check_flags(flags: int, version: int) -> None:
+def check_flags(flags: int, transactional_id: str | None, version: int) -> None:
     """Refuses what the version does not have, and transactions, of which none can be open."""
     if flags & TRANSACTIONAL_FLAG:
+        if transactional_id is None:
+            raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
         text = "the partition has not been added to a transaction"
         if version >= ABORTABLE_SINCE:
             raise errors.TransactionAbortable(text)

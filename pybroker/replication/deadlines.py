@@ -32,9 +32,7 @@ class Deadlines:
         """Entries in the heap, those of finished futures among them."""
         return len(self._heap)
 
-    def add(
-        self, future: asyncio.Future[object], delay_ms: int, expired: Callable[[], None]
-    ) -> None:
+    def add(self, future: asyncio.Future[object], delay_ms: int, expired: Callable[[], None]) -> None:
         """Calls ``expired()`` in ``delay_ms`` unless ``future`` is done by then.
 
         Tell ``forget`` when it is.

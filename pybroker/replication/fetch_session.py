@@ -54,9 +54,7 @@ class FetchSession:
         "uses_topic_ids",
     )
 
-    def __init__(
-        self, id: int, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int
-    ) -> None:
+    def __init__(self, id: int, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int) -> None:
         self.id = id
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
@@ -101,9 +99,7 @@ class FullContext(Context):
 
     __slots__ = ("_sessions", "_uses_topic_ids")
 
-    def __init__(
-        self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool
-    ) -> None:
+    def __init__(self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool) -> None:
         super().__init__(partitions)
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
@@ -196,9 +192,7 @@ class FetchSessions:
         if session is None:
             raise errors.FetchSessionIdNotFound(f"there is no session {session_id}")
         if session.epoch != epoch:
-            raise errors.InvalidFetchSessionEpoch(
-                f"session {session_id} is in epoch {session.epoch}, not {epoch}"
-            )
+            raise errors.InvalidFetchSessionEpoch(f"session {session_id} is in epoch {session.epoch}, not {epoch}")
         if session.uses_topic_ids != uses_topic_ids:
             raise errors.FetchSessionTopicIdError(f"session {session_id} began otherwise")
         session.update(partitions.values(), forgotten)
@@ -209,9 +203,7 @@ class FetchSessions:
         self._touch(session, now_ms)
         return IncrementalContext(session)
 
-    def create(
-        self, partitions: Sequence[FetchPartition], uses_topic_ids: bool, now_ms: int
-    ) -> FetchSession | None:
+    def create(self, partitions: Sequence[FetchPartition], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         """A new session, None where there is no room for one of this size."""
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
             return None

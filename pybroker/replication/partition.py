@@ -170,15 +170,11 @@ class Partition:
                 raise errors.FencedLeaderEpoch(text)
             raise errors.UnknownLeaderEpoch(text)
         if must_lead and not self.is_leader:
-            raise errors.NotLeaderOrFollower(
-                f"{self.topic_partition} is led by {self.leader}, not by {self.node_id}"
-            )
+            raise errors.NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader}, not by {self.node_id}")
 
     # Writing
 
-    def append(
-        self, records: Bytes, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
-    ) -> AppendInfo:
+    def append(self, records: Bytes, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
         """Appends one batch as the leader and moves the high watermark; wake those who wait.
 
         Raises NotLeaderOrFollower, NotEnoughReplicas, and whatever ``Log.append_as_leader`` raises.
@@ -270,22 +266,16 @@ class Partition:
         """Where the fetcher's history leaves ours, None where it does not (KIP-595)."""
         end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch == UNDEFINED_EPOCH:
-            raise errors.OffsetOutOfRange(
-                f"{self.topic_partition} knows nothing of epoch {wanted.last_fetched_epoch}"
-            )
+            raise errors.OffsetOutOfRange(f"{self.topic_partition} knows nothing of epoch {wanted.last_fetched_epoch}")
         if wanted.fetch_offset < self.log.log_start_offset:
-            raise errors.OffsetOutOfRange(
-                f"offset {wanted.fetch_offset} is below {self.log.log_start_offset}"
-            )
+            raise errors.OffsetOutOfRange(f"offset {wanted.fetch_offset} is below {self.log.log_start_offset}")
         if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
             return end
         return None
 
     # Followers
 
-    def on_follower_fetch(
-        self, replica: int, offset: int, log_start_offset: int, now_ms: int
-    ) -> Expand | None:
+    def on_follower_fetch(self, replica: int, offset: int, log_start_offset: int, now_ms: int) -> Expand | None:
         """A follower has fetched from ``offset``;
 
         Wake those who wait. Raises as ``check_leader``, UnknownLeaderEpoch.

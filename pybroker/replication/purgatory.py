@@ -91,9 +91,7 @@ class WaitingFetch(Waiting):
 class WaitingAck(Waiting):
     """The promise of acks=all: done with None when the records are where they have to be."""
 
-    def __init__(
-        self, purgatory: Purgatory, partition: Partition, last_offset: int, synced: bool
-    ) -> None:
+    def __init__(self, purgatory: Purgatory, partition: Partition, last_offset: int, synced: bool) -> None:
         """``synced``: whether they must be on this broker's disk (``flush.acks``)."""
         super().__init__(purgatory)
         self._partition = partition
@@ -116,9 +114,7 @@ class WaitingAck(Waiting):
 
     def expired(self) -> None:
         """The producer waits no longer; the records stay."""
-        self.fail(
-            errors.RequestTimedOut(f"{self._partition.topic_partition} is not replicated yet")
-        )
+        self.fail(errors.RequestTimedOut(f"{self._partition.topic_partition} is not replicated yet"))
 
 
 class WaitingDelete(Waiting):

@@ -44,7 +44,6 @@ from pyclient.protocol import errors
 Leadership = Callable[[TopicPartition, int | None], object]
 
 DEFAULT_TIMEOUT_MS = 30_000
-LOGS_PER_TURN = 8
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +124,7 @@ class ReplicaManager:
         image = self.image.partition(topic, index)
         if image is None:
             raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
-        if self.node_id in image.replicas:
+        if self.node_id in image.replicas and self.logs.offline_dirs:
             raise errors.KafkaStorageError(f"the log dir of {topic}-{index} is offline")
         raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
 
@@ -268,39 +267,35 @@ class ReplicaManager:
             await self._drop(topic)
         if any(log_dir.offline for log_dir in self.logs.dirs):
             self._drop_offline()
-        done = 0
         for topic in delta.changed.values():
             config = topic_config(self.config, topic.configs)
             for partition in topic.partitions:
-                self._place(topic, partition, config)
-                done += 1
-                if done % LOGS_PER_TURN == 0:
+                if self._place(topic, partition, config):
                     await asyncio.sleep(0)
         if not self._started:
             self._started = True
             self._report_strays()
 
-    def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
-        """Gives one partition its log and its role, or takes it away."""
+    def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
+        """Gives one partition its log and its role, or takes it away; True where that took time."""
         known = self.topics.get(topic.name, {}).get(image.index)
-        if self.node_id not in image.replicas:
-            if known is not None:
-                self._remove(known)
-            return
+        partition = known
         try:
+            if self.node_id not in image.replicas:
+                if known is not None:
+                    self._remove(known)
+                return known is not None
             if known is None:
-                known = self._host(topic, image, config)
-                if known is None:
-                    return
+                partition = self._host(topic, image, config)
             elif known.log.config != config:
                 known.log.config = config
-            self._give_role(known, image)
+            if partition is not None:
+                self._give_role(partition, image)
         except errors.KafkaError as error:
             logger.error("%s-%d: %s", topic.name, image.index, error)
+        return known is None
 
-    def _host(
-        self, topic: TopicImage, image: PartitionImage, config: LogConfig
-    ) -> Partition | None:
+    def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
         """Opens or makes the log of a partition that is new here."""
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)

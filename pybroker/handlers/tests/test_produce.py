@@ -264,6 +264,7 @@ def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> N
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     assert code(node, records, 10, transactional_id="x") == "INVALID_TXN_STATE"
     assert code(node, records, 11, transactional_id="x") == "TRANSACTION_ABORTABLE"
+    assert code(node, records, 11) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     assert partition.log.log_end_offset == 0
     assert partition.log.last_stable_offset == 0
 

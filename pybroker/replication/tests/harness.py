@@ -81,9 +81,7 @@ class Node:
             executor=self.executor,
         )
         self.logs.load()
-        self.replicas = ReplicaManager(
-            NODE, self.logs, self.config, self.clock, self.loop, self.executor
-        )
+        self.replicas = ReplicaManager(NODE, self.logs, self.config, self.clock, self.loop, self.executor)
         self.led: list[tuple[TopicPartition, int | None]] = []
         self.replicas.on_leadership(lambda tp, epoch: self.led.append((tp, epoch)))
         image = self.metadata.image
@@ -123,8 +121,7 @@ class Node:
     ) -> Partition:
         """Makes or changes a topic; returns its first partition."""
         images = tuple(
-            PartitionImage(n, leader, epoch, partition_epoch, replicas, isr or replicas)
-            for n in range(partitions)
+            PartitionImage(n, leader, epoch, partition_epoch, replicas, isr or replicas) for n in range(partitions)
         )
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         topic = TopicImage(name, topic_id(name, generation), images, overrides)

@@ -9,17 +9,13 @@ LAG_MS = 30_000
 
 def tracker(members: tuple[int, ...] = (1, 2, 3), epoch_start: int = 0) -> IsrTracker:
     """Broker 1 leads 1, 2 and 3 from time 0."""
-    return IsrTracker(
-        1, (1, 2, 3), members, epoch_start_offset=epoch_start, lag_time_max_ms=LAG_MS, now_ms=0
-    )
+    return IsrTracker(1, (1, 2, 3), members, epoch_start_offset=epoch_start, lag_time_max_ms=LAG_MS, now_ms=0)
 
 
 def fetch(
     isr: IsrTracker, replica: int, offset: int, *, end: int, high_watermark: int = 0, now: int = 0
 ) -> Expand | None:
-    return isr.on_fetch(
-        replica, offset, 0, leader_end=end, high_watermark=high_watermark, now_ms=now
-    )
+    return isr.on_fetch(replica, offset, 0, leader_end=end, high_watermark=high_watermark, now_ms=now)
 
 
 def test_leader_alone_commits_what_it_has() -> None:

@@ -43,9 +43,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 def fetch(node: Node, *offsets: int, max_wait_ms: int = LONG_MS, min_bytes: int = 1) -> object:
     """A fetch from the partitions 0… of topic t: its reads, or the future of them."""
-    wanted = [
-        FetchPartition("t", bytes(16), n, offset, 1 << 20) for n, offset in enumerate(offsets)
-    ]
+    wanted = [FetchPartition("t", bytes(16), n, offset, 1 << 20) for n, offset in enumerate(offsets)]
     each = Fetch(wanted, node.replicas.resolve, min_bytes=min_bytes, max_bytes=1 << 20)
     return node.replicas.fetch(each, max_wait_ms, lambda reads: reads)
 

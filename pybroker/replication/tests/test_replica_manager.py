@@ -21,9 +21,7 @@ MakeNode = Callable[..., Node]
 
 def folders(node: Node) -> list[str]:
     """Partition folders on disk."""
-    return sorted(
-        name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}")
-    )
+    return sorted(name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
 
 
 def test_topic_gets_its_logs_and_leaders(node: Node) -> None:
@@ -148,10 +146,7 @@ def test_follower_keeps_the_high_watermark_of_the_checkpoint(node: Node) -> None
 
 def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: Node) -> None:
     node.create()
-    sent = [
-        batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
-        for sequence in range(7)
-    ]
+    sent = [batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in range(7)]
     for each in sent:
         node.replicas.append(TP, each, -1, NOW)
     for sequence in range(2, 7):
@@ -196,9 +191,7 @@ def test_case_11_append_that_does_not_fit_is_refused_and_not_acked(make_node: Ma
     assert node.led[-1] == (TP, None)
 
 
-def test_case_11_partition_of_a_dir_that_is_lost_is_not_made_anew(
-    make_node: MakeNode, tmp_path: Path
-) -> None:
+def test_case_11_partition_of_a_dir_that_is_lost_is_not_made_anew(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(dirs=2)
     node.create(partitions=2)
     node.append(b"a")
