@@ -23,16 +23,12 @@ async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Re
     for topic in request.topics:
         results = [delete(call, topic.name, each, request.timeout_ms) for each in topic.partitions]
         topics.append(
-            Response.DeleteRecordsTopicResult(
-                name=topic.name, partitions=list(await asyncio.gather(*results))
-            )
+            Response.DeleteRecordsTopicResult(name=topic.name, partitions=list(await asyncio.gather(*results)))
         )
     return Response(topics=topics)
 
 
-async def delete(
-    call: Call, topic: str, wanted: Request.DeleteRecordsPartition, timeout_ms: int
-) -> Result:
+async def delete(call: Call, topic: str, wanted: Request.DeleteRecordsPartition, timeout_ms: int) -> Result:
     """Deletes in one partition."""
     replicas = call.broker.replicas
     result = Result(partition_index=wanted.partition_index, low_watermark=-1)

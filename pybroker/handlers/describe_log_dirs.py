@@ -26,11 +26,7 @@ def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Resp
     """One line per log dir; null topics are all of them."""
     chosen = None
     if request.topics is not None:
-        chosen = {
-            TopicPartition(topic.topic, index)
-            for topic in request.topics
-            for index in topic.partitions
-        }
+        chosen = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
 
     def is_chosen(topic_partition: TopicPartition) -> bool:
         return chosen is None or topic_partition in chosen
@@ -40,9 +36,7 @@ def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Resp
     return Response(results=[describe(each, moves, is_chosen) for each in logs.dirs])
 
 
-def describe(
-    log_dir: LogDir, moves: list[Move], is_chosen: Callable[[TopicPartition], bool]
-) -> Result:
+def describe(log_dir: LogDir, moves: list[Move], is_chosen: Callable[[TopicPartition], bool]) -> Result:
     """One log dir with the chosen replicas."""
     if log_dir.offline:
         return Result(error_code=errors.KafkaStorageError.code, log_dir=log_dir.path)
@@ -57,10 +51,7 @@ def describe(
     total, usable = space(log_dir)
     return Result(
         log_dir=log_dir.path,
-        topics=[
-            Response.DescribeLogDirsTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
-        ],
+        topics=[Response.DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         total_bytes=total,
         usable_bytes=usable,
     )

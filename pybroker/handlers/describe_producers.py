@@ -28,9 +28,7 @@ def describe(call: Call, topic: str, index: int) -> PartitionResponse:
         partition = call.broker.replicas.find(topic, index)
         partition.check_leader()
     except errors.KafkaError as error:
-        return PartitionResponse(
-            partition_index=index, error_code=error.code, error_message=str(error)
-        )
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     return PartitionResponse(
         partition_index=index,
         active_producers=[

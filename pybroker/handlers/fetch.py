@@ -151,8 +151,7 @@ def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionD
     aborted = None
     if read.aborted is not None:
         aborted = [
-            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-            for each in read.aborted
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in read.aborted
         ]
     data = PartitionData(
         partition_index=partition.index,
@@ -165,9 +164,7 @@ def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionD
         records=read.records,
     )
     if read.diverging is not None:
-        data.diverging_epoch = Response.EpochEndOffset(
-            epoch=read.diverging.epoch, end_offset=read.diverging.end_offset
-        )
+        data.diverging_epoch = Response.EpochEndOffset(epoch=read.diverging.epoch, end_offset=read.diverging.end_offset)
     return data
 
 
@@ -175,12 +172,8 @@ def add_hint(response: Fetch.Response, data: PartitionData, call: Call, answer: 
     """Tells who leads now."""
     partition = answer[0]
     hint = leader_hint(call, partition.topic, partition.topic_id, partition.index)
-    data.current_leader = Response.LeaderIdAndEpoch(
-        leader_id=hint.leader, leader_epoch=hint.leader_epoch
-    )
+    data.current_leader = Response.LeaderIdAndEpoch(leader_id=hint.leader, leader_epoch=hint.leader_epoch)
     known = any(node.node_id == hint.leader for node in response.node_endpoints)
     if hint.address is not None and not known:
         host, port = hint.address
-        response.node_endpoints.append(
-            Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack)
-        )
+        response.node_endpoints.append(Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack))

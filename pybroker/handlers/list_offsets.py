@@ -75,9 +75,7 @@ def handle(request: ListOffsets.Request, call: Call) -> ListOffsets.Response:
                 answer.error_code = code_of(error, call.version)
                 continue
             answer.timestamp, answer.offset, answer.leader_epoch = found
-        response.topics.append(
-            Response.ListOffsetsTopicResponse(name=topic.name, partitions=answers)
-        )
+        response.topics.append(Response.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 
 

@@ -25,9 +25,7 @@ def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> OffsetForLeader
     )
 
 
-def answer(
-    call: Call, topic: str, wanted: Request.OffsetForLeaderPartition
-) -> Response.EpochEndOffset:
+def answer(call: Call, topic: str, wanted: Request.OffsetForLeaderPartition) -> Response.EpochEndOffset:
     """Where the wanted epoch ended, or why that cannot be told."""
     try:
         partition = call.broker.replicas.find(topic, wanted.partition)
@@ -35,6 +33,4 @@ def answer(
         end = partition.end_offset_for_epoch(wanted.leader_epoch)
     except errors.KafkaError as error:
         return Response.EpochEndOffset(partition=wanted.partition, error_code=error.code)
-    return Response.EpochEndOffset(
-        partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
-    )
+    return Response.EpochEndOffset(partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

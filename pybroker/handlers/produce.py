@@ -34,9 +34,7 @@ ADMIN = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
 
 
-def handle(
-    request: Produce.Request, call: Call
-) -> Produce.Response | Awaitable[Produce.Response] | None:
+def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response] | None:
     """Answers at once where what acks promises holds already. Raises KafkaError for acks=0."""
     broker = call.broker
     replicas = broker.replicas
@@ -71,9 +69,7 @@ def handle(
                 if error.code == errors.NotLeaderOrFollower.code:
                     add_hint(response, answer, call, topic)
             answers.append(answer)
-        responses.append(
-            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
+        responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if pending is not None:
         return promised(response, pending)
     return response if acks else None
@@ -96,9 +92,8 @@ def check(
         raise errors.InvalidTopicException("clients do not write to internal topics")
     if not records:
         raise errors.InvalidRecord("there is no record batch")
-    if len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS:
-        if records[MAGIC_AT] == MAGIC:
-            check_flags(records[FLAGS_AT], request.transactional_id, call.version)
+    if len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS and records[MAGIC_AT] == MAGIC:
+        check_flags(records[FLAGS_AT], request.transactional_id, call.version)
 
 
 def check_flags(flags: int, transactional_id: str | None, version: int) -> None:
@@ -136,15 +131,11 @@ def add_hint(
         return
     name = topic.name if call.version < TOPIC_IDS_SINCE else None
     hint = leader_hint(call, name, topic.topic_id, answer.index)
-    answer.current_leader = Response.LeaderIdAndEpoch(
-        leader_id=hint.leader, leader_epoch=hint.leader_epoch
-    )
+    answer.current_leader = Response.LeaderIdAndEpoch(leader_id=hint.leader, leader_epoch=hint.leader_epoch)
     known = any(node.node_id == hint.leader for node in response.node_endpoints)
     if hint.address is not None and not known:
         host, port = hint.address
-        response.node_endpoints.append(
-            Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack)
-        )
+        response.node_endpoints.append(Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack))
 
 
 async def promised(response: Produce.Response, pending: Pending) -> Produce.Response:

@@ -88,9 +88,7 @@ class Bench:
             topic_data=[
                 Produce.Request.TopicProduceData(
                     name="bench",
-                    partition_data=[
-                        Produce.Request.PartitionProduceData(index=0, records=bytes(self.records))
-                    ],
+                    partition_data=[Produce.Request.PartitionProduceData(index=0, records=bytes(self.records))],
                 )
             ],
         )

@@ -25,8 +25,7 @@ def request(*offsets: int, topic: str = "t", **fields: Any) -> Fetch.Request:
     inner = {"partition_max_bytes": BIG} | {k: v for k, v in fields.items() if k in names}
     outer = {"min_bytes": 1, "max_wait_ms": 0} | {k: v for k, v in fields.items() if k not in names}
     partitions = [
-        Request.FetchPartition(partition=index, fetch_offset=offset, **inner)
-        for index, offset in enumerate(offsets)
+        Request.FetchPartition(partition=index, fetch_offset=offset, **inner) for index, offset in enumerate(offsets)
     ]
     topics = [Request.FetchTopic(topic=topic, topic_id=topic_id(topic), partitions=partitions)]
     return Request(topics=topics if offsets else [], **outer)
@@ -129,9 +128,7 @@ def test_partition_that_is_named_twice_is_read_once_as_named_last(node: Node) ->
     node.create()
     node.append(b"a")
     twice = request(0)
-    twice.topics[0].partitions.append(
-        Request.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=BIG)
-    )
+    twice.topics[0].partitions.append(Request.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=BIG))
     [partition] = partitions(node.ask(fetch, twice, 11))
     assert partition.records == b""
 
@@ -264,9 +261,7 @@ def test_session_forgets_partitions(node: Node) -> None:
     for index in (0, 1):
         node.append(b"a", index=index)
     forget = request(session_id=session, session_epoch=1)
-    forget.forgotten_topics_data = [
-        Request.ForgottenTopic(topic="t", topic_id=topic_id("t"), partitions=[0])
-    ]
+    forget.forgotten_topics_data = [Request.ForgottenTopic(topic="t", topic_id=topic_id("t"), partitions=[0])]
     assert [p.partition_index for p in partitions(node.ask(fetch, forget, 12))] == [1]
 
 

@@ -26,9 +26,7 @@ def ask(
     times: int = 1,
 ) -> Any:
     """The answer for partition 0 of topic t."""
-    wanted = Request.ListOffsetsPartition(
-        partition_index=0, timestamp=timestamp, current_leader_epoch=epoch
-    )
+    wanted = Request.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     topic = Request.ListOffsetsTopic(name="t", partitions=[wanted] * times)
     request = Request(replica_id=replica, isolation_level=isolation, topics=[topic])
     return node.ask(list_offsets, request, version).topics[0].partitions[0]

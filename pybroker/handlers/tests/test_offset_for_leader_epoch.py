@@ -14,9 +14,7 @@ Request = OffsetForLeaderEpoch.Request
 
 
 def ask(node: Node, epoch: int, *, current: int = -1, version: int = 4) -> Any:
-    wanted = Request.OffsetForLeaderPartition(
-        partition=0, leader_epoch=epoch, current_leader_epoch=current
-    )
+    wanted = Request.OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
     topic = Request.OffsetForLeaderTopic(topic="t", partitions=[wanted])
     request = Request(replica_id=-1, topics=[topic])
     return node.ask(offset_for_leader_epoch, request, version).topics[0].partitions[0]

@@ -44,9 +44,7 @@ def code(node: Node, records: Any, version: int = 11, **options: Any) -> str:
 @pytest.mark.parametrize("version", range(3, 14))
 def test_every_version_appends_and_tells_the_offset(node: Node, version: int) -> None:
     node.create()
-    assert send(node, batch(b"a", b"b"), version) == Partition(
-        index=0, base_offset=0, log_start_offset=0
-    )
+    assert send(node, batch(b"a", b"b"), version) == Partition(index=0, base_offset=0, log_start_offset=0)
     assert send(node, batch(b"c"), version).base_offset == 2
     assert [value for _, value in contents(node.replicas.find("t", 0).log)] == [b"a", b"b", b"c"]
 
