@@ -1,8 +1,8 @@
 """A broker under load that is killed, again and again, at moments drawn from a seed; at the end every history is checked.
 
-The load: idempotent producers (one of them compressing) and raw writers on four topics, among them one whose segments roll all the
-time and one that syncs before each ack; a consumer group, a committer, and a client that creates and deletes topics. Checkpoints
-are written all the time. One kill in three is followed by another while the broker starts, so that recovery is interrupted too.
+The load: idempotent producers (one of them compressing) and a raw writer on four topics, one of which rolls its segments all
+the time and one syncs before each ack; a consumer group, a committer, and a client that creates and deletes topics. Checkpoints
+are written all the time. One kill in three is followed by another while the broker starts, so that recovery is broken off too.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Campaign:
         """Kills so many times, then checks everything."""
         self._begin()
         while self.report.kills < kills:
-            time.sleep(self.random.choice((0.05, 0.2, 0.6)) * self.random.random())
+            time.sleep(self.random.choice((0.05, 0.3, 1.0)) * self.random.random())
             self._kill_and_start()
             self._check_offsets()
         self._end()

@@ -1,7 +1,7 @@
 """Clients that go on whatever happens to the broker, and note in histories what they were told.
 
-Each is a thread. A lost connection is no failure: it connects again and goes on. A client library that gives up is one, and an
-answer that makes no sense; ``stop`` raises it.
+Each is a thread. A lost connection is no failure: it connects again and goes on. A client library that gives up is one, and
+an answer that makes no sense; ``stop`` raises it.
 
 A value names its writer, its number and its own length, so that a history keeps the name only::
 
@@ -85,7 +85,7 @@ class Load(ABC):
         while not self.stopping.is_set() and self.failure is None:
             try:
                 self.work()
-            except (OSError, confluent_kafka.KafkaException):
+            except OSError:
                 self.stopping.wait(0.01)
             except BaseException as error:
                 self.failure = error
@@ -98,7 +98,7 @@ class Load(ABC):
 class IdempotentWriter(Load):
     """librdkafka's idempotent producer, which sends a batch again until it is acked."""
 
-    MAX_WAITING = 300
+    MAX_WAITING = 600
 
     def __init__(
         self,
@@ -296,8 +296,9 @@ class TopicMaker(Load):
         with Wire(self.broker.address) as wire:
             while not self.stopping.is_set():
                 self._create(wire)
-                if len(self.history.existing) > 5:
-                    self._delete(wire, self.random.choice(sorted(self.history.existing)))
+                own = sorted(name for name in self.history.existing if name.startswith(self.name))
+                if len(own) > 5:
+                    self._delete(wire, self.random.choice(own))
 
     def _create(self, wire: Wire) -> None:
         self.number += 1

@@ -1,4 +1,4 @@
-"""kill -9 under load: cases 1, 2, 4, 5, 31, 42 and S80. What was acked stays, once, in order; what was told is never taken back.
+"""kill -9 under load: cases 1, 2, 4, 5, 31, 42 and S80. What was acked stays, once, in order; nothing is taken back.
 
 The moments come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the threads' timing it cannot repeat).
 """
