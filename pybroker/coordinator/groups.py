@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pybroker.clock import Clock
 from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta, MetadataImage
 from pybroker.config import BrokerConfig
+from pybroker.coordinator.group.classic import refusal
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.offsets import CommittedOffset
 from pybroker.coordinator.group.settings import GroupSettings
@@ -98,7 +99,7 @@ class GroupCoordinator:
             )
             return reply
         except KafkaError as error:
-            return JoinGroup.Response(error_code=error.code, member_id=request.member_id)
+            return refusal(error, request.member_id)
 
     async def sync_group(self, request: SyncGroup.Request) -> SyncGroup.Response:
         """Waits for the member's assignment."""

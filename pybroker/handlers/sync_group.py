@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from pybroker.handlers.call import Call
-from pyclient.protocol import SyncGroup
+from pyclient.protocol import SyncGroup, errors
+
+_FIRST_WITH_PROTOCOL = 5
 
 
-def handle(request: SyncGroup.Request, call: Call) -> Awaitable[SyncGroup.Response]:
+async def handle(request: SyncGroup.Request, call: Call) -> SyncGroup.Response:
     """Waits until the leader has brought the assignments and they are written."""
-    response: Awaitable[SyncGroup.Response] = call.broker.groups.sync_group(request)
+    named = request.protocol_type is not None and request.protocol_name is not None
+    if call.version >= _FIRST_WITH_PROTOCOL and not named:
+        return SyncGroup.Response(error_code=errors.InconsistentGroupProtocol.code)
+    response: SyncGroup.Response = await call.broker.groups.sync_group(request)
     return response

@@ -44,6 +44,7 @@ from pybroker.coordinator.group.state import (
 from pybroker.coordinator.shard import Event, Result
 from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 from pyclient.protocol import JoinGroup, errors
+from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from pyclient.protocol.records import GroupMetadataValue
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
     JoinedMember = JoinGroup.Response.JoinGroupResponseMember
 
 NO_TIMESTAMP = -1
+
+
+def refusal(error: KafkaError | type[KafkaError], member_id: str) -> JoinGroup.Response:
+    """The response to a JoinGroup that tells an error."""
+    return JoinGroup.Response(error_code=error.code, member_id=member_id, protocol_name=None)
 
 
 class GroupContext(NamedTuple):
@@ -187,9 +193,9 @@ class ClassicGroup:
     def remove(self, member: Member, result: Result) -> None:
         """The member is out; what it waits for is answered. ``react`` must follow."""
         self.timers.cancel(member.session)
-        gone = errors.UnknownMemberId(f"{member.id} is no member of {self.id} any more")
-        result.reply(self.members.stop_waiting(member), gone)
-        result.reply(member.sync_token, gone)
+        token = self.members.stop_waiting(member)
+        result.reply(token, refusal(errors.UnknownMemberId, ""))
+        result.reply(member.sync_token, errors.UnknownMemberId())
         member.sync_token = None
         self.members.remove(member)
         self.unsynced.discard(member.id)
@@ -216,7 +222,8 @@ class ClassicGroup:
 
     def prepare_rebalance(self, result: Result) -> None:
         """Everybody has to join anew."""
-        self.refuse_syncs(errors.RebalanceInProgress(), result)
+        if self.state is COMPLETING:
+            self._give_up_sync(result)
         self.timers.cancel(self._phase)
         is_initial = self.state is EMPTY
         self._enter(PREPARING, result)
@@ -230,11 +237,12 @@ class ClassicGroup:
         else:
             self._in(self.rebalance_timeout_ms, self.complete_join, result)
 
-    def refuse_syncs(self, error: errors.KafkaError, result: Result) -> None:
-        """Answers every waiting SyncGroup with ``error``."""
+    def _give_up_sync(self, result: Result) -> None:
+        """The generation ends before its assignments have come."""
         for member in self.members:
+            member.assignment = b""
             if member.sync_token is not None:
-                result.reply(member.sync_token, error)
+                result.reply(member.sync_token, errors.RebalanceInProgress())
                 member.sync_token = None
                 self.touch(member, result)
 

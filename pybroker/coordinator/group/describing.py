@@ -12,7 +12,7 @@ CLASSIC = "classic"
 
 
 def describe(group: ClassicGroup) -> DescribeGroups.Response.DescribedGroup:
-    """The group and its members; what they said and got is only told while the group is stable."""
+    """The group and its members; what they said is only told while the group is stable."""
     stable = group.state is STABLE
     return DescribeGroups.Response.DescribedGroup(
         group_id=group.id,
@@ -26,7 +26,7 @@ def describe(group: ClassicGroup) -> DescribeGroups.Response.DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members
         ],

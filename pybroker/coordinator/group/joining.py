@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.classic import ClassicGroup, refusal
 from pybroker.coordinator.group.members import Member, Protocols
 from pybroker.coordinator.group.records import group_record
 from pybroker.coordinator.group.state import COMPLETING, EMPTY, PREPARING, STABLE
@@ -65,9 +65,10 @@ def join(group: ClassicGroup, join: Join, result: Result) -> None:
     if not request.member_id:
         _join_without_id(group, join, result)
     elif request.member_id in group.pending:
-        if request.group_instance_id is not None:
-            raise errors.UnknownServerError("a static member cannot have a pending member id")
-        _add(group, request.member_id, join, result)
+        if request.group_instance_id is None:
+            _add(group, request.member_id, join, result)
+        else:
+            result.answer(refusal(errors.UnknownServerError, ""))
     else:
         member = group.members.known(request.member_id, request.group_instance_id)
         _rejoin(group, member, join, result)
@@ -94,8 +95,7 @@ def _turn_away(group: ClassicGroup, join: Join, result: Result) -> None:
     member = group.members.get(member_id)
     if member is not None:
         group.remove(member, result)
-    code = errors.GroupMaxSizeReached.code
-    result.answer(JoinGroup.Response(error_code=code, member_id=""))
+    result.answer(refusal(errors.GroupMaxSizeReached, ""))
     group.maybe_complete_join(result)
 
 
@@ -107,8 +107,7 @@ def _join_without_id(group: ClassicGroup, join: Join, result: Result) -> None:
         _replace(group, replaced, member_id, join, result)
     elif instance_id is None and join.caller.version >= _FIRST_WITH_KNOWN_MEMBER_IDS:
         group.add_pending(member_id, join.request.session_timeout_ms, result)
-        code = errors.MemberIdRequired.code
-        result.answer(JoinGroup.Response(error_code=code, member_id=member_id))
+        result.answer(refusal(errors.MemberIdRequired, member_id))
     else:
         _add(group, member_id, join, result)
 
@@ -171,9 +170,9 @@ def _replace(group: ClassicGroup, member: Member, new_id: str, join: Join, resul
 
 
 def _fence(group: ClassicGroup, member: Member, result: Result) -> None:
-    fenced = errors.FencedInstanceId(f"{member.instance_id} has joined under another member id")
-    result.reply(group.members.stop_waiting(member), fenced)
-    result.reply(member.sync_token, fenced)
+    token = group.members.stop_waiting(member)
+    result.reply(token, refusal(errors.FencedInstanceId, member.id))
+    result.reply(member.sync_token, errors.FencedInstanceId())
     member.sync_token = None
     group.unsynced.discard(member.id)
 

@@ -109,10 +109,9 @@ class GroupShard:
         if group is None:
             if request.member_id:
                 raise errors.UnknownMemberId(f"group {request.group_id} has no members")
-            group = ClassicGroup(request.group_id, self._context)
+            group = self._group_or_new(request.group_id)
             group.since_ms = result.now.wall_ms
         joining.join(group, Join(request, caller), result)
-        self.groups.setdefault(group.id, group)
 
     def sync(self, request: SyncGroup.Request, result: Result) -> None:
         """SyncGroup: a ``SyncGroup.Response``, or what ``syncing.sync`` raises."""
@@ -161,7 +160,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if group is None:
             if generation < 0:
-                return ClassicGroup(request.group_id, self._context)
+                return self._group_or_new(request.group_id)
             if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
                 raise errors.GroupIdNotFound(f"no group {request.group_id}")
             raise errors.IllegalGeneration(f"no group {request.group_id}")

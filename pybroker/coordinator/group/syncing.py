@@ -91,12 +91,10 @@ def leave(
 ) -> list[LeaveGroup.Response.MemberResponse]:
     """Several members leave, or are removed by an administrator; one outcome for each."""
     group.check_alive()
-    count = len(group.members)
     outcomes = [_outcome(group, identity, result) for identity in members]
-    if len(group.members) < count:
+    left = any(outcome.error_code == errors.NONE for outcome in outcomes)
+    if left and group.state is not EMPTY:
         group.react(result)
-    else:
-        group.maybe_complete_join(result)
     return outcomes
 
 
