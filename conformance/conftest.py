@@ -71,8 +71,12 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def broker(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
-    """A broker that the tests share; a test that disturbs it takes ``new_broker`` instead."""
-    with broker_kind(data_root / "shared", **QUICK_GROUPS) as shared:
+    """A broker that the tests share; a test that disturbs it takes ``new_broker`` instead.
+
+    It keeps records forever, for many tests write timestamps of long ago.
+    """
+    forever = {"log.retention.ms": "-1"}
+    with broker_kind(data_root / "shared", **QUICK_GROUPS, **forever) as shared:
         yield shared
         assert shared.alive, f"the shared broker died:\n{shared.logged()[-4000:]}"
 
