@@ -63,16 +63,20 @@ class Rules:
             raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
         try:
             if self._times:
-                return validate(
+                batch = validate(
                     records,
                     require_key=self._needs_key,
                     min_timestamp=now_ms - self._before_ms,
                     max_timestamp=min(now_ms + self._after_ms, MAX_LONG),
                     allow_control=not from_client,
                 )
-            return validate(records, require_key=self._needs_key, allow_control=not from_client)
+            else:
+                batch = validate(records, require_key=self._needs_key, allow_control=not from_client)
         except (ValueError, CompressionError) as error:
             raise kafka_error(error) from error
+        if batch.base_offset and from_client:
+            raise errors.InvalidRecord(f"the base offset of a batch from a client is 0, not {batch.base_offset}")
+        return batch
 
     def recompressed(self, records: Bytes, batch: Batch) -> Bytes:
         """The batch in the topic's codec; the same object where it is so already."""
