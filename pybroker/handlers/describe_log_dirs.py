@@ -41,7 +41,7 @@ def describe(log_dir: LogDir, moves: list[Move], is_chosen: Callable[[TopicParti
     if log_dir.offline:
         return Result(error_code=errors.KafkaStorageError.code, log_dir=log_dir.path)
     topics: dict[str, list[PartitionResult]] = {}
-    for tp, log in log_dir.logs.items():
+    for tp, log in list(log_dir.logs.items()):
         if is_chosen(tp):
             topics.setdefault(tp.topic, []).append(current(log))
     for move in moves:

@@ -20,7 +20,7 @@ from concurrent.futures import Executor
 
 from pybroker.clock import Clock
 from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
-from pybroker.config import BrokerConfig, topic_config
+from pybroker.config import BrokerConfig, ConfigError, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.group_commit import Done, GroupCommit
@@ -264,26 +264,26 @@ class ReplicaManager:
         """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
         self.image = image
         for topic in delta.deleted.values():
-            await self._drop(topic)
+            await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
         if any(log_dir.offline for log_dir in self.logs.dirs):
             self._drop_offline()
         for topic in delta.changed.values():
-            config = topic_config(self.config, topic.configs)
+            config = self._config_of(topic)
             for partition in topic.partitions:
-                if self._place(topic, partition, config):
+                if await self._place(topic, partition, config):
                     await asyncio.sleep(0)
         if not self._started:
             self._started = True
             self._report_strays()
 
-    def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
+    async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
         """Gives one partition its log and its role, or takes it away; True where that took time."""
         known = self.topics.get(topic.name, {}).get(image.index)
         partition = known
         try:
             if self.node_id not in image.replicas:
                 if known is not None:
-                    self._remove(known)
+                    await self._remove([known])
                 return known is not None
             if known is None:
                 partition = self._host(topic, image, config)
@@ -322,13 +322,15 @@ class ReplicaManager:
         elif led and not partition.is_leader:
             self._tell(partition.topic_partition, None)
 
-    async def _drop(self, topic: TopicImage) -> None:
-        for partition in list(self.topic_ids.get(topic.id, {}).values()):
-            self._remove(partition)
-            await asyncio.sleep(0)
+    async def _remove(self, partitions: list[Partition]) -> None:
+        """Replicas leave this broker; their files are gone when this returns."""
+        for partition in partitions:
+            self._withdraw(partition)
+        leaving = [partition.topic_partition for partition in partitions]
+        await self._loop.run_in_executor(self._executor, self._delete_logs, leaving)
 
-    def _remove(self, partition: Partition) -> None:
-        """The replica leaves this broker; its files are gone when this returns."""
+    def _withdraw(self, partition: Partition) -> None:
+        """The replica is found no more, and whoever waits for it hears so."""
         tp = partition.topic_partition
         partitions = self.topic_ids[partition.topic_id]
         del partitions[tp.partition]
@@ -337,10 +339,17 @@ class ReplicaManager:
             if self.topics.get(tp.topic) is partitions:
                 del self.topics[tp.topic]
         self._stop(partition, None)
-        try:
-            self.logs.delete(tp)
-        except errors.KafkaStorageError as error:
-            logger.error("deleting %s: %s", tp, error)
+        move = self.logs.moving_to(tp)
+        if move is not None:
+            move.cancel()
+
+    def _delete_logs(self, topic_partitions: list[TopicPartition]) -> None:
+        """Removes files of withdrawn replicas; blocks, on a pool thread."""
+        for tp in topic_partitions:
+            try:
+                self.logs.delete(tp)
+            except errors.KafkaStorageError as error:
+                logger.error("deleting %s: %s", tp, error)
 
     def _stop(self, partition: Partition, failure: errors.KafkaStorageError | None) -> None:
         """The partition serves nobody any more."""
@@ -358,12 +367,20 @@ class ReplicaManager:
         for listener in self._listeners:
             listener(topic_partition, leader_epoch)
 
+    def _config_of(self, topic: TopicImage) -> LogConfig:
+        """The topic's configuration; the broker's defaults where the stored one is of another version."""
+        try:
+            return topic_config(self.config, topic.configs)
+        except ConfigError as error:
+            logger.error("configuration of %s: %s; the defaults are used", topic.name, error)
+            return topic_config(self.config, {})
+
     def _on_config_change(self, names: frozenset[str]) -> None:
         """Broker keys that are defaults of topic keys may have changed."""
         for name, partitions in self.topics.items():
             topic = self.image.topic(name)
             if topic is not None:
-                config = topic_config(self.config, topic.configs)
+                config = self._config_of(topic)
                 for partition in partitions.values():
                     if partition.log.config != config:
                         partition.log.config = config

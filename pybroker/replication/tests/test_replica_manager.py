@@ -119,6 +119,13 @@ def test_broker_wide_defaults_reach_the_log_at_once(node: Node) -> None:
         partition.append(batch(bytes(100)), 1, NOW)
 
 
+def test_configuration_of_another_version_does_not_stop_the_broker(node: Node) -> None:
+    node.create()
+    topic = node.metadata.image.topics["t"]._replace(configs={"key.of.tomorrow": "1"})
+    node.publish(MetadataDelta(changed={"t": topic}))
+    assert node.append(b"a") == 0
+
+
 def test_restart_keeps_records_epoch_and_high_watermark(node: Node) -> None:
     node.create(epoch=3)
     node.append(b"a", b"b")
