@@ -93,7 +93,8 @@ class MetadataDelta:
     """What changed: whole topics, brokers and configurations, each as it is afterwards.
 
     ``deleted`` holds the topics as they were; a name may be in ``changed`` too, when the topic was
-    made again. A broker that is None is gone.
+    made again. The first delta of a term also has, under their ids, topics without partitions whose
+    deletion was interrupted. A broker that is None is gone.
     """
 
     changed: Mapping[str, TopicImage] = field(default_factory=dict)

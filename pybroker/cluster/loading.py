@@ -15,6 +15,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.coordination.interface import CoordinationStore, NoNode
+from pyclient.protocol.uuids import from_base64
 
 
 async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage:
@@ -42,6 +43,17 @@ async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration
         for id, node in zip(ids, nodes, strict=True)
         if node is not None
     }
+
+
+async def load_deleted(store: CoordinationStore) -> list[TopicImage]:
+    """Topics whose deletion was interrupted, without partitions: logs of theirs may be left."""
+    ids = await store.children(znodes.DELETED_TOPICS)
+    nodes = await store.get_many([f"{znodes.DELETED_TOPICS}/{id}" for id in ids])
+    return [
+        TopicImage(node[0].decode(), from_base64(id), ())
+        for id, node in zip(ids, nodes, strict=True)
+        if node is not None
+    ]
 
 
 async def _load_topics(store: CoordinationStore) -> Iterable[TopicImage]:

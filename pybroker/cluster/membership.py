@@ -16,7 +16,7 @@ from pybroker.clock import Clock
 from pybroker.cluster import znodes
 from pybroker.cluster.image import BrokerRegistration
 from pybroker.cluster.leadership import become_controller
-from pybroker.cluster.loading import load_brokers, load_image
+from pybroker.cluster.loading import load_brokers, load_deleted, load_image
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     CoordinationError,
@@ -116,7 +116,9 @@ class Membership:
             await self._service.follow(image)
             return
         _log.info("broker %d is controller in epoch %d", node_id, leadership.epoch)
-        await self._service.take_over(leadership, image, restarted)
+        await self._service.take_over(
+            leadership, image, restarted, await load_deleted(self._store)
+        )
 
     async def _count(self) -> None:
         """Brokers came or went."""

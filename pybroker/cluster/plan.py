@@ -98,7 +98,8 @@ def set_assignments(topic: TopicImage) -> Operation:
 
 
 def delete_topic(topic: TopicImage) -> Iterable[Operation]:
-    """Writes that remove a topic with everything below it."""
+    """Writes that remove a topic with everything below it, and remember that its logs must go."""
+    yield Create(znodes.deleted_path(topic.id), topic.name.encode())
     root = znodes.topic_path(topic.name)
     for partition in topic.partitions:
         path = znodes.state_path(topic.name, partition.index)
@@ -107,6 +108,11 @@ def delete_topic(topic: TopicImage) -> Iterable[Operation]:
     yield Delete(f"{root}/partitions")
     yield Delete(root)
     yield Delete(znodes.config_path(ResourceType.TOPIC, topic.name))
+
+
+def forget_deleted(topics: Iterable[TopicImage]) -> list[Operation]:
+    """Writes for when the logs of deleted topics are gone."""
+    return [Delete(znodes.deleted_path(topic.id)) for topic in topics]
 
 
 def update_partitions(

@@ -30,7 +30,15 @@ from pybroker.cluster.image import (
 from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.leadership import Leadership
 from pybroker.cluster.metadata_cache import MetadataCache
-from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
+from pybroker.cluster.plan import (
+    NewPartitions,
+    NewTopic,
+    Outcome,
+    Plan,
+    Step,
+    TopicName,
+    forget_deleted,
+)
 from pybroker.config import BrokerConfig
 from pybroker.coordination.interface import (
     BadVersion,
@@ -40,6 +48,7 @@ from pybroker.coordination.interface import (
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.uuids import to_base64
 
 T = TypeVar("T")
 
@@ -72,12 +81,17 @@ class ControllerService:
         return self._leadership is not None
 
     async def take_over(
-        self, leadership: Leadership, image: MetadataImage, restarted: Iterable[int] = ()
+        self,
+        leadership: Leadership,
+        image: MetadataImage,
+        restarted: Iterable[int] = (),
+        deleted: Sequence[TopicImage] = (),
     ) -> None:
         """Begins a term: ``image`` is what the store holds; elects leaders, then shows it.
 
         Brokers in ``restarted``, and those whose epoch is not the one known before, lead only
-        after a new election.
+        after a new election. Of the topics in ``deleted``, whose deletion was interrupted, logs
+        may be left; they go now.
         """
         async with self._lock:
             known = self._cache.image.brokers
@@ -90,7 +104,8 @@ class ControllerService:
             for step in self._controller.change_brokers(image, image.brokers, again).steps:
                 await self._write(step, leadership)
                 image = image.apply(step.delta)
-            await self._publish_image(image)
+            await self._publish_image(image, deleted)
+            await self._forget_deleted(deleted)
 
     async def follow(self, image: MetadataImage) -> None:
         """Another broker is the controller: shows ``image``."""
@@ -102,10 +117,14 @@ class ControllerService:
         """The term is over."""
         self._leadership = None
 
-    async def _publish_image(self, image: MetadataImage) -> None:
-        """Makes the current image into ``image`` by one delta."""
+    async def _publish_image(
+        self, image: MetadataImage, interrupted: Sequence[TopicImage] = ()
+    ) -> None:
+        """Makes the current image into ``image`` by one delta; its ``deleted`` has the topics of
+        interrupted deletions too, by id.
+        """
         old = self._cache.image
-        deleted = {
+        deleted = {to_base64(topic.id): topic for topic in interrupted} | {
             name: topic
             for name, topic in old.topics.items()
             if name not in image.topics or image.topics[name].id != topic.id
@@ -206,7 +225,17 @@ class ControllerService:
         for step in plan.steps:
             await self._write(step, self._leadership)
             await self._publish(step.delta)
+            await self._forget_deleted(step.delta.deleted.values())
         return plan.results
+
+    async def _forget_deleted(self, topics: Iterable[TopicImage]) -> None:
+        """Their logs are gone. What cannot be written now is done at the next start."""
+        operations = forget_deleted(topics)
+        try:
+            if operations:
+                await self.store.multi(operations)
+        except CoordinationError as error:
+            _log.warning("deleted topics stay noted in the coordination store: %s", error)
 
     async def _write(self, step: Step, leadership: Leadership) -> None:
         if not step.operations:

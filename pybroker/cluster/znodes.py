@@ -7,6 +7,7 @@
     /brokers/topics/t                       topic id, replicas of each partition
     /brokers/topics/t/partitions/0/state    leader, leader epoch, ISR; its version: partition epoch
     /config/topics/t, /config/brokers/1, /config/brokers/<default>, /config/groups/g
+    /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /latest_producer_id_block               the last block of producer ids given out
 """
 
@@ -25,6 +26,7 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
+DELETED_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 DEFAULT_ENTITY: Final = "<default>"
 
@@ -41,6 +43,8 @@ FOLDERS: Final = (
     "/config",
     *CONFIG_FOLDERS.values(),
     "/consumers",
+    "/admin",
+    DELETED_TOPICS,
 )
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
@@ -59,6 +63,11 @@ def topic_path(name: str) -> str:
 def state_path(name: str, index: int) -> str:
     """Where a partition's leader and ISR are."""
     return f"{TOPICS}/{name}/partitions/{index}/state"
+
+
+def deleted_path(topic_id: bytes) -> str:
+    """Where a topic is remembered until its logs are gone."""
+    return f"{DELETED_TOPICS}/{to_base64(topic_id)}"
 
 
 def config_path(resource_type: ResourceType, name: str) -> str:

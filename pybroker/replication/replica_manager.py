@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from concurrent.futures import Executor
 
 from pybroker.clock import Clock
@@ -265,6 +265,8 @@ class ReplicaManager:
         self.image = image
         for topic in delta.deleted.values():
             await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
+        if not self._started:
+            await self._finish_deletions({topic.id for topic in delta.deleted.values()})
         if any(log_dir.offline for log_dir in self.logs.dirs):
             self._drop_offline()
         for topic in delta.changed.values():
@@ -328,6 +330,11 @@ class ReplicaManager:
             self._withdraw(partition)
         leaving = [partition.topic_partition for partition in partitions]
         await self._loop.run_in_executor(self._executor, self._delete_logs, leaving)
+
+    async def _finish_deletions(self, topic_ids: Set[bytes]) -> None:
+        """Removes what the end of the last process left of deleted topics."""
+        left = [log.topic_partition for log in self.logs if log.topic_id in topic_ids]
+        await self._loop.run_in_executor(self._executor, self._delete_logs, left)
 
     def _withdraw(self, partition: Partition) -> None:
         """The replica is found no more, and whoever waits for it hears so."""

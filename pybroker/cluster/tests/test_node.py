@@ -177,8 +177,40 @@ def test_a_deleted_topic_is_hidden_before_its_logs_go(run: Run) -> None:
         assert seen == [False]
         assert await store.children("/brokers/topics") == []
         assert await store.children("/config/topics") == []
+        assert await store.children(znodes.DELETED_TOPICS) == []
 
     run(scenario)
+
+
+def test_a_deletion_that_was_interrupted_is_finished_by_the_next_start(run: Run) -> None:
+    gone: list[bytes] = []
+
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        [topic, _] = await node.controller.create_topics([NewTopic("t", 2, 1), NewTopic("u", 1, 1)])
+        assert isinstance(topic, TopicImage)
+        gone.append(topic.id)
+
+        async def crash(delta: MetadataDelta, image: MetadataImage) -> None:
+            raise SystemError("the process ends here")
+
+        node.metadata.add_listener(crash)
+        with pytest.raises(SystemError):
+            await node.controller.delete_topics([TopicName("t")])
+
+    async def next_start(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        assert [topic.id for topic in cluster.deltas[0].deleted.values()] == gone
+        assert set(node.metadata.image.topics) == {"u"}
+        assert await store.children(znodes.DELETED_TOPICS) == []
+
+    async def start_after_that(cluster: Cluster) -> None:
+        await cluster.broker()
+        assert not cluster.deltas[0].deleted
+
+    run(scenario)
+    run(next_start)
+    run(start_after_that)
 
 
 def test_a_new_topic_is_told_only_when_its_logs_are_there(run: Run) -> None:

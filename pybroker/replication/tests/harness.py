@@ -68,8 +68,11 @@ class Node:
         self.metadata = MetadataCache(MetadataImage())
         self.start()
 
-    def start(self) -> None:
-        """Opens the logs and applies the metadata, as at the start of a broker."""
+    def start(self, deleted: Mapping[str, TopicImage] | None = None) -> None:
+        """Opens the logs and applies the metadata, as at the start of a broker.
+
+        ``deleted``: topics whose deletion was interrupted.
+        """
         self.executor = ThreadPoolExecutor(2)
         self.logs = LogManager(
             self.paths,
@@ -87,7 +90,7 @@ class Node:
         image = self.metadata.image
         self.metadata = MetadataCache(MetadataImage(features=image.features))
         self.metadata.add_listener(self.replicas.apply)
-        self.publish(MetadataDelta(changed=image.topics))
+        self.publish(MetadataDelta(changed=image.topics, deleted=deleted or {}))
 
     def stop(self) -> None:
         """A clean stop."""

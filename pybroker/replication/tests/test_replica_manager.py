@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster.image import MetadataDelta
+from pybroker.cluster.image import MetadataDelta, TopicImage
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -70,6 +70,17 @@ def test_deletion_that_a_crash_interrupted_does_not_come_back(node: Node) -> Non
     assert list(node.replicas) == []
     assert folders(node) == ["t-0"]
     assert node.create(generation=1).log.log_end_offset == 0
+
+
+def test_deletion_that_a_crash_interrupted_is_finished_at_the_start(node: Node) -> None:
+    node.create(partitions=2)
+    node.create("u")
+    topic = node.metadata.image.topics["t"]
+    node.stop()
+    node.metadata.image = node.metadata.image.apply(MetadataDelta(deleted={"t": topic}))
+    node.start(deleted={"an id": TopicImage("t", topic.id, ())})
+    assert folders(node) == ["u-0"]
+    assert "t" not in node.metadata.image.topics
 
 
 def test_what_other_brokers_have_is_not_unknown(node: Node) -> None:
