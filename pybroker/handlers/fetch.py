@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from pybroker.handlers.call import Call
-from pybroker.handlers.leader_hint import leader_hint
-from pybroker.replication.fetch_session import Answer, Context, Key
+from pybroker.handlers.leader_hint import add_leader_hint
+from pybroker.replication.fetch_session import Context, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
 from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
 from pyclient.protocol import Fetch, errors
@@ -133,8 +133,7 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
     response = Response(session_id=session_id)
     topic: TopicResponse | None = None
     key: str | bytes | None = None
-    for answer in answers:
-        partition, read = answer
+    for partition, read in answers:
         if topic is None or partition.key[0] != key:
             key = partition.key[0]
             topic = TopicResponse(topic=partition.topic or "", topic_id=partition.topic_id)
@@ -142,7 +141,7 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
         data = partition_data(partition, read)
         topic.partitions.append(data)
         if data.error_code in HINTED and call.version >= HINTS_SINCE:
-            add_hint(response, data, call, answer)
+            add_leader_hint(response, data, call, partition.topic, partition.topic_id, partition.index)
     return response
 
 
@@ -166,14 +165,3 @@ def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionD
     if read.diverging is not None:
         data.diverging_epoch = Response.EpochEndOffset(epoch=read.diverging.epoch, end_offset=read.diverging.end_offset)
     return data
-
-
-def add_hint(response: Fetch.Response, data: PartitionData, call: Call, answer: Answer) -> None:
-    """Tells who leads now."""
-    partition = answer[0]
-    hint = leader_hint(call, partition.topic, partition.topic_id, partition.index)
-    data.current_leader = Response.LeaderIdAndEpoch(leader_id=hint.leader, leader_epoch=hint.leader_epoch)
-    known = any(node.node_id == hint.leader for node in response.node_endpoints)
-    if hint.address is not None and not known:
-        host, port = hint.address
-        response.node_endpoints.append(Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack))

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
-from pybroker.cluster.image import NO_LEADER
 from pybroker.handlers.call import Call
 
 
-class LeaderHint(NamedTuple):
-    """The leader as the metadata has it, and where the client reaches it, if that is known."""
+def add_leader_hint(response: Any, answer: Any, call: Call, topic: str | None, topic_id: bytes, index: int) -> None:
+    """Puts the leader into ``answer``, and where to reach it into ``response``: of Produce, or of Fetch.
 
-    leader: int
-    leader_epoch: int
-    address: tuple[str, int] | None
-    rack: str | None
-
-
-def leader_hint(call: Call, topic: str | None, topic_id: bytes, index: int) -> LeaderHint:
-    """The leader of a partition, by topic name or (None) id; (-1, -1) where it is unknown."""
+    The topic is known by name or, where that is None, by id. Where nothing is known nothing is told.
+    """
     image = call.broker.metadata.image
     if topic is None:
         found = image.topic_by_id(topic_id)
         topic = found.name if found is not None else ""
     partition = image.partition(topic, index)
     if partition is None:
-        return LeaderHint(NO_LEADER, -1, None, None)
-    address = call.broker.endpoint_for(call.connection).get(partition.leader)
-    broker = image.brokers.get(partition.leader)
-    rack = broker.rack if broker is not None else None
-    return LeaderHint(partition.leader, partition.leader_epoch, address, rack)
+        return
+    messages = type(response)
+    leader = partition.leader
+    answer.current_leader = messages.LeaderIdAndEpoch(leader_id=leader, leader_epoch=partition.leader_epoch)
+    address = call.broker.endpoint_for(call.connection).get(leader)
+    if address is not None and all(node.node_id != leader for node in response.node_endpoints):
+        broker = image.brokers.get(leader)
+        rack = broker.rack if broker is not None else None
+        endpoint = messages.NodeEndpoint(node_id=leader, host=address[0], port=address[1], rack=rack)
+        response.node_endpoints.append(endpoint)

@@ -17,7 +17,7 @@ from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
 from cy.compression import Codec
 from pybroker.cluster.image import INTERNAL_TOPICS
 from pybroker.handlers.call import Call
-from pybroker.handlers.leader_hint import leader_hint
+from pybroker.handlers.leader_hint import add_leader_hint
 from pybroker.replication.partition import ACKS_ALL, Partition
 from pyclient.protocol import Produce, errors
 
@@ -66,8 +66,9 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
                 if acks == 0:
                     raise
                 refuse(answer, error)
-                if error.code == errors.NotLeaderOrFollower.code:
-                    add_hint(response, answer, call, topic)
+                if error.code == errors.NotLeaderOrFollower.code and call.version >= HINTS_SINCE:
+                    name = None if by_id else topic.name
+                    add_leader_hint(response, answer, call, name, topic.topic_id, data.index)
             answers.append(answer)
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if pending is not None:
@@ -118,24 +119,6 @@ def refuse(answer: PartitionResponse, error: errors.KafkaError) -> None:
         Response.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
         for index, text in getattr(error, "record_errors", ())
     ]
-
-
-def add_hint(
-    response: Produce.Response,
-    answer: PartitionResponse,
-    call: Call,
-    topic: Produce.Request.TopicProduceData,
-) -> None:
-    """Tells who leads now."""
-    if call.version < HINTS_SINCE:
-        return
-    name = topic.name if call.version < TOPIC_IDS_SINCE else None
-    hint = leader_hint(call, name, topic.topic_id, answer.index)
-    answer.current_leader = Response.LeaderIdAndEpoch(leader_id=hint.leader, leader_epoch=hint.leader_epoch)
-    known = any(node.node_id == hint.leader for node in response.node_endpoints)
-    if hint.address is not None and not known:
-        host, port = hint.address
-        response.node_endpoints.append(Response.NodeEndpoint(node_id=hint.leader, host=host, port=port, rack=hint.rack))
 
 
 async def promised(response: Produce.Response, pending: Pending) -> Produce.Response:

@@ -38,6 +38,8 @@ VERSION = 11
 FETCH_VERSION = 12
 TOPIC_ID = bytes(range(16))
 LENGTH_FIELD = 4
+NO_OFFSET = bytes(8)
+"""The base offset in a client's batch; an append writes the real one over it."""
 
 
 class Bench:
@@ -78,6 +80,7 @@ class Bench:
         self.records = bytearray(builder.build())
         self.frame = bytearray(self.request_frame())
         self.request = self.decode()
+        self.request_records: Any = self.request.topic_data[0].partition_data[0].records
         self.response: Any = produce.handle(self.request, self.call)
 
     def request_frame(self) -> bytes:
@@ -103,10 +106,12 @@ class Bench:
 
     def append(self) -> None:
         """Only the log's part."""
+        self.records[:8] = NO_OFFSET
         self.partition.log.append_as_leader(self.records, 0, self.now_ms)
 
     def handle(self) -> None:
         """The handler, the log's part included."""
+        self.request_records[:8] = NO_OFFSET
         produce.handle(self.request, self.call)
 
     def encode(self) -> None:
@@ -115,6 +120,7 @@ class Bench:
 
     def whole(self) -> None:
         """All of it."""
+        self.request_records[:8] = NO_OFFSET
         response: Any = produce.handle(self.decode(), self.call)
         Produce.encode_response(VERSION, 1, response)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from pybroker.cluster.image import TopicImage
 from pybroker.handlers.call import Call
 from pybroker.replication.tests import harness
 
@@ -24,11 +26,11 @@ class FakeProducerIds:
 class Node(harness.Node):
     """Broker 1, as handlers see it."""
 
-    def start(self) -> None:
+    def start(self, deleted: Mapping[str, TopicImage] | None = None) -> None:
         self.producer_ids = FakeProducerIds()
         self.endpoints = {harness.NODE: ("broker1", 9092), 2: ("broker2", 9093)}
         self.connection: Any = SimpleNamespace(listener_name="PLAINTEXT")
-        super().start()
+        super().start(deleted)
 
     def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:
         return self.endpoints
