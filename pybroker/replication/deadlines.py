@@ -1,9 +1,8 @@
 """Deadlines of many waiting requests with one timer of the loop.
 
-A timer per request costs more than a small request itself, and nearly every one is cancelled before
-it is due. Here a deadline is an entry in a heap; the one timer stands at the earliest. What is done
-before stays in the heap until its time, or until more than half of the heap is of that kind and it
-is made anew.
+A timer per request costs more than a small request itself, and nearly every one is cancelled before it is due. Here a
+deadline is an entry in a heap; the one timer stands at the earliest. What is cancelled lets go of its request at once;
+the empty entry stays until its time, or until more than half of the heap is of that kind and it is made anew.
 """
 
 from __future__ import annotations
@@ -11,45 +10,51 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
+from typing import Any
 
 MIN_SWEEP = 64
+EXPIRED = 2
+
+Deadline = list[Any]
+"""The loop's time, a number that makes entries unequal, and whom to call: None where nobody."""
 
 
 class Deadlines:
-    """Calls ``future``'s owner back when its time is over and it is not done."""
+    """Calls those back whose time is over."""
 
-    __slots__ = ("_done", "_heap", "_loop", "_number", "_timer", "_timer_at")
+    __slots__ = ("_cancelled", "_heap", "_loop", "_number", "_timer", "_timer_at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._heap: list[tuple[float, int, asyncio.Future[object], Callable[[], None]]] = []
+        self._heap: list[Deadline] = []
         self._number = 0
-        self._done = 0
+        self._cancelled = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
     def __len__(self) -> int:
-        """Entries in the heap, those of finished futures among them."""
+        """Entries in the heap, those that are cancelled among them."""
         return len(self._heap)
 
-    def add(self, future: asyncio.Future[object], delay_ms: int, expired: Callable[[], None]) -> None:
-        """Calls ``expired()`` in ``delay_ms`` unless ``future`` is done by then.
-
-        Tell ``forget`` when it is.
-        """
+    def add(self, delay_ms: int, expired: Callable[[], None]) -> Deadline:
+        """Calls ``expired()`` in ``delay_ms``, unless what is returned is cancelled before."""
         at = self._loop.time() + delay_ms / 1000
         self._number += 1
-        heapq.heappush(self._heap, (at, self._number, future, expired))
+        deadline: Deadline = [at, self._number, expired]
+        heapq.heappush(self._heap, deadline)
         if self._timer is None or at < self._timer_at:
             self._arm(at)
+        return deadline
 
-    def forget(self) -> None:
-        """One of the futures is done; each is forgotten once."""
-        self._done += 1
-        if self._done > MIN_SWEEP and self._done * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if not entry[2].done()]
-            heapq.heapify(self._heap)
-            self._done = 0
+    def cancel(self, deadline: Deadline) -> None:
+        """Nobody is to be called; one that is over or cancelled already stays so."""
+        if deadline[EXPIRED] is not None:
+            deadline[EXPIRED] = None
+            self._cancelled += 1
+            if self._cancelled > MIN_SWEEP and self._cancelled * 2 > len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[EXPIRED] is not None]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
 
     def close(self) -> None:
         """Calls nobody any more."""
@@ -68,11 +73,13 @@ class Deadlines:
         self._timer = None
         heap, now = self._heap, self._loop.time()
         due = []
-        while heap and (heap[0][0] <= now or heap[0][2].done()):
-            _, _, future, expired = heapq.heappop(heap)
-            self._done -= 1
-            if not future.done():
-                due.append(expired)
+        while heap and (heap[0][0] <= now or heap[0][EXPIRED] is None):
+            deadline = heapq.heappop(heap)
+            if deadline[EXPIRED] is None:
+                self._cancelled -= 1
+            else:
+                due.append(deadline[EXPIRED])
+                deadline[EXPIRED] = None
         if heap:
             self._arm(heap[0][0])
         for expired in due:

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pybroker.replication.deadlines import Deadlines
+from pybroker.replication.deadlines import Deadline, Deadlines
 from pybroker.replication.fetching import Fetch, PartitionRead
 from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
@@ -28,6 +28,7 @@ class Waiting(asyncio.Future[Any]):
         super().__init__(loop=purgatory.loop)
         self.purgatory = purgatory
         self.watched: tuple[Partition, ...] = ()
+        self.deadline: Deadline | None = None
 
     def woken(self, number: int) -> None:
         """The partition that was given at ``number`` has changed."""
@@ -160,7 +161,7 @@ class Purgatory:
             if watchers is None:
                 watchers = self._waiting[partition] = {}
             watchers[waiting] = number
-        self._deadlines.add(waiting, timeout_ms, waiting.expired)
+        waiting.deadline = self._deadlines.add(timeout_ms, waiting.expired)
 
     def wake(self, partition: Partition) -> None:
         """``partition`` has changed."""
@@ -177,7 +178,8 @@ class Purgatory:
             if not watchers:
                 del self._waiting[partition]
         waiting.watched = ()
-        self._deadlines.forget()
+        if waiting.deadline is not None:
+            self._deadlines.cancel(waiting.deadline)
 
     def close(self) -> None:
         """Cancels everything that waits."""
