@@ -1,9 +1,9 @@
 """A broker under load that is killed, again and again; at the end every history is checked.
 
-The load: idempotent producers (one of them compressing) and a raw writer on four topics, one of which rolls its segments
-all the time and one syncs before each ack; a consumer group, a committer, and a client that creates and deletes topics.
-Checkpoints are written all the time. The moments come from a seed. One kill in three is followed by another while the
-broker starts, so that recovery is broken off too.
+The load: idempotent producers (one compresses, one sends again by hand) and a raw writer on four topics, one of which
+rolls its segments all the time and one syncs before each ack; a consumer group, a committer, and a client that creates
+and deletes topics. Checkpoints are written all the time. The moments come from a seed. One kill in three is followed by
+another while the broker starts, so that recovery is broken off too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from conformance.faults.load import (
     Load,
     Place,
     RawWriter,
+    Resender,
     TopicMaker,
     read_back,
     topics_of,
@@ -103,6 +104,7 @@ class Campaign:
             IdempotentWriter(broker, "idempotent", seed, histories),
             IdempotentWriter(broker, "zstd", seed, shared, compression_type="zstd"),
             RawWriter(broker, "raw", seed, shared),
+            Resender(broker, "resender", seed, Place("plain", 1), histories[Place("plain", 1)]),
             GroupReader(broker, "reader", seed, histories, reads),
             Committer(broker, "committer", seed, place, self.marks["committer", place]),
             TopicMaker(broker, "made", seed, self.topics),

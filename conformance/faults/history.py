@@ -1,87 +1,194 @@
-"""A checker of histories: what producers were told against what consumers read.
+"""What clients were told, against what the broker has afterwards.
 
-The anomalies are those of the published Jepsen work on Kafka, as far as they concern one log without transactions:
+While faults happen, writers, readers and committers note what they sent and what came back. At the
+end the log is read once more, and each history says what does not fit. The names of the anomalies
+are those of Jepsen's Kafka workload, as far as it has them.
 
-* lost write: a value was acked, a later offset was read, and the value is nowhere;
-* duplicate: a value was sent once by an idempotent producer and stands at two offsets;
-* phantom: a value was read that nobody sent;
-* inconsistent offset: two reads of one offset saw different values, or an ack named another offset than the value has;
-* nonmonotonic send: the values of one producer stand in another order than it sent them;
-* poll skip and nonmonotonic poll: a reader left offsets out, or went back.
+    lost                  acked, and not in the log
+    unseen                a consumer was given it, and it is not in the log
+    duplicate             more than once in the log, though it was sent once
+    inconsistent offset   acked or consumed at one offset, in the log at another
+    reordered             behind a record that its writer sent later
+    phantom               in the log, and nobody sent it
+    hole                  an offset in the middle of an uncompacted log that has no record
+    went back             a committed offset, or a topic, that is older than what was acked
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import itertools
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-Partition = tuple[str, int]
-Value = bytes
+LOST, UNSEEN, DUPLICATE, REORDERED = "lost", "unseen", "duplicate", "reordered"
+INCONSISTENT, PHANTOM, HOLE, WENT_BACK = "inconsistent offset", "phantom", "hole", "went back"
+
+Row = tuple[int, bytes]
 
 
-@dataclass(slots=True)
-class History:
-    """Everything that clients saw of some partitions."""
+class Anomaly(NamedTuple):
+    """Something that must not be."""
 
-    sent: dict[Partition, list[Value]] = field(default_factory=lambda: defaultdict(list))
-    acked: dict[Partition, list[tuple[Value, int]]] = field(default_factory=lambda: defaultdict(list))
-    reads: dict[Partition, list[Sequence[tuple[int, Value]]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    kind: str
+    text: str
 
-    def anomalies(self, *, idempotent: bool = True) -> list[str]:
-        """What is wrong, in words; empty where all is well."""
-        found: list[str] = []
-        for partition in {*self.sent, *self.acked, *self.reads}:
-            found += self._of(partition, idempotent)
-        return found
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
 
-    def _of(self, partition: Partition, idempotent: bool) -> Iterable[str]:
-        places: dict[Value, list[int]] = defaultdict(list)
-        values: dict[int, Value] = {}
-        for read in self.reads[partition]:
-            yield from self._read(partition, read, values)
-        for offset, value in values.items():
-            places[value].append(offset)
-        yield from self._acks(partition, places, values)
-        yield from self._sends(partition, places, idempotent)
 
-    def _read(
-        self, partition: Partition, read: Sequence[tuple[int, Value]], values: dict[int, Value]
-    ) -> Iterable[str]:
-        previous = None
-        for offset, value in read:
-            if previous is not None and offset <= previous:
-                yield f"nonmonotonic poll: {partition} {offset} after {previous}"
-            if previous is not None and offset > previous + 1:
-                yield f"poll skip: {partition} {offset} after {previous}"
-            if values.setdefault(offset, value) != value:
-                yield f"inconsistent offset: {partition} {offset} was {values[offset]!r}, then {value!r}"
-            previous = offset
+class PartitionHistory:
+    """One partition: who sent what in which order, which offsets were acked, what was consumed.
 
-    def _acks(
-        self, partition: Partition, places: dict[Value, list[int]], values: dict[int, Value]
-    ) -> Iterable[str]:
-        last_offset = max(values, default=-1)
-        for value, offset in self.acked[partition]:
-            if value not in places:
-                yield f"lost write: {partition} {value!r}, acked at {offset}, log read up to {last_offset}"
-            elif offset >= 0 and offset not in places[value]:
-                yield f"inconsistent offset: {partition} {value!r} acked at {offset}, is at {places[value]}"
+    Every value is sent once, by one writer; a client that retries by itself counts as sending once.
+    Thread-safe.
+    """
 
-    def _sends(
-        self, partition: Partition, places: dict[Value, list[int]], idempotent: bool
-    ) -> Iterable[str]:
-        known = set(self.sent[partition])
-        for value in places:
-            if value not in known:
-                yield f"phantom: {partition} {value!r} at {places[value]}"
-            if idempotent and len(places[value]) > 1:
-                yield f"duplicate: {partition} {value!r} at {places[value]}"
-        previous = -1
-        for value in self.sent[partition] if idempotent else ():
-            if value in places:
-                if places[value][0] < previous:
-                    yield f"nonmonotonic send: {partition} {value!r} at {places[value][0]} after {previous}"
-                previous = places[value][0]
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.sent: dict[str, list[bytes]] = defaultdict(list)
+        self.acked: list[Row] = []
+        self.seen: list[Row] = []
+
+    def send(self, writer: str, value: bytes) -> None:
+        """``writer`` is about to send this value."""
+        with self._lock:
+            self.sent[writer].append(value)
+
+    def ack(self, offset: int, value: bytes) -> None:
+        """The broker promised to keep this value at this offset."""
+        with self._lock:
+            self.acked.append((offset, value))
+
+    def see(self, offset: int, value: bytes) -> None:
+        """A consumer was given this record."""
+        with self._lock:
+            self.seen.append((offset, value))
+
+    def check(self, log: Sequence[Row]) -> list[Anomaly]:
+        """What does not fit to the log as it was read at the end, from first offset to last."""
+        with self._lock:
+            return [
+                *_promises(log, self.acked, LOST),
+                *_promises(log, self.seen, UNSEEN),
+                *_duplicates(log),
+                *_holes(log),
+                *_order(log, self.sent),
+            ]
+
+
+def _promises(log: Sequence[Row], promised: Iterable[Row], missing: str) -> Iterator[Anomaly]:
+    """Each promised record is in the log, at its offset."""
+    present = set(log)
+    places = {value: offset for offset, value in log}
+    for offset, value in promised:
+        if (offset, value) in present:
+            continue
+        if value in places:
+            yield Anomaly(INCONSISTENT, f"{value!r} was at {offset}, is at {places[value]}")
+        else:
+            yield Anomaly(missing, f"{value!r} at {offset}")
+
+
+def _duplicates(log: Sequence[Row]) -> Iterator[Anomaly]:
+    for value, count in Counter(value for _, value in log).items():
+        if count > 1:
+            offsets = [offset for offset, other in log if other == value]
+            yield Anomaly(DUPLICATE, f"{value!r} at {offsets}")
+
+
+def _holes(log: Sequence[Row]) -> Iterator[Anomaly]:
+    for (offset, _), (following, _) in itertools.pairwise(log):
+        if following != offset + 1:
+            yield Anomaly(HOLE, f"{following} follows {offset}")
+
+
+def _order(log: Sequence[Row], sent: dict[str, list[bytes]]) -> Iterator[Anomaly]:
+    """Each writer's records are in the order in which it sent them; nobody else has written."""
+    turns = {value: (writer, turn) for writer, rows in sent.items() for turn, value in enumerate(rows)}
+    latest: dict[str, int] = {}
+    for offset, value in log:
+        if value not in turns:
+            yield Anomaly(PHANTOM, f"{value!r} at {offset}")
+            continue
+        writer, turn = turns[value]
+        if turn < latest.get(writer, -1):
+            later = sent[writer][latest[writer]]
+            yield Anomaly(REORDERED, f"{value!r} at {offset} is behind {later!r}")
+        latest[writer] = max(turn, latest.get(writer, -1))
+
+
+class Watermark:
+    """A number that only ever rises, such as a committed offset or a log start offset.
+
+    One client raises it, step by step, and waits for each answer.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tried = self.acked = -1
+
+    def trying(self, value: int) -> None:
+        """The client asks the broker to keep this value."""
+        self.tried = max(self.tried, value)
+
+    def ack(self, value: int) -> None:
+        """The broker has promised to keep this value."""
+        self.acked = max(self.acked, value)
+
+    def check(self, found: int, promised: int | None = None) -> list[Anomaly]:
+        """``promised``: what was acked when the broker was asked, where others have gone on since."""
+        acked = self.acked if promised is None else promised
+        if found < acked:
+            return [Anomaly(WENT_BACK, f"{self.name} is {found} after {acked} was acked")]
+        if found > self.tried:
+            return [Anomaly(PHANTOM, f"{self.name} is {found}, nobody went beyond {self.tried}")]
+        return []
+
+
+class TopicHistory:
+    """Which topics were made and deleted.
+
+    A change that was not answered may have happened or not, but not by half.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.partitions: dict[str, int] = {}
+        self.existing: set[str] = set()
+        self.gone: set[str] = set()
+
+    def creating(self, name: str, partitions: int) -> None:
+        with self._lock:
+            self.partitions[name] = partitions
+
+    def created(self, name: str) -> None:
+        with self._lock:
+            self.existing.add(name)
+
+    def deleting(self, name: str) -> None:
+        with self._lock:
+            self.existing.discard(name)
+
+    def deleted(self, name: str) -> None:
+        with self._lock:
+            self.gone.add(name)
+
+    def check(self, found: dict[str, int]) -> list[Anomaly]:
+        """``found``: the number of partitions of each topic that the broker has."""
+        with self._lock:
+            lost = sorted(self.existing - found.keys())
+            returned = sorted(self.gone & found.keys())
+            invented = sorted(found.keys() - self.partitions.keys())
+            wrong = [(name, self.partitions.get(name, count), count) for name, count in found.items()]
+        return [
+            *(Anomaly(LOST, f"topic {name}") for name in lost),
+            *(Anomaly(WENT_BACK, f"topic {name} is back") for name in returned),
+            *(Anomaly(PHANTOM, f"topic {name}") for name in invented),
+            *(
+                Anomaly(HOLE, f"topic {name} has {count} partitions, not {made}")
+                for name, made, count in wrong
+                if made != count
+            ),
+        ]

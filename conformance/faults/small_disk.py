@@ -1,7 +1,7 @@
 """A disk that is soon full: a small tmpfs that a broker writes to.
 
-Root mounts it. Anybody else gets it in a user and mount namespace, held open by a process that waits; the broker joins that
-namespace by ``nsenter``, and tests look in through ``/proc/<pid>/root``.
+Root mounts it. Anybody else gets it in a user and mount namespace, held open by a process that waits; the broker joins
+that namespace by ``nsenter``, and tests look in through ``/proc/<pid>/root``.
 """
 
 from __future__ import annotations
