@@ -3,7 +3,8 @@
 A hashed wheel: deadlines are rounded up to ticks, each tick has its own slot, so setting and
 cancelling are one dictionary operation each. A heap holds the numbers of the slots that exist, a
 few however many timers there are. The wheel reads no clock: time is an argument. A timer never
-fires early, and at most one tick late.
+fires early, and at most one tick late. One that is set when its deadline has come already fires at
+the next tick, so that an action which sets its own timer anew cannot fire for ever at one moment.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ class Timer(Generic[T]):
 class TimerWheel(Generic[T]):
     """The timers of one state machine."""
 
-    def __init__(self, tick_ms: int = 10) -> None:
+    def __init__(self, tick_ms: int = 1) -> None:
         self._tick_ms = tick_ms
+        self._current = -1
+        """The slot of the moment at which a timer was last taken."""
         self._slots: dict[int, dict[Timer[T], None]] = {}
         self._numbers: list[int] = []
 
     def schedule(self, deadline_ms: int, action: T) -> Timer[T]:
         """A new timer."""
-        number = -(-deadline_ms // self._tick_ms)
+        number = max(-(-deadline_ms // self._tick_ms), self._current + 1)
         timer = Timer(deadline_ms, action, number)
         slot = self._slots.get(number)
         if slot is None:
@@ -57,6 +60,7 @@ class TimerWheel(Generic[T]):
         slot = self._slots[number]
         timer = next(iter(slot))
         del slot[timer]
+        self._current = now_ms // self._tick_ms
         return timer
 
     @property

@@ -160,7 +160,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if group is None:
             if generation < 0:
-                return self._group_or_new(request.group_id)
+                return ClassicGroup(request.group_id, self._context)
             if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
                 raise errors.GroupIdNotFound(f"no group {request.group_id}")
             raise errors.IllegalGeneration(f"no group {request.group_id}")

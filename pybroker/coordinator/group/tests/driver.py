@@ -1,0 +1,289 @@
+"""Drives a shard without a runtime: a log in a list, a clock in a number, replies kept.
+
+``refuse`` makes the next writes fail, as a partition with too few replicas would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.group.settings import GroupSettings
+from pybroker.coordinator.group.shard import GroupShard
+from pybroker.coordinator.shard import Event, Moment, Record, Result
+from pyclient.protocol import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    SyncGroup,
+    errors,
+)
+from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.records import ConsumerProtocolSubscription
+
+WALL = 1_700_000_000_000
+QUICK = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer of these topics says."""
+    return ConsumerProtocolSubscription.encode(1, ConsumerProtocolSubscription(topics=list(topics)))
+
+
+RANGE = {"range": subscription("t")}
+
+
+class Ticket:
+    """Somebody who waits; a second answer is an error of the shard."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    @property
+    def waits(self) -> bool:
+        return not self.answers
+
+    @property
+    def answer(self) -> Any:
+        """The response; raises the error that came instead."""
+        [answer] = self.answers
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    @property
+    def code(self) -> int:
+        """The error code of the answer, 0 for a response without one."""
+        [answer] = self.answers
+        return answer.code if isinstance(answer, KafkaError) else getattr(answer, "error_code", 0)
+
+
+class Driver:
+    """One shard, loaded from ``log``."""
+
+    def __init__(self, settings: GroupSettings = QUICK, log: list[Record] | None = None) -> None:
+        self.log = log if log is not None else []
+        self.monotonic_ms = 0
+        self.refuse: type[KafkaError] | None = None
+        self.ids = 0
+        self.shard = GroupShard(settings, self._new_id)
+        for record in self.log:
+            self.shard.replay(record)
+        self.perform(self.shard.loaded)
+
+    def _new_id(self) -> str:
+        self.ids += 1
+        return f"{len(self.log)}-{self.ids}"
+
+    def group(self, group_id: str = "g") -> Any:
+        return self.shard.groups[group_id]
+
+    # What a runtime does
+
+    def perform(self, event: Event, ticket: Ticket | None = None) -> Result:
+        """One event, carried out."""
+        result = Result(Moment(WALL + self.monotonic_ms, self.monotonic_ms), ticket)
+        try:
+            event(result)
+        except KafkaError as error:
+            assert ticket is not None
+            ticket.answers.append(error)
+            return result
+        refused = self.refuse if result.records else None
+        for record in () if refused else result.records:
+            self.log.append(record)
+            self.shard.replay(record)
+        for token, response in result.replies:
+            assert isinstance(token, Ticket)
+            token.answers.append(refused() if refused else response)
+            assert len(token.answers) == 1, "answered twice"
+        failed = result.on_failure
+        if refused and failed is not None:
+            self.perform(lambda next: failed(next, refused()))
+        return result
+
+    def send(self, event: Event) -> Ticket:
+        """A request."""
+        ticket = Ticket()
+        self.perform(event, ticket)
+        return ticket
+
+    def pass_ms(self, milliseconds: int) -> None:
+        """Time goes by; every timer fires at its time."""
+        end = self.monotonic_ms + milliseconds
+        timers = self.shard.timers
+        while (deadline := timers.next_deadline_ms) is not None and deadline <= end:
+            self.monotonic_ms = max(self.monotonic_ms, deadline)
+            timer = timers.pop(self.monotonic_ms)
+            assert timer is not None
+            self.perform(timer.action)
+        self.monotonic_ms = end
+
+    # Requests
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        instance: str | None = None,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+        client: str = "c",
+    ) -> Ticket:
+        protocol = JoinGroup.Request.JoinGroupRequestProtocol
+        offered = RANGE if protocols is None else protocols
+        request = JoinGroup.Request(
+            group_id=group,
+            member_id=member_id,
+            group_instance_id=instance,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=protocol_type,
+            protocols=[protocol(name=name, metadata=data) for name, data in offered.items()],
+        )
+        caller = Caller(version, client, "/127.0.0.1")
+        return self.send(lambda result: self.shard.join(request, caller, result))
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        **fields: Any,
+    ) -> Ticket:
+        assignment = SyncGroup.Request.SyncGroupRequestAssignment
+        request = SyncGroup.Request(
+            group_id=group,
+            member_id=member_id,
+            generation_id=generation,
+            assignments=[
+                assignment(member_id=id, assignment=data)
+                for id, data in (assignments or {}).items()
+            ],
+            **fields,
+        )
+        return self.send(lambda result: self.shard.sync(request, result))
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
+    ) -> Ticket:
+        request = Heartbeat.Request(
+            group_id=group,
+            member_id=member_id,
+            generation_id=generation,
+            group_instance_id=instance,
+        )
+        return self.send(lambda result: self.shard.heartbeat(request, result))
+
+    def leave(self, *members: tuple[str, str | None], group: str = "g") -> Ticket:
+        """Members are (member id, instance id)."""
+        leaving = [
+            LeaveGroup.Request.MemberIdentity(member_id=id, group_instance_id=instance)
+            for id, instance in members
+        ]
+        return self.send(lambda result: self.shard.leave(group, leaving, result))
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group: str = "g",
+        metadata: str | None = "",
+        version: int = 8,
+        instance: str | None = None,
+        retention_ms: int = -1,
+    ) -> Ticket:
+        topic, partition = (
+            OffsetCommit.Request.OffsetCommitRequestTopic,
+            OffsetCommit.Request.OffsetCommitRequestPartition,
+        )
+        request = OffsetCommit.Request(
+            group_id=group,
+            member_id=member_id,
+            generation_id_or_member_epoch=generation,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                topic(
+                    name=name,
+                    partitions=[
+                        partition(
+                            partition_index=index,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (name, index), offset in offsets.items()
+            ],
+        )
+        return self.send(lambda result: self.shard.commit(request, version, result))
+
+    def committed(self, *, group: str = "g") -> dict[tuple[str, int], int]:
+        """All offsets of the group."""
+        ticket = self.send(lambda result: self.shard.committed(group, None, result))
+        return {
+            (topic, index): each.offset
+            for topic, offsets in ticket.answer
+            for index, each in offsets.items()
+        }
+
+    def delete_offsets(self, *names: str, group: str = "g") -> Ticket:
+        topic, partition = (
+            OffsetDelete.Request.OffsetDeleteRequestTopic,
+            OffsetDelete.Request.OffsetDeleteRequestPartition,
+        )
+        request = OffsetDelete.Request(
+            group_id=group,
+            topics=[topic(name=name, partitions=[partition(partition_index=0)]) for name in names],
+        )
+        return self.send(lambda result: self.shard.delete_offsets(request, result))
+
+    def delete(self, group: str = "g") -> Ticket:
+        return self.send(lambda result: self.shard.delete_group(group, result))
+
+    # Whole scenes
+
+    def member(self, **options: Any) -> tuple[str, Ticket]:
+        """Joins as a new member: its id, and the ticket of the JoinGroup that waits."""
+        first = self.join(**options)
+        if not first.waits and first.code == errors.MemberIdRequired.code:
+            member_id = first.answer.member_id
+            return member_id, self.join(member_id, **options)
+        known = {member.id for member in self.group(options.get("group", "g")).members}
+        return (known - self._seen(options)).pop(), first
+
+    def _seen(self, options: dict[str, Any]) -> set[str]:
+        """Ids of members that are not the last one."""
+        members = list(self.group(options.get("group", "g")).members)
+        return {member.id for member in members[:-1]}
+
+    def stable(self, count: int, **options: Any) -> list[str]:
+        """A stable group of ``count`` new members, whose assignment is their own id."""
+        joined = [self.member(**options) for _ in range(count)]
+        self.pass_ms(10)
+        return self.settle([id for id, _ in joined], options.get("group", "g"))
+
+    def settle(self, ids: list[str], group: str = "g") -> list[str]:
+        """All sync."""
+        generation = self.group(group).generation
+        leader = self.group(group).members.leader_id
+        for id in [each for each in ids if each != leader]:
+            self.sync(id, generation, group=group)
+        self.sync(leader, generation, {id: id.encode() for id in ids}, group=group)
+        assert self.group(group).state == "Stable"
+        return ids
+
+
+Scenario = Callable[[Driver], None]
