@@ -3,7 +3,8 @@
 Format v2::
 
     base_offset i64 | length i32 | leader_epoch i32 | magic i8 | crc u32 | attributes i16 | last_offset_delta i32
-    | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32 | records
+    | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32
+    | count i32 | records
 
     record = varint length | attributes i8 | varlong timestamp_delta | varint offset_delta | bytes key | bytes value
            | varint count, (string key, bytes value)*              bytes = varint length (-1: null), the bytes

@@ -1,7 +1,7 @@
 """Brokers under test, as processes: ours and the real one, with the same methods.
 
-A test starts, stops, kills and restarts a broker without knowing which it is; ``--broker=kafka`` runs the suite against the real
-one and so proves the tests.
+A test starts, stops, kills and restarts a broker without knowing which it is; ``--broker=kafka`` runs the suite
+against the real one and so proves the tests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def free_port() -> int:
 class Broker(ABC):
     """One broker process on 127.0.0.1 with its own data folder.
 
-    ``config`` holds Kafka's keys; a change of it takes effect with the next start. The port stays the same over restarts.
+    ``config`` holds Kafka's keys; a change of it takes effect with the next start. The port stays the same over
+    restarts.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Fixtures of the black-box suite.
 
-``pytest conformance`` tests our broker; ``pytest conformance --broker=kafka`` runs the same tests against a real Kafka, which
-proves the tests. What we promise beyond Kafka is marked ``ours`` and is left out there. ``long`` tests are left out unless
-asked for by ``-m long``; their short forms always run.
+``pytest conformance`` tests our broker; ``pytest conformance --broker=kafka`` runs the same tests against a real
+Kafka, which proves the tests. What we promise beyond Kafka is marked ``ours`` and is left out there. ``long`` tests
+are left out unless asked for by ``-m long``; their short forms always run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def broker(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def new_broker(broker_kind: type[Broker], data_root: Path) -> Iterator[NewBroker]:
-    """Starts a broker of a test's own: ``new_broker(log_segment_bytes=1048576)``; ``start=False`` leaves that to the test."""
+    """Starts a broker of a test's own: ``new_broker(log_segment_bytes=1048576)``; ``start=False`` only makes it."""
     made: list[Broker] = []
 
     def make(*, start: bool = True, **config: object) -> Broker:

@@ -27,8 +27,8 @@ class Cpu:
 def cpu(pid: int) -> Cpu:
     """CPU time of all threads of a process, those that have ended among them.
 
-    The scheduler's nanoseconds (``schedstat``) are exact but end with their thread and know no user/system split; the ticks of
-    ``stat`` hold everything, at 10 ms.
+    The scheduler's nanoseconds (``schedstat``) are exact but end with their thread and know no user/system split; the
+    ticks of ``stat`` hold everything, at 10 ms.
     """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Cpu(int(fields[11]) / TICKS_PER_SECOND, int(fields[12]) / TICKS_PER_SECOND)

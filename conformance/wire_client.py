@@ -1,6 +1,6 @@
 """A bare client: frames over a socket, messages by kafka-python's codec (made from Kafka's own schemas) or by hand.
 
-It keeps no state, retries nothing, and lets a test send any version of any request, or bytes that are no request at all.
+It keeps no state, retries nothing, and sends any version of any request, or bytes that are no request at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The clients as pumps of lines: each writes a file of lines into a topic, or reads a topic back as the bytes of such a file."""
+"""The clients as pumps: each writes a file's lines into a topic, or reads a topic back as the bytes of such a file."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ COMPLAINTS = re.compile(r"mismatch|does not match|Found|not valid|unmatched|corr
 
 @pytest.fixture(scope="module")
 def stopped_broker(broker_kind: type[Broker], data_root: Path, flights: Path) -> Iterator[Broker]:
-    """A broker with small segments that has taken the file in every codec, idempotent writes and commits, and has stopped."""
+    """A broker with small segments took the file in every codec, idempotent writes and commits, and has stopped."""
     config = {"log.segment.bytes": str(1 << 20), "log.index.interval.bytes": "4096"}
     with broker_kind(data_root / "dump", **QUICK_GROUPS, **config) as broker:
         for codec in batches.CODEC_NAMES:

@@ -1,4 +1,4 @@
-"""A real file goes in by kcat and comes back byte-identical and in order, by every client, in every codec, over a crash."""
+"""A real file goes in by kcat and comes back byte-identical and in order: every client and codec, over a crash."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from kafka import TopicPartition as Partition
 from conformance import batches
 from conformance.brokers import Broker
 from conformance.conftest import NewBroker, NewTopic
+from conformance.members import Member, committed, find_coordinator
 from conformance.peers import Java
-from conformance.members import committed, find_coordinator
 from conformance.scenarios.support import consumer, take, until, write
 from conformance.wire_client import Wire
 
@@ -104,6 +104,21 @@ def test_s57_offsets_live_in_consumer_offsets_and_survive_a_crash(new_broker: Ne
     broker.crash()
     with Wire(broker.address) as wire:
         assert committed(wire, "g", "t") == 42
+
+
+def test_s57_case_1_offsets_survive_a_torn_tail_of_their_own_log(new_broker: NewBroker) -> None:
+    broker = new_broker(offsets_topic_num_partitions=1)
+    with Wire(broker.address) as wire, Member(broker, "g") as member:
+        wire.create_topic("t")
+        find_coordinator(wire, "g")
+        outside = {"generation_id_or_member_epoch": -1, "member_id": ""}
+        assert [member.commit("t", offset, **outside) for offset in range(10)] == [0] * 10
+    broker.kill()
+    with (broker.partition_dir("__consumer_offsets") / f"{0:020}.log").open("ab") as file:
+        file.write(batches.batch([b"half"], base_offset=10, leader_epoch=0)[:50])
+    broker.start()
+    with Wire(broker.address) as wire:
+        assert committed(wire, "g", "t") == 9
 
 
 def _offset_keys(wire: Wire) -> set[tuple[int, bytes, bytes, int]]:

@@ -40,7 +40,7 @@ def test_s33_every_flipped_bit_behind_the_crc_is_noticed(
 
 @pytest.fixture
 def rotten_broker(new_broker: NewBroker) -> Broker:
-    """Five batches, one record each; a byte of the third one's value was changed on the disk while the broker was down."""
+    """Five batches, one record each; a byte of the third one's value was changed on disk while the broker was down."""
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t")

@@ -39,7 +39,7 @@ def test_s10_a_partition_that_does_not_exist_is_refused_by_the_broker(broker: Br
 def test_s11_every_client_sends_a_key_to_the_same_partition(
     broker: Broker, new_topic: NewTopic, java: Java
 ) -> None:
-    """10,000 keys through librdkafka, kafka-python, aiokafka and the Java producer; each topic then holds the same keys."""
+    """10,000 keys through librdkafka, kafka-python, aiokafka and the Java producer; each topic holds them alike."""
     keys = sorted({line.split(b",")[11] + b"-" + line.split(b",")[10] for line in flights().splitlines()[1:40_000]})
     keys = keys[:10_000]
     assert len(keys) == 10_000

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def test_s72_the_offset_index_has_an_entry_per_4_kib_and_points_at_batches(
     entries = index_entries(first.with_suffix(".index"))
     assert 0.5 * len(data) / 4_096 < len(entries) <= len(data) / 4_096
     assert [starts[position] for _, position in entries] == [offset for offset, _ in entries]
-    gaps = [b[1] - a[1] for a, b in zip(entries, entries[1:], strict=False)]
+    gaps = [b[1] - a[1] for a, b in pairwise(entries)]
     assert min(gaps) > 4_096
 
 
@@ -216,6 +217,22 @@ def test_s74_retention_by_size_keeps_the_newest(new_broker: NewBroker) -> None:
         assert wire.offset("t", -2).offset >= start
 
 
+def test_s74_case_29_one_timestamp_of_the_future_does_not_wipe_a_segment(new_broker: NewBroker) -> None:
+    broker = new_broker(**EAGER_RETENTION)
+    now = batches.now_ms()
+    with Wire(broker.address) as wire:
+        limits = {"message.timestamp.after.max.ms": 10**13, "retention.ms": 3_600_000}
+        wire.create_topic("t", configs={"segment.bytes": MIB, **limits})
+        for number in range(25):
+            start = now + 10**11 if number == 3 else now
+            assert wire.produce("t", batches.batch([b"x" * 100_000], base_timestamp=start)).error_code == 0
+    broker.restart()
+    time.sleep(0.5)
+    with Wire(broker.address) as wire:
+        assert base_offsets(broker, "t") == [0, 3, 13, 23]
+        assert (wire.offset("t", -2).offset, wire.end_offset("t")) == (0, 25)
+
+
 def test_s74_nothing_goes_before_the_check_interval(new_broker: NewBroker) -> None:
     broker = new_broker(log_retention_check_interval_ms=3_600_000, log_initial_task_delay_ms=3_600_000)
     with Wire(broker.address) as wire:
@@ -295,13 +312,12 @@ def test_s77_flush_messages_syncs_every_so_many_records(new_broker: NewBroker, t
 @pytest.mark.ours
 def test_s77_flush_acks_syncs_before_the_ack_of_acks_all(new_broker: NewBroker, tmp_path: Path) -> None:
     broker = new_broker(start=False)
-    with traced(broker, "fsync,fdatasync", tmp_path / "trace") as trace:
-        with Wire(broker.address) as wire:
-            wire.create_topic("t", configs={"flush.acks": "true"})
-            pattern = r"f(data)?sync\(\d+<[^>]*/t-0/\d+\.log>"
-            for number in range(1, 11):
-                assert wire.produce("t", batches.batch([b"x"])).error_code == 0
-                assert count_calls(trace, pattern) >= number
+    with traced(broker, "fsync,fdatasync", tmp_path / "trace") as trace, Wire(broker.address) as wire:
+        wire.create_topic("t", configs={"flush.acks": "true"})
+        pattern = r"f(data)?sync\(\d+<[^>]*/t-0/\d+\.log>"
+        for number in range(1, 11):
+            assert wire.produce("t", batches.batch([b"x"])).error_code == 0
+            assert count_calls(trace, pattern) >= number
 
 
 def test_s78_a_fetch_of_plain_text_goes_by_sendfile(
