@@ -1,7 +1,8 @@
 """Walks over the batches in a ``.log`` file, header by header, without building a record.
 
 A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length is believed only if the
-batch ends within the file, so nothing is allocated on the word of a damaged header.
+batch ends within the file, so nothing is allocated on the word of a damaged header. The base offset
+is outside the CRC (the broker writes it); that offsets ascend is what gives its damage away.
 """
 
 from __future__ import annotations
@@ -32,13 +33,23 @@ class Located(NamedTuple):
 class MalformedBatch(ValueError):
     """What lies at ``position`` is not a whole, undamaged batch."""
 
-    def __init__(self, position: int, reason: str, *, size: int = 0, is_cut: bool = False) -> None:
+    def __init__(
+        self,
+        position: int,
+        reason: str,
+        *,
+        size: int = 0,
+        is_cut: bool = False,
+        is_disordered: bool = False,
+    ) -> None:
         super().__init__(f"{reason} at position {position}")
         self.position = position
         self.size = size
         """Size of the batch where its framing is sound and only its content is not, else 0."""
         self.is_cut = is_cut
         """True where the file ends before the batch does."""
+        self.is_disordered = is_disordered
+        """True where offsets do not ascend: this batch's is wrong, or that of the one before it."""
 
 
 def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
@@ -46,10 +57,14 @@ def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
 
     Raises MalformedBatch where that is not so.
     """
+    above = -1
     while position < end:
         data = file.read(min(SCAN_BYTES, end - position), position)
         batches = scan(data) or [_header(data, position, end)]
         for batch in batches:
+            if batch.base_offset <= above:
+                raise _disordered(position, batch, above)
+            above = batch.last_offset
             yield Located(position, batch)
             position += batch.size
 
@@ -58,6 +73,7 @@ def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0
     """As ``walk``, but batches that end at or beyond offset ``trust_before`` must have the
     right CRC.
     """
+    above = -1
     while position < end:
         data = file.read(min(VERIFY_BYTES, end - position), position)
         batches = scan(data, check_crcs=trust_before <= 0)
@@ -67,6 +83,9 @@ def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0
         for batch in batches:
             if batch.last_offset >= trust_before and not check_crc(data, batch.position, batch):
                 raise MalformedBatch(position, "wrong CRC", size=batch.size)
+            if batch.base_offset <= above:
+                raise _disordered(position, batch, above)
+            above = batch.last_offset
             yield Located(position, batch)
             position += batch.size
 
@@ -80,6 +99,11 @@ def first_reaching(file: DataFile, position: int, end: int, offset: int) -> Loca
         if located.batch.last_offset >= offset:
             return located
     return None
+
+
+def _disordered(position: int, batch: Batch, above: int) -> MalformedBatch:
+    reason = f"offset {batch.base_offset} behind {above}"
+    return MalformedBatch(position, reason, size=batch.size, is_disordered=True)
 
 
 def _header(data: bytes, position: int, end: int) -> Batch:

@@ -242,7 +242,7 @@ class Segment(SegmentFiles):
         if end <= start:
             return LogSlice(b"", 0, offset, offset)
         if not self._trust.covers(start, end):
-            return self._read_verified(file, offset, start, end)
+            return self._read_verified(file, offset, start, end, end_offset)
         self._remember(next_offset, end)
         return LogSlice(FileSlice(file, start, end - start), end - start, offset, next_offset)
 
@@ -252,12 +252,16 @@ class Segment(SegmentFiles):
         """
         limit = start + max_bytes
         end, next_offset = start, offset
-        for position, batch in self.batches(self._anchor(start, limit)):
-            if position + batch.size > limit:
-                if position == start:
-                    return (position + batch.size, batch.next_offset) if min_one else (start, offset)
-                return position, batch.base_offset
-            end, next_offset = position + batch.size, batch.next_offset
+        try:
+            for position, batch in self.batches(self._anchor(start, limit)):
+                if position + batch.size > limit:
+                    if position == start:
+                        return (position + batch.size, batch.next_offset) if min_one else (start, offset)
+                    return position, batch.base_offset
+                end, next_offset = position + batch.size, batch.next_offset
+        except MalformedBatch:
+            if end == start:
+                raise
         return end, next_offset
 
     def _anchor(self, start: int, limit: int) -> int:
@@ -269,20 +273,25 @@ class Segment(SegmentFiles):
             return start
         return entry.position if self._agrees(entry) else start
 
-    def _read_verified(self, file: DataFile, offset: int, start: int, end: int) -> LogSlice:
+    def _read_verified(self, file: DataFile, offset: int, start: int, end: int, end_offset: int) -> LogSlice:
         """Checks the batches first.
 
         The slice ends before a damaged one, or where the message format changes.
         """
-        magic, stop, next_offset = NO_BATCH, start, offset
+        magic = NO_BATCH
+        before = stop, next_offset = start, offset
         try:
             for position, batch in walk_verified(file, start, end):
                 if magic == NO_BATCH:
                     magic = batch.magic
                 if (batch.magic == MAGIC_2) != (magic == MAGIC_2):
                     break
+                before = stop, next_offset
                 stop, next_offset = position + batch.size, batch.next_offset
-        except MalformedBatch:
+            self._check_order(stop, next_offset, end_offset)
+        except MalformedBatch as error:
+            if error.is_disordered:
+                stop, next_offset = before
             if stop == start:
                 raise
         if magic != MAGIC_2:
@@ -291,6 +300,17 @@ class Segment(SegmentFiles):
         self._trust.add(start, stop)
         self._remember(next_offset, stop)
         return LogSlice(FileSlice(file, start, stop - start), stop - start, offset, next_offset)
+
+    def _check_order(self, position: int, next_offset: int, end_offset: int) -> None:
+        """What was read up to ``position`` ends below the next batch and the next segment."""
+        following = end_offset
+        with contextlib.suppress(MalformedBatch):
+            for _, batch in walk(self.file, position, self.size):
+                following = min(batch.base_offset, end_offset)
+                break
+        if next_offset > following:
+            reason = f"offset {following} behind {next_offset - 1}"
+            raise MalformedBatch(position, reason, is_disordered=True)
 
     def _remember(self, next_offset: int, position: int) -> None:
         """A read ended here: the next one most likely begins here."""
