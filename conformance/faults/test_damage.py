@@ -1,4 +1,6 @@
-"""Files that a crash has torn or that have rotted: cases 1, 2, 4, 6 to 10. Nothing wrong is ever served, nothing good is lost."""
+"""Files that a crash has torn or that have rotted: cases 1, 2, 4, 6 to 10. Nothing wrong is ever served, nothing good
+is lost.
+"""
 
 from __future__ import annotations
 
