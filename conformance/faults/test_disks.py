@@ -63,7 +63,8 @@ def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(
     assert acked > 20
     assert error in (STORAGE_ERROR, 0)
     assert broker.process is not None
-    assert broker.process.wait(20) != 0
+    assert broker.process.wait(20) == 1
+    assert "every log dir has failed" in broker.logged()
     disk.make_room()
     broker.start()
     check_kept(broker, "t", acked)
@@ -94,6 +95,10 @@ def test_case_11_a_broker_with_another_disk_goes_on_serving_from_it(
         for topic in on_large:
             assert wire.produce(topic, batches.batch([b"x"])).error_code == 0
             assert batches.values(wire.fetch(topic, 0).records) == [b"x"]
+        wire.create_topic("new")
+        assert wire.produce("new", batches.batch([b"x"])).error_code == 0
+        rows = {row.name: row for row in wire.ask("Metadata", 9, topics=None).topics}
+        assert {*topics, "new"} <= rows.keys()
     assert broker.alive
     broker.kill()
     disk.make_room()
