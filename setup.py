@@ -1,4 +1,4 @@
-"""Builds the Cython extensions of ``cy/``; the rest of the distribution is described by pyproject.toml and setup.cfg."""
+"""Builds the Cython extensions of ``cy/``; pyproject.toml and setup.cfg describe the rest of the distribution."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The benchmark: our broker and a real Kafka, one after the other, several times, under the same librdkafka load.
 
-``python -m conformance.bench`` prints the table; with ``--write`` it also renews docs/benchmarks.md (between its markers), the
-raw figures (docs/benchmarks.json) and the plot. Brokers alternate, so that a noisy neighbour meets both.
+``python -m conformance.bench`` prints the table; with ``--write`` it also renews docs/benchmarks.md (between its
+markers), the raw figures (docs/benchmarks.json) and the plot. Brokers alternate, so that a noisy neighbour meets both.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def write(measurements: list[report.Measurement], command: str) -> None:
     page = DOCS / "benchmarks.md"
     head, _, rest = page.read_text().partition(START)
     tail = rest.partition(END)[2]
-    measured = f"\nMeasured by `{command}` on {report.machine()}.\n\n{report.table(found)}\n\n![plot](img/benchmarks.png)\n"
+    origin = f"Measured by `{command}` on {report.machine()}."
+    measured = f"\n{origin}\n\n{report.table(found)}\n\n![plot](img/benchmarks.png)\n"
     page.write_text(f"{head}{START}{measured}{END}{tail}")
 
 

@@ -63,10 +63,10 @@ def delete_topic(broker: Broker, topic: str) -> None:
 
 
 def claim_memory(size: int) -> None:
-    """Touches ``size`` bytes and gives them back, so that the page cache grows into memory that the machine really has.
+    """Touches ``size`` bytes and gives them back, so that the page cache grows into memory that is really there.
 
-    A virtual machine gets its memory from the host page by page, on the first touch; that costs more than the copy into the page
-    cache, would be put down to the broker, and depends on what ran before.
+    A virtual machine gets its memory from the host page by page, on the first touch; that costs more than the copy into
+    the page cache, would be put down to the broker, and depends on what ran before.
     """
     piece = b"\1" * (KIB * KIB)
     with mmap.mmap(-1, size) as memory:

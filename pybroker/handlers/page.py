@@ -10,8 +10,8 @@ from pybroker.handlers import Row, rows
 _HEAD = """# APIs
 
 What this broker serves and advertises, made from its one table (`pybroker/handlers/__init__.py`) by
-`python -m pybroker.handlers.page > docs/apis.md`. What is not here is not advertised. Flexible versions, tagged fields and topic
-ids are served wherever a version has them.
+`python -m pybroker.handlers.page > docs/apis.md`. What is not here is not advertised. Flexible versions, tagged fields
+and topic ids are served wherever a version has them.
 
 | Key | API | Versions | What it does |
 |---|---|---|---|
