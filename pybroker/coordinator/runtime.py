@@ -228,9 +228,7 @@ class Runtime(Generic[S]):
             if result.records:
                 promise = self._write(hosted, result)
             elif result.reads:
-                promise = self._replicas.promise(
-                    hosted.partition, hosted.last_offset, self._append_timeout_ms
-                )
+                promise = self._settled(hosted)
         except KafkaError as error:
             self._refused(hosted, result, error)
         else:
@@ -256,6 +254,18 @@ class Runtime(Generic[S]):
                 hosted.shard.replay(record)
         promise: Promise | None = appended.done
         return promise
+
+    def _settled(self, hosted: Hosted[S]) -> Promise | None:
+        """The promise of all that the shard's state comes from.
+
+        That the replicas in sync have become too few since is nothing that a reader minds.
+        """
+        try:
+            return self._replicas.promise(
+                hosted.partition, hosted.last_offset, self._append_timeout_ms
+            )
+        except errors.NotEnoughReplicasAfterAppend:
+            return None
 
     def _refused(self, hosted: Hosted[S], result: Result, error: KafkaError) -> None:
         logger.warning("%s: an append was refused: %s", hosted.name, error)

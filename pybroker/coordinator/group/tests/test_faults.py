@@ -1,0 +1,116 @@
+"""Zombies, late members and failing writes, by the numbers of the list of faults."""
+
+from __future__ import annotations
+
+from pybroker.coordinator.group.tests.driver import Driver
+from pyclient.protocol import errors
+
+
+def test_case_41_a_commit_of_an_old_generation_is_refused() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    assert driver.commit({("t", 0): 9}, member, 1).code == errors.NONE
+    _, joined = driver.member()
+    rejoined = driver.join(member)
+    assert joined.answer.generation_id == rejoined.answer.generation_id == 2
+    driver.settle([each.id for each in driver.group().members])
+    assert driver.commit({("t", 0): 5}, member, 1).code == errors.IllegalGeneration.code
+    assert driver.committed() == {("t", 0): 9}
+
+
+def test_case_41_a_commit_of_an_unknown_member_is_refused() -> None:
+    driver = Driver()
+    driver.stable(1)
+    assert driver.commit({("t", 0): 5}, "zombie", 1).code == errors.UnknownMemberId.code
+
+
+def test_case_41_a_member_whose_session_has_ended_cannot_commit() -> None:
+    driver = Driver()
+    [member] = driver.stable(1, session_ms=10_000)
+    driver.pass_ms(10_000)
+    assert driver.commit({("t", 0): 5}, member, 1).code == errors.UnknownMemberId.code
+    assert driver.committed() == {}
+
+
+def test_case_41_a_commit_during_a_rebalance_is_refused() -> None:
+    driver = Driver()
+    member, _ = driver.member()
+    driver.pass_ms(1)
+    assert driver.commit({("t", 0): 5}, member, 1).code == errors.RebalanceInProgress.code
+
+
+def test_case_41_a_duplicate_static_member_is_fenced() -> None:
+    driver = Driver()
+    [old] = driver.stable(1, instance="i1")
+    driver.join(instance="i1")
+    refused = driver.commit({("t", 0): 5}, old, 1, instance="i1")
+    assert refused.code == errors.FencedInstanceId.code
+
+
+def test_case_41_commits_of_a_group_that_is_gone_are_refused_by_version() -> None:
+    driver = Driver()
+    old = driver.commit({("t", 0): 5}, "zombie", 4, version=8)
+    new = driver.commit({("t", 0): 5}, "zombie", 4, version=9)
+    assert (old.code, new.code) == (errors.IllegalGeneration.code, errors.GroupIdNotFound.code)
+
+
+def test_case_42_a_committed_offset_never_goes_back_over_a_failover() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    for offset in (3, 7, 12):
+        driver.commit({("t", 0): offset, ("t", 1): offset * 2}, member, 1)
+    driver.refuse = errors.NotCoordinator
+    assert driver.commit({("t", 0): 1}, member, 1).code == errors.NotCoordinator.code
+    assert driver.committed() == {("t", 0): 12, ("t", 1): 24}
+    assert Driver(log=driver.log).committed() == {("t", 0): 12, ("t", 1): 24}
+
+
+def test_case_42_a_group_goes_on_under_the_next_coordinator() -> None:
+    driver = Driver()
+    first, second = driver.stable(2)
+    after = Driver(log=driver.log)
+    assert after.heartbeat(first, 1).code == errors.NONE
+    assert after.sync(second, 1).answer.assignment == second.encode()
+    assert after.commit({("t", 0): 5}, second, 1).code == errors.NONE
+
+
+def test_case_42_members_that_do_not_come_back_after_a_failover_lose_their_session() -> None:
+    driver = Driver()
+    first, second = driver.stable(2, session_ms=10_000)
+    after = Driver(log=driver.log)
+    after.pass_ms(9_000)
+    after.heartbeat(first, 1)
+    after.pass_ms(1_000)
+    assert after.heartbeat(first, 1).code == errors.RebalanceInProgress.code
+    assert second not in after.group().members
+
+
+def test_case_44_metadata_that_is_too_large_fails_only_its_own_partition() -> None:
+    driver = Driver()
+    ticket = driver.commit({("t", 0): 5}, metadata="x" * 4097)
+    [topic] = ticket.answer.topics
+    assert topic.partitions[0].error_code == errors.OffsetMetadataTooLarge.code
+    assert driver.log == []
+
+
+def test_assignments_that_cannot_be_written_are_not_told_and_the_group_begins_anew() -> None:
+    driver = Driver()
+    leader, follower = driver.member()[0], driver.member()[0]
+    driver.pass_ms(1)
+    waiting = driver.sync(follower, 1)
+    driver.refuse = errors.CoordinatorNotAvailable
+    refused = driver.sync(leader, 1, {leader: b"1", follower: b"2"})
+    assert refused.code == waiting.code == errors.CoordinatorNotAvailable.code
+    assert driver.heartbeat(leader, 1).code == errors.RebalanceInProgress.code
+    driver.refuse = None
+    joins = [driver.join(leader), driver.join(follower)]
+    assert [each.answer.generation_id for each in joins] == [2, 2]
+    driver.settle([leader, follower])
+
+
+def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
+    driver = Driver()
+    driver.commit({("t", 0): 5})
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.commit({("t", 0): 6}).code == errors.CoordinatorNotAvailable.code
+    assert driver.committed() == {("t", 0): 5}

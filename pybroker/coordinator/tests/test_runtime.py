@@ -1,0 +1,171 @@
+"""What the runtime promises: who waits for what, and what a refused or lost write leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.coordinator import loading, runtime
+from pybroker.coordinator.tests.harness import Node, code
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import ListGroups, errors
+
+
+def test_case_42_whoever_asks_the_wrong_broker_is_told_so(node: Node) -> None:
+    assert code(node.run(node.commit(5))) == errors.NotCoordinator.code
+    node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2))
+    assert code(node.run(node.commit(5))) == errors.NotCoordinator.code
+
+
+def test_case_42_a_committed_offset_survives_a_restart(node: Node) -> None:
+    node.offsets_topic()
+    for offset in (3, 7, 12):
+        assert code(node.run(node.commit(offset))) == errors.NONE
+    node.stop()
+    node.start()
+    assert node.committed() == {("t", 0): 12}
+
+
+def test_case_42_requests_for_a_partition_that_is_loading_wait_for_it(node: Node) -> None:
+    node.offsets_topic()
+    node.run(node.commit(5))
+    node.stop()
+    node.start()
+    waiting = node.loop.create_task(node.groups.committed("g", None))
+    assert not waiting.done()
+    assert [topic for topic, _ in node.run(waiting)] == ["t"]
+
+
+def test_case_42_a_partition_that_loads_too_long_says_so(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(log: object, shard: object) -> int:
+        await asyncio.sleep(3_600)
+        return 0
+
+    monkeypatch.setattr(runtime, "LOAD_WAIT_S", 0.01)
+    monkeypatch.setattr(loading, "load", never)
+    node.offsets_topic()
+    assert code(node.run(node.commit(5))) == errors.CoordinatorLoadInProgress.code
+
+
+def test_case_42_members_that_wait_are_told_when_the_partition_moves(node: Node) -> None:
+    node.offsets_topic(replicas=(1, 2), isr=(1,))
+    node.run(node.join())
+    waiting = node.task(node.join())
+    assert not waiting.done()
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1)
+    assert node.run(waiting).error_code == errors.NotCoordinator.code
+
+
+def test_case_42_the_next_leader_epoch_loads_anew(node: Node) -> None:
+    node.offsets_topic(replicas=(1, 2), isr=(1,))
+    node.run(node.commit(5))
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1)
+    node.offsets_topic(replicas=(1, 2), isr=(1,), epoch=2)
+    assert node.committed() == {("t", 0): 5}
+
+
+def test_case_42_too_few_replicas_refuse_a_commit_and_nothing_has_changed(node: Node) -> None:
+    node.offsets_topic()
+    node.run(node.commit(5))
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
+    assert code(node.run(node.commit(6))) == errors.CoordinatorNotAvailable.code
+    assert node.committed() == {("t", 0): 5}
+
+
+def test_a_commit_is_answered_when_the_replicas_have_it(node: Node) -> None:
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2))
+    commit = node.task(node.commit(5))
+    assert not commit.done()
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1)
+    assert code(node.run(commit)) == errors.NONE
+
+
+def test_a_commit_that_the_replicas_do_not_get_in_time_is_an_error(node: Node) -> None:
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2))
+    assert code(node.run(node.commit(5))) == errors.CoordinatorNotAvailable.code
+
+
+def test_an_offset_is_not_told_before_the_replicas_have_it(node: Node) -> None:
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2))
+    commit = node.task(node.commit(5))
+    fetch = node.task(node.groups.committed("g", None))
+    assert not fetch.done()
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1)
+    [(topic, offsets)] = node.run(fetch)
+    assert (topic, offsets[0].offset) == ("t", 5)
+    assert commit.done()
+
+
+def test_a_member_that_is_gone_is_not_answered_and_disturbs_nobody(node: Node) -> None:
+    node.offsets_topic()
+    node.run(node.join())
+    gone = node.task(node.join())
+    gone.cancel()
+    node.turn()
+    waiting = node.task(node.join())
+    node.pass_ms(10_000)
+    assert gone.cancelled()
+    assert node.run(waiting).generation_id == 2
+
+
+def test_sessions_end_by_the_clock(node: Node) -> None:
+    node.offsets_topic()
+    first = node.run(node.join())
+    node.pass_ms(10_000)
+    second = node.task(node.join())
+    node.pass_ms(1)
+    assert (first.generation_id, node.run(second).generation_id) == (1, 3)
+
+
+def test_a_damaged_partition_is_not_served_and_the_others_are(node: Node) -> None:
+    node.offsets_topic()
+    for group in "gh":
+        node.run(node.commit(5, group))
+    partition = node.groups.partition_of("g")
+    assert node.groups.partition_of("h") != partition
+    bad = b"\x00\x02\x00\x01g", b"\x00\x03?"
+    node.append_record(TopicPartition(OFFSETS_TOPIC, partition), *bad)
+    node.stop()
+    node.start()
+    assert code(node.run(node.commit(6))) == errors.NotCoordinator.code
+    assert node.committed("h") == {("t", 0): 5}
+
+
+def test_a_large_commit_is_written_in_several_batches(node: Node) -> None:
+    node.offsets_topic()
+    request = node.many(20_000)
+    response = node.run(node.groups.offset_commit(request, 8))
+    assert {each.error_code for topic in response.topics for each in topic.partitions} == {0}
+    assert len(node.committed()) == 20_000
+    node.stop()
+    node.start()
+    assert len(node.committed()) == 20_000
+
+
+def test_groups_of_all_partitions_are_listed(node: Node) -> None:
+    node.offsets_topic()
+    for number in range(10):
+        node.run(node.commit(1, f"g{number}"))
+    listed = node.run(node.groups.list_groups(ListGroups.Request()))
+    assert {each.group_id for each in listed.groups} == {f"g{number}" for number in range(10)}
+
+
+def test_offsets_of_deleted_topics_are_gone_when_the_deletion_is(node: Node) -> None:
+    node.offsets_topic()
+    node.create("t")
+    node.run(node.commit(5))
+    node.delete("t")
+    assert node.committed() == {}
+
+
+def test_the_last_of_many_records_of_a_key_counts(node: Node) -> None:
+    node.offsets_topic()
+    for offset in range(6_000):
+        node.run(node.commit(offset, partition=offset % 2))
+    node.stop()
+    node.start()
+    assert node.committed() == {("t", 0): 5_998, ("t", 1): 5_999}
