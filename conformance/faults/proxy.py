@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -35,7 +35,9 @@ class FaultProxy:
         self.address: tuple[str, int] = self.listener.getsockname()[:2]
         self.delay_s = 0.0
         self.lost: list[tuple[int, int]] = []
+        self.cuts = 0
         self._rule: Rule | None = None
+        self._cut_sizes: Iterator[int] = iter(())
         self._lock = threading.Lock()
         self._links: list[Link] = []
         self._closed = False
@@ -62,9 +64,23 @@ class FaultProxy:
 
         self._rule = rule
 
+    def cut_produces(self, sizes: Iterable[int]) -> None:
+        """The next produce requests are cut: so many bytes of each arrive, then its connection is reset."""
+        self._cut_sizes = iter(sizes)
+
+    def cut_size(self, api_key: int) -> int | None:
+        """Where this request is to be cut; called by the links."""
+        if api_key != PRODUCE:
+            return None
+        with self._lock:
+            size = next(self._cut_sizes, None)
+            self.cuts += size is not None
+            return size
+
     def heal(self) -> None:
         """Forwards everything again."""
         self._rule = None
+        self._cut_sizes = iter(())
         self.delay_s = 0.0
 
     def cut(self) -> None:
@@ -144,8 +160,9 @@ class Link:
         key, _, correlation_id = struct.unpack_from(">hhi", frame)
         self.keys[correlation_id] = key
         time.sleep(self.proxy.delay_s)
-        self.broker.send(struct.pack(">i", len(frame)) + frame)
-        return True
+        size = self.proxy.cut_size(key)
+        self.broker.send((struct.pack(">i", len(frame)) + frame)[:size])
+        return size is None
 
     def _replies(self) -> bool:
         frame = self.broker.receive()

@@ -1,0 +1,87 @@
+"""A network that cuts, loses, delays and resets: cases 30, 31 and 48. The idempotent producer notices nothing."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.brokers import Broker, free_port
+from conformance.conftest import NewBroker
+from conformance.faults.history import PartitionHistory
+from conformance.faults.load import IdempotentWriter, Place, read_back
+from conformance.faults.proxy import FaultProxy
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+PLACE = Place("t", 0)
+
+
+@pytest.fixture
+def proxied(new_broker: NewBroker) -> Iterator[tuple[Broker, FaultProxy]]:
+    """A broker that tells its clients the address of the proxy."""
+    port = free_port()
+    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
+        broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
+        broker.port = port
+        broker.start()
+        with Wire(broker.address) as wire:
+            wire.create_topic("t")
+        yield broker, proxy
+
+
+def write_through(broker: Broker, proxy: FaultProxy, fault: threading.Thread) -> PartitionHistory:
+    """Writes while the faults happen and a while longer."""
+    told = PartitionHistory()
+    writer = IdempotentWriter(broker, "writer", 0, {PLACE: told}, bootstrap_servers=proxy.bootstrap)
+    writer.start()
+    fault.start()
+    fault.join()
+    proxy.heal()
+    done = writer.done
+    until(lambda: writer.done > done + 100 or writer.failure, "the writer goes on")
+    writer.stop()
+    return told
+
+
+def test_case_48_requests_cut_at_any_byte_append_nothing_and_lose_nothing(
+    proxied: tuple[Broker, FaultProxy],
+) -> None:
+    broker, proxy = proxied
+    chance = random.Random(48)
+
+    def cut() -> None:
+        proxy.cut_produces([chance.randint(1, 400) for _ in range(25)])
+        until(lambda: proxy.cuts == 25, "25 cuts")
+
+    told = write_through(broker, proxy, threading.Thread(target=cut))
+    assert told.check(read_back(broker, PLACE)) == []
+
+
+def test_case_30_connections_that_are_slow_and_reset_lose_and_double_nothing(
+    proxied: tuple[Broker, FaultProxy],
+) -> None:
+    broker, proxy = proxied
+    chance = random.Random(30)
+
+    def disturb() -> None:
+        for _ in range(20):
+            proxy.delay_s = chance.choice((0.0, 0.02, 0.1))
+            threading.Event().wait(chance.uniform(0.02, 0.2))
+            proxy.cut()
+
+    told = write_through(broker, proxy, threading.Thread(target=disturb))
+    assert told.check(read_back(broker, PLACE)) == []
+
+
+def test_case_31_lost_acks_in_a_row_lose_and_double_nothing(proxied: tuple[Broker, FaultProxy]) -> None:
+    broker, proxy = proxied
+
+    def lose() -> None:
+        proxy.lose_replies(every=2, count=20)
+        until(lambda: len(proxy.lost) == 20, "20 lost acks")
+
+    told = write_through(broker, proxy, threading.Thread(target=lose))
+    assert told.check(read_back(broker, PLACE)) == []
