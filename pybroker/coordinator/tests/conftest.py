@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.coordinator.tests.harness import Node, nodes
+from pybroker.coordinator.tests.harness import Node
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     """A broker without topics."""
-    yield from nodes(tmp_path)
+    node = Node(tmp_path)
+    yield node
+    node.close()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cy.batch import Builder
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.groups import GroupCoordinator
-from pybroker.handlers.tests import harness
+from pybroker.replication.tests import harness
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import JoinGroup, OffsetCommit
 
@@ -28,7 +27,6 @@ class Node(harness.Node):
     def start(self) -> None:
         super().start()
         self.groups = self.run(self._groups())
-        self.connection.peer_address = ("127.0.0.1", 50_000)
 
     async def _groups(self) -> GroupCoordinator:
         groups = GroupCoordinator(self.config, self.replicas, self.metadata, self.clock)
@@ -46,6 +44,11 @@ class Node(harness.Node):
     def offsets_topic(self, **options: Any) -> None:
         """Makes or changes ``__consumer_offsets``."""
         self.create(OFFSETS_TOPIC, PARTITIONS, **options)
+
+    def publish_without(self, topic: str) -> None:
+        """The metadata loses the topic, and nobody is told."""
+        gone = {topic: self.metadata.image.topics[topic]}
+        self.metadata.image = self.metadata.image.apply(MetadataDelta(deleted=gone))
 
     def pass_ms(self, milliseconds: int) -> None:
         """Time goes by for the groups."""
@@ -112,10 +115,3 @@ def code(response: OffsetCommit.Response) -> int:
     [topic] = response.topics
     [partition] = topic.partitions
     return int(partition.error_code)
-
-
-def nodes(root: Path) -> Iterator[Node]:
-    """One broker, closed in the end."""
-    node = Node(root)
-    yield node
-    node.close()
