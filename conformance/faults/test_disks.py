@@ -49,9 +49,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.ours
-def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(
-    new_broker: NewBroker, disk: SmallDisk
-) -> None:
+def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(new_broker: NewBroker, disk: SmallDisk) -> None:
     """The only disk is full: an error, the broker stops; with more space it comes back with all it had acked."""
     broker = new_broker(start=False, offsets_topic_num_partitions=1)
     broker.data_dir = disk.path / "data"
