@@ -26,6 +26,7 @@ import threading
 import zlib
 from enum import IntEnum
 
+import cramjam
 import lz4.frame
 import snappy
 import zstandard
@@ -224,6 +225,8 @@ cdef object decompress_snappy(object view, int64_t max_output):
         return snappy_block(view)
     blocks = xerial_blocks(view)
     within(None, sum([snappy_length(block) for block in blocks]), max_output)
+    if len(blocks) == 1:
+        return snappy_block(blocks[0])
     return b"".join([snappy_block(block) for block in blocks])
 
 
@@ -262,10 +265,11 @@ cdef int64_t snappy_length(object block) except -1:
 
 
 cdef object snappy_block(object block):
+    # python-snappy would copy what cramjam, on which it rests, has unpacked
     try:
-        return snappy.uncompress(block)
-    except snappy.UncompressError as error:
-        raise CorruptData(f"snappy: {error.__cause__}") from None
+        return memoryview(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CorruptData(f"snappy: {error}") from None
 
 
 # ---- lz4 ---------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from conformance.brokers import Broker
 from conformance.clients.streams import kcat
 from conformance.conftest import NewTopic
 from conformance.peers import Java
+from conformance.scenarios.support import until
 
 TOOLS = "org.apache.kafka.tools"
 Tool = Callable[..., str]
@@ -139,22 +139,16 @@ def test_consumer_group_command_describes_the_members_of_a_group(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", group),
     )
+    row = re.compile(rf"{group}\s+console-consumer\S*\s+/127.0.0.1\s+console-consumer\s+1\s")
+    arguments = ("--describe", "--group", group, "--members")
     try:
-        described = _until_described(tool, group)
-        assert re.search(rf"{group}\s+console-consumer\S*\s+/127.0.0.1\s+console-consumer\s+1\s", described)
+        until(
+            lambda: row.search(tool("consumer.group.ConsumerGroupCommand", *arguments, check=False)),
+            "a member with one partition",
+        )
     finally:
         consumer.kill()
         consumer.communicate()
-
-
-def _until_described(tool: Tool, group: str) -> str:
-    for _ in range(60):
-        command = "consumer.group.ConsumerGroupCommand"
-        described = tool(command, "--describe", "--group", group, "--members", check=False)
-        if "console-consumer" in described:
-            break
-        time.sleep(0.3)
-    return described
 
 
 def test_get_offset_shell_shows_the_ends_of_every_partition(
