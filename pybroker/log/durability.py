@@ -59,7 +59,8 @@ class Durability:
     def sync(self, end: int) -> int:
         """Syncs everything below offset ``end``; blocks. Returns the recovery point.
 
-        Raises OSError, never to be retried; KafkaStorageError where the log has been deleted.
+        Raises OSError, never to be retried; KafkaStorageError where the log has been deleted, or
+        its dir has failed.
         """
         with self._lock:
             if self.deleted:
@@ -106,10 +107,10 @@ class Durability:
     def _sync_names(self) -> None:
         log = self._log
         self._sync_topic_id()
-        if self._save_epochs():
-            self.names_synced = True
-        if not self.names_synced:
-            self.names_synced = True
+        needed = not self.names_synced
+        if needed:
+            self.names_synced = True  # before the sync: a file that is made meanwhile needs another
+        if not self._save_epochs() and needed:
             log.log_dir.storage.sync_folder(log.folder)
         log.log_dir.sync_names()
 

@@ -282,8 +282,8 @@ class Log(LogFiles):
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         log_dir = self.log_dir
-        self._durability.names_synced = False
         segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms)
+        self._durability.names_synced = False  # now that it is there: a sync may be running
         self.segments.add(segment)
         self._active = segment
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))

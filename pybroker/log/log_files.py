@@ -105,9 +105,10 @@ class LogFiles:
         return self._sync(self._active.base_offset)
 
     def _sync(self, end: int) -> int:
-        self.log_dir.check_online()
-        with self._failing("syncing"):
-            return self._durability.sync(end)
+        with self.undisturbed():  # whoever waited for a sync that failed must not try again
+            self.log_dir.check_online()
+            with self._failing("syncing"):
+                return self._durability.sync(end)
 
     def save_lagging_files(self) -> None:
         """Brings index and epoch files up to date, for whoever reads them; blocks.
