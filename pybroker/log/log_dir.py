@@ -64,7 +64,10 @@ class LogDir:
         """Removes files that nobody needs any more; the manager does it on a pool thread."""
         self.names_synced = False
         """False where a log's folder is newer than the last ``sync_names``."""
+        self.stale: set[TopicPartition] = set()
+        """Logs that are not here any more and may still stand in the checkpoint files."""
         self._lock = threading.Lock()
+        self._naming = threading.Lock()
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def file(self, name: str) -> str:
@@ -102,34 +105,52 @@ class LogDir:
         """Writes where each log is synced up to; raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.RECOVERY_POINT,
-            {tp: log.recovery_point for tp, log in list(self.logs.items())},
+            lambda: {tp: log.recovery_point for tp, log in list(self.logs.items())},
         )
 
     def checkpoint_high_watermarks(self) -> None:
         """Writes the high watermarks; raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.HIGH_WATERMARK,
-            {tp: log.high_watermark for tp, log in list(self.logs.items())},
+            lambda: {tp: log.high_watermark for tp, log in list(self.logs.items())},
         )
 
     def checkpoint_log_start_offsets(self) -> None:
         """Writes the log start offsets that the segments do not tell; raises KafkaStorageError."""
-        starts = {
-            tp: log.log_start_offset
-            for tp, log in list(self.logs.items())
-            if log.log_start_offset > log.first_segment_offset
-        }
-        self._checkpoint(checkpoints.LOG_START, starts)
+        self._checkpoint(
+            checkpoints.LOG_START,
+            lambda: {
+                tp: log.log_start_offset
+                for tp, log in list(self.logs.items())
+                if log.log_start_offset > log.first_segment_offset
+            },
+        )
+
+    def write_checkpoints(self) -> None:
+        """Writes all three, so that they speak of no log that is not here.
+
+        Else a log that is made under the name of a deleted one would, after a crash, begin where
+        that one did. Raises KafkaStorageError.
+        """
+        stale = set(self.stale)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        self.stale.difference_update(stale)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """The offsets in one of the checkpoint files; raises OSError."""
         return checkpoints.read_offsets(self.storage, self.file(name))
 
-    def _checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Writes the file unless it says so already: an idle broker leaves its disk alone."""
+    def _checkpoint(self, name: str, current: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Writes the file unless it says so already: an idle broker leaves its disk alone.
+
+        Offsets are taken under the lock: older ones never replace newer ones.
+        """
         self.check_online()
         try:
             with self._lock:
+                offsets = current()
                 if self._checkpointed.get(name) != offsets:
                     checkpoints.write_offsets(self.storage, self.file(name), offsets)
                     self._checkpointed[name] = offsets
@@ -157,10 +178,18 @@ class LogDir:
     # Housekeeping
 
     def sync_names(self) -> None:
-        """Makes the names of new logs' folders durable; raises OSError."""
-        if not self.names_synced:
-            self.names_synced = True
-            self.storage.sync_folder(self.path)
+        """Makes the names of new logs' folders durable, or waits for the thread that does so.
+
+        Raises KafkaStorageError.
+        """
+        with self._naming:
+            self.check_online()
+            if not self.names_synced:
+                self.names_synced = True
+                try:
+                    self.storage.sync_folder(self.path)
+                except OSError as error:
+                    raise self.fail(error, "syncing the names of logs") from error
 
     def unlink(self, paths: list[str]) -> None:
         """Removes files at once; raises KafkaStorageError."""

@@ -170,6 +170,9 @@ class LogManager:
             for log in pool.map(load_one, folders):
                 if log is not None:
                     self._adopt(log_dir, log)
+        log_dir.stale = (recovery_points.keys() | starts.keys() | high_watermarks.keys()) - log_dir.logs.keys()
+        if log_dir.stale or (log_dir.logs and not clean):
+            log_dir.write_checkpoints()
         logger.info(
             "%d logs opened in %s after %s stop",
             len(log_dir.logs),
@@ -200,9 +203,7 @@ class LogManager:
                 with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="log-closing") as pool:
                     for _ in pool.map(Log.close, log_dir.logs.values()):
                         pass
-                log_dir.checkpoint_recovery_points()
-                log_dir.checkpoint_log_start_offsets()
-                log_dir.checkpoint_high_watermarks()
+                log_dir.write_checkpoints()
                 log_dir.mark_clean_shutdown()
             except OSError as error:
                 log_dir.fail(error, "closing")
@@ -235,6 +236,8 @@ class LogManager:
 
     def _create(self, log_dir: LogDir, topic_partition: TopicPartition, config: LogConfig) -> Log:
         log_dir.check_online()
+        if topic_partition in log_dir.stale:
+            log_dir.write_checkpoints()
         folder = log_dir.file(str(topic_partition))
         try:
             self._storage.make_folder(folder)
@@ -276,10 +279,17 @@ class LogManager:
             move.cancel()
         log_dir = log.log_dir
         log_dir.logs.pop(topic_partition, None)
+        log_dir.stale.add(topic_partition)
         if log_dir.offline:
             return
         with log.undisturbed():
             self._delete_files(log, log_dir.file(_marked_name(topic_partition, DELETE_SUFFIX)))
+
+    def forget_deleted(self) -> None:
+        """Takes deleted logs out of the checkpoint files, once for all of them; blocks."""
+        for log_dir in self.online_dirs:
+            if log_dir.stale:
+                _logged(log_dir.write_checkpoints)
 
     def _delete_files(self, log: Log, folder: str) -> None:
         """Renames the log's folder to ``folder``, which is quick and durable, then removes it."""

@@ -3,7 +3,8 @@
 ``copy`` runs on a pool thread and copies segment files into ``<topic>-<partition>.<id>-future`` in
 the target dir; appends go on. It is called until what is left is small, then ``finish``, on the
 loop's thread where nothing is appended meanwhile, copies the rest, syncs, gives the folder its
-real name and lets the log continue there. The old folder goes last: a crash before the rename
+real name and lets the log continue there; the target's checkpoints know of it before its name is
+there, so that a crash does not bring back deleted records. The old folder goes last: a crash before the rename
 leaves the old log, one after it two equal ones, of which the first dir's is used.
 
 Whatever happens to the log during the copy shows in its segments: a segment that was cut or
@@ -81,14 +82,20 @@ class Move:
         name = self.target.file(str(log.topic_partition))
         try:
             self._copy_rest()
+            self.target.logs[log.topic_partition] = log
+            self.target.write_checkpoints()
             storage.rename(self.folder, name)
             storage.sync_folder(self.target.path)
         except OSError as error:
+            self.target.logs.pop(log.topic_partition, None)
             raise self.target.fail(error, f"moving {old_folder}") from error
+        except errors.KafkaStorageError:
+            self.target.logs.pop(log.topic_partition, None)
+            raise
         log.release()
         log.relocate(self.target, name)
         del old_dir.logs[log.topic_partition]
-        self.target.logs[log.topic_partition] = log
+        old_dir.stale.add(log.topic_partition)
         self._on_end(self)
         try:
             old_dir.storage.remove_folder(old_folder)
@@ -138,8 +145,20 @@ class Move:
         target = self.target.storage.open(self._path(segment.path), create=True)
         done, end = self._copied.get(segment.base_offset, 0), segment.size
         while done < end and not self.cancelled:
-            done += _copy_chunk(source, target, done, end)
+            data = self._read(source, done, end)
+            target.write(data, done)
+            done += len(data)
             self._copied[segment.base_offset] = done
+
+    def _read(self, source: DataFile, position: int, end: int) -> bytes:
+        """The next bytes of the log; a disk that cannot read them fails here, not the target."""
+        try:
+            data = source.read(min(CHUNK_BYTES, end - position), position)
+        except OSError as error:
+            raise self.log.log_dir.fail(error, f"reading {source.path}") from error
+        if not data:
+            raise errors.KafkaStorageError(f"{source.path} is shorter than {end} bytes")
+        return data
 
     def _copy_small(self, path: str) -> None:
         if self.log.log_dir.storage.exists(path):
@@ -147,11 +166,3 @@ class Move:
 
     def _path(self, path: str) -> str:
         return f"{self.folder}/{path.rpartition('/')[2]}"
-
-
-def _copy_chunk(source: DataFile, target: DataFile, position: int, end: int) -> int:
-    data = source.read(min(CHUNK_BYTES, end - position), position)
-    if not data:
-        raise errors.KafkaStorageError(f"{source.path} is shorter than {end} bytes")
-    target.write(data, position)
-    return len(data)

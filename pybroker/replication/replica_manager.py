@@ -357,6 +357,7 @@ class ReplicaManager:
                 self.logs.delete(tp)
             except errors.KafkaStorageError as error:
                 logger.error("deleting %s: %s", tp, error)
+        self.logs.forget_deleted()
 
     def _stop(self, partition: Partition, failure: errors.KafkaStorageError | None) -> None:
         """The partition serves nobody any more."""

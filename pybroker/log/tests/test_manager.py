@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -419,3 +420,168 @@ def test_what_somebody_else_removes_from_a_folder_first_is_no_error(tmp_path, mo
     monkeypatch.setattr(os, "unlink", twice)
     Storage().remove_folder(str(folder))
     assert not folder.exists()
+
+
+def test_a_log_made_anew_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path):
+    logs = loaded(tmp_path)
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(40))
+    log.update_high_watermark(40)
+    log.raise_log_start_offset(31)
+    logs.checkpoint_log_start_offsets()
+    logs.delete(tp(0))
+    fill(logs.get_or_create(tp(0), bytes(range(1, 17)), CONFIG), numbered(20))
+    assert [value for _, value in contents(loaded(tmp_path).get(tp(0)))] == numbered(20)
+
+
+def test_deletions_are_taken_out_of_the_checkpoints(tmp_path):
+    logs = loaded(tmp_path)
+    for index in range(2):
+        fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), numbered(3))
+    logs.checkpoint_recovery_points()
+    logs.delete(tp(0))
+    logs.forget_deleted()
+    read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.RECOVERY_POINT))
+    assert read.keys() == {tp(1)}
+
+
+def test_a_start_takes_logs_that_are_not_there_out_of_the_checkpoints(tmp_path):
+    path = str(tmp_path / checkpoints.LOG_START)
+    checkpoints.write_offsets(Storage(), path, {tp(0): 31})
+    loaded(tmp_path)
+    assert checkpoints.read_offsets(Storage(), path) == {}
+
+
+def test_a_recovery_point_beyond_what_survived_is_lowered_on_the_disk_as_well(tmp_path):
+    logs = loaded(tmp_path)
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(5))
+    log.flush()
+    logs.checkpoint_recovery_points()
+    os.truncate(log.active_segment.path, log.active_segment.size - 1)
+    loaded(tmp_path)
+    read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.RECOVERY_POINT))
+    assert read == {tp(0): 4}
+
+
+def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path):
+    class Slow(UnsyncedStorage):
+        def replace(self, path, data):
+            if path.endswith(checkpoints.LOG_START) and not entered.is_set():
+                entered.set()
+                waiting.wait(5)
+            super().replace(path, data)
+
+    entered, waiting = threading.Event(), threading.Event()
+    logs = loaded(tmp_path, storage=Slow())
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(9))
+    log.update_high_watermark(9)
+    with ThreadPoolExecutor(3) as pool:
+        log.raise_log_start_offset(1)
+        first = pool.submit(logs.checkpoint_log_start_offsets)
+        entered.wait(5)
+        second = pool.submit(logs.checkpoint_log_start_offsets)
+        time.sleep(0.05)
+        log.raise_log_start_offset(2)
+        waiting.set()
+        first.result(5)
+        second.result(5)
+    read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.LOG_START))
+    assert read == {tp(0): 2}
+
+
+def test_a_move_takes_the_log_start_offset_along_before_the_log(tmp_path):
+    logs = loaded(tmp_path / "a", tmp_path / "b")
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
+    fill(log, numbered(9))
+    log.update_high_watermark(9)
+    log.raise_log_start_offset(5)
+    move = logs.move(tp(0), str(tmp_path / "b"))
+    assert move is not None
+    assert move.copy()
+    move.finish(NOW)
+    reopened = loaded(tmp_path / "a", tmp_path / "b").get(tp(0))
+    assert reopened.log_dir.path == str(tmp_path / "b")
+    assert reopened.log_start_offset == 5
+
+
+def test_a_source_that_cannot_be_read_does_not_fail_the_target_of_a_move(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path / "a", tmp_path / "b", storage=storage)
+    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
+    fill(log, numbered(9))
+    move = logs.move(tp(0), str(tmp_path / "b"))
+    assert move is not None
+    storage.fail("read", where=lambda path: path.endswith(".log"))
+    with pytest.raises(errors.KafkaStorageError):
+        move.copy()
+    assert [log_dir.path for log_dir in logs.offline_dirs] == [str(tmp_path / "a")]
+
+
+def test_case_12_who_waits_for_a_sync_that_fails_does_not_try_again(tmp_path):
+    storage = FaultyStorage()
+    log = loaded(tmp_path, storage=storage).get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(3))
+    with ThreadPoolExecutor(1) as pool, log.undisturbed():
+        waiting = pool.submit(log.flush)
+        time.sleep(0.05)
+        synced = storage.count("sync")
+        log.log_dir.fail(OSError(5, "EIO"), "syncing")
+    with pytest.raises(errors.KafkaStorageError):
+        waiting.result(5)
+    assert storage.count("sync") == synced
+    assert log.recovery_point == 0
+
+
+def test_a_sync_of_names_that_fails_fails_who_waits_for_it(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path, storage=storage)
+    first, second = (logs.get_or_create(tp(index), TOPIC_ID, CONFIG) for index in range(2))
+    fill(second, numbered(3))
+    storage.fail("sync_folder", where=lambda path: path == str(tmp_path))
+    with pytest.raises(errors.KafkaStorageError):
+        first.log_dir.sync_names()
+    with pytest.raises(errors.KafkaStorageError):
+        second.log_dir.sync_names()
+    assert second.recovery_point == 0
+
+
+@pytest.mark.parametrize("epoch_changes", [False, True])
+def test_a_segment_made_during_a_sync_of_names_needs_another_one(tmp_path, epoch_changes):
+    class Rolling(Storage):
+        def sync_folder(self, path):
+            super().sync_folder(path)
+            if armed and path == log.folder:
+                armed.clear()
+                log.roll(NOW)
+
+    armed: list[int] = []
+    log = loaded(tmp_path, storage=Rolling()).get_or_create(tp(0), TOPIC_ID, CONFIG)
+    log.log_dir.on_roll = lambda log: None
+    fill(log, numbered(1))
+    if not epoch_changes:
+        log.flush()
+        log._durability.names_synced = False
+        log.append_as_leader(batch(b"w"), 0, NOW)
+    armed.append(1)
+    log.flush()
+    assert not armed
+    assert not log._durability.names_synced
+
+
+def test_a_sync_while_a_segment_is_being_made_does_not_vouch_for_its_name(tmp_path):
+    class Syncing(Storage):
+        def open(self, path, *, create=False):
+            if create and path.endswith(".log") and armed:
+                armed.clear()
+                log.flush()
+            return super().open(path, create=create)
+
+    armed: list[int] = []
+    log = loaded(tmp_path, storage=Syncing()).get_or_create(tp(0), TOPIC_ID, CONFIG)
+    fill(log, numbered(1))
+    armed.append(1)
+    log.roll(NOW)
+    assert not armed
+    assert not log._durability.names_synced
