@@ -5,6 +5,9 @@ ride on it (the sync may have read the log's end before), so it waits for the ne
 with all others who came meanwhile: under load the disk syncs back to back, and each sync serves as
 many appends as arrived during the last one.
 
+A sync that leaves records behind which were there when it began has met a truncation: they are
+gone, and so is this replica's leadership. Their waiters are told, they would wait for ever.
+
 Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call
 ``done(error or None)`` on the loop's thread.
 
@@ -15,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
+
+from pyclient.protocol import errors
 
 Done = Callable[[Exception | None], None]
 Submit = Callable[[Callable[[], object], Done], None]
@@ -34,13 +39,15 @@ class Syncable(Protocol):
 class GroupCommit:
     """The waiters of one log."""
 
-    __slots__ = ("_log", "_running", "_submit", "_waiters")
+    __slots__ = ("_log", "_riding", "_running", "_submit", "_waiters")
 
     def __init__(self, log: Syncable, submit: Submit) -> None:
         self._log = log
         self._submit = submit
         self._waiters: list[tuple[int, Done]] = []
         self._running = False
+        self._riding = 0
+        """How many of the waiters were there when the running sync began."""
 
     def wait(self, offset: int, done: Done) -> bool:
         """Calls ``done(None)`` when everything below ``offset`` is on the disk, ``done(error)`` if
@@ -57,16 +64,22 @@ class GroupCommit:
 
     def _start(self) -> None:
         self._running = True
+        self._riding = len(self._waiters)
         self._submit(self._log.flush, self._on_synced)
 
     def _on_synced(self, error: Exception | None) -> None:
         self._running = False
         synced = self._log.recovery_point
         waiters, self._waiters = self._waiters, []
-        if error is None:
-            self._waiters = [waiter for waiter in waiters if waiter[0] > synced]
-            waiters = [waiter for waiter in waiters if waiter[0] <= synced]
+        told: list[tuple[Done, Exception | None]] = []
+        for number, (offset, done) in enumerate(waiters):
+            if error is not None or offset <= synced:
+                told.append((done, error))
+            elif number < self._riding:
+                told.append((done, errors.NotLeaderOrFollower(f"the log was cut below offset {offset}")))
+            else:
+                self._waiters.append((offset, done))
         if self._waiters:
             self._start()
-        for _, done in waiters:
-            done(error)
+        for done, outcome in told:
+            done(outcome)

@@ -100,3 +100,13 @@ def test_a_waiter_may_wait_again_when_it_is_told():
     pool.run()
     pool.run()
     assert told == [None]
+
+
+def test_who_waits_for_records_that_were_cut_off_is_told_and_nobody_syncs_for_ever():
+    log, pool, told, commit = started()
+    log.end = 5
+    commit.wait(5, told.append)
+    log.end = 3
+    pool.run()
+    assert isinstance(told.pop(), errors.NotLeaderOrFollower)
+    assert not pool.waiting
