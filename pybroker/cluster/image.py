@@ -152,8 +152,8 @@ class MetadataImage:
         if delta.changed or delta.deleted:
             topics, names = dict(topics), dict(names)
             for topic in delta.deleted.values():
-                topics.pop(topic.name, None)
-                names.pop(topic.id, None)
+                if names.pop(topic.id, None) is not None:  # else its name may be another's by now
+                    topics.pop(topic.name, None)
             for topic in delta.changed.values():
                 topics[topic.name] = topic
                 names[topic.id] = topic.name

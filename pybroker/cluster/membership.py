@@ -27,6 +27,7 @@ from pybroker.coordination.interface import (
     SessionState,
     Watch,
 )
+from pyclient.protocol.errors import KafkaError
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class Membership:
             del self._wanted[work]
             try:
                 await work()
-            except CoordinationError as error:
+            except (CoordinationError, KafkaError) as error:
                 _log.warning("cluster membership: %s: %s", type(error).__name__, error)
 
     async def leave(self) -> None:

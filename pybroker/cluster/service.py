@@ -100,10 +100,10 @@ class ControllerService:
                 for id, broker in image.brokers.items()
                 if id in known and known[id].epoch != broker.epoch
             }
-            self._leadership = leadership
             for step in self._controller.change_brokers(image, image.brokers, again).steps:
                 await self._write(step, leadership)
                 image = image.apply(step.delta)
+            self._leadership = leadership
             await self._publish_image(image, deleted)
             await self._forget_deleted(deleted)
 

@@ -83,8 +83,16 @@ class GroupCoordinator:
         return partition_for(group_id, len(topic.partitions))
 
     async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A listener of the metadata cache: of deleted topics nothing stays committed."""
-        names = [name for name in delta.deleted if name != OFFSETS_TOPIC]
+        """A listener of the metadata cache: of deleted topics nothing stays committed.
+
+        Interrupted deletions are told by the topic's id; their names may be in use again.
+        """
+        gone = {
+            topic.name
+            for key, topic in delta.deleted.items()
+            if key == topic.name or image.topic(topic.name) is None
+        }
+        names = sorted(gone - {OFFSETS_TOPIC})
         if names:
             self.runtime.tell_all(lambda shard, result: shard.forget_topics(names, result))
 

@@ -218,11 +218,15 @@ class Runtime(Generic[S]):
             event(result)
         except KafkaError as error:
             _settle(token, error)
-            return
         except Exception:
             logger.exception("%s: an event failed", hosted.name)
             _settle(token, errors.UnknownServerError())
-            return
+        else:
+            self._carry_out(hosted, result)
+        self._set_alarm(hosted)
+
+    def _carry_out(self, hosted: Hosted[S], result: Result) -> None:
+        """Writes the records; the replies go out when they may."""
         promise = None
         try:
             if result.records:
@@ -233,7 +237,6 @@ class Runtime(Generic[S]):
             self._refused(hosted, result, error)
         else:
             _send(result.replies, promise)
-        self._set_alarm(hosted)
 
     def _write(self, hosted: Hosted[S], result: Result) -> Promise | None:
         now_ms = result.now.wall_ms

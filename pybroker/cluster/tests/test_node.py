@@ -339,6 +339,41 @@ def test_case_22_an_expired_session_is_followed_by_a_new_registration_and_term(r
     run(scenario)
 
 
+def test_a_deletion_that_stays_noted_does_not_take_a_new_topic_of_its_name(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        [topic] = await node.controller.create_topics([NewTopic("t", 1, 1)])
+        await store.create(znodes.deleted_path(bytes(range(16))), b"t")
+        await cluster.server.expire(store.session.id)
+        await eventually(lambda: node.metadata.image.controller_epoch == 2)
+        assert isinstance(topic, TopicImage)
+        found = node.metadata.image.topic("t")
+        assert found is not None
+        assert found.id == topic.id
+
+    run(scenario)
+
+
+def test_membership_goes_on_after_a_change_that_another_controller_refused(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        membership = node._membership
+        assert membership is not None
+        done = asyncio.Event()
+
+        async def refused() -> None:
+            raise errors.NotController("another one is")
+
+        async def next_one() -> None:
+            done.set()
+
+        membership._start(refused)
+        membership._start(next_one)
+        await asyncio.wait_for(done.wait(), 5)
+
+    run(scenario)
+
+
 def test_another_broker_takes_over_when_the_controller_goes(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         first, store, _ = await cluster.broker(1)

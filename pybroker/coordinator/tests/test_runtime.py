@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator import loading, runtime
+from pybroker.coordinator.group.shard import GroupShard
+from pybroker.coordinator.shard import Result
 from pybroker.coordinator.tests.harness import Node, code
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ListGroups, errors
@@ -160,6 +162,37 @@ def test_offsets_of_deleted_topics_are_gone_when_the_deletion_is(node: Node) -> 
     node.run(node.commit(5))
     node.delete("t")
     assert node.committed() == {}
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_an_interrupted_deletion_takes_the_offsets_unless_the_name_is_in_use_again(node: Node, made_anew: bool) -> None:
+    node.offsets_topic()
+    node.create("t")
+    gone = node.metadata.image.topics["t"]
+    node.publish_without("t")
+    if made_anew:
+        node.create("t", generation=1)
+    node.run(node.commit(5))
+    node.publish(MetadataDelta(deleted={"its id": gone}))
+    assert node.committed() == ({("t", 0): 5} if made_anew else {})
+
+
+def test_a_timer_that_a_refused_request_has_set_rings(node: Node) -> None:
+    def decide(shard: GroupShard, result: Result) -> None:
+        shard.timers.schedule(result.now.monotonic_ms + 1, lambda later: rung.append(later))
+        raise errors.RebalanceInProgress
+
+    rung: list[Result] = []
+    node.offsets_topic()
+    node.run(node.commit(5))
+    partition = node.groups.partition_of("g")
+    with pytest.raises(errors.RebalanceInProgress):
+        node.run(node.groups.runtime.submit(partition, decide))
+    hosted = node.groups.runtime._hosted[partition]
+    assert hosted.alarm is not None
+    assert hosted.alarm_ms == hosted.shard.timers.next_deadline_ms
+    node.pass_ms(1)
+    assert rung
 
 
 def test_the_last_of_many_records_of_a_key_counts(node: Node) -> None:
