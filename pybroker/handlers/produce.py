@@ -35,13 +35,17 @@ ADMIN = "__admin_client"
 
 
 def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response] | None:
-    """Answers at once where what acks promises holds already. Raises KafkaError for acks=0."""
+    """Answers at once where what acks promises holds already.
+
+    Raises the first KafkaError of acks=0, when the other partitions have been served.
+    """
     broker = call.broker
     replicas = broker.replicas
     now_ms = broker.clock.now_ms()
     acks = request.acks
     by_id = call.version >= TOPIC_IDS_SINCE
     pending: Pending | None = None
+    failure: errors.KafkaError | None = None
     responses: list[TopicResponse] = []
     response = Response(responses=responses)
     for topic in request.topic_data:
@@ -63,17 +67,18 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
                     if done is not None:
                         pending = [*(pending or ()), (answer, done)]
             except errors.KafkaError as error:
-                if acks == 0:
-                    raise
+                failure = failure or error
                 refuse(answer, error)
                 if error.code == errors.NotLeaderOrFollower.code and call.version >= HINTS_SINCE:
                     name = None if by_id else topic.name
                     add_leader_hint(response, answer, call, name, topic.topic_id, data.index)
             answers.append(answer)
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    if pending is not None:
-        return promised(response, pending)
-    return response if acks else None
+    if acks == 0:
+        if failure is not None:
+            raise failure
+        return None
+    return promised(response, pending) if pending is not None else response
 
 
 def check(

@@ -393,6 +393,8 @@ class ReplicaManager:
                     if partition.log.config != config:
                         partition.log.config = config
                         partition.reconfigured()
+                        partition.advance()
+                        self.purgatory.wake(partition)
 
     # Failed disks
 

@@ -99,6 +99,15 @@ def test_case_53_bad_request_of_acks_0_closes_the_connection(node: Node, records
         node.ask(produce, request(records, acks=0), 9)
 
 
+def test_a_bad_partition_of_acks_0_does_not_keep_the_others_from_being_written(node: Node) -> None:
+    node.create(partitions=2)
+    data = [Request.PartitionProduceData(index=index, records=records) for index, records in ((0, b"x"), (1, batch()))]
+    topics = [Request.TopicProduceData(name="t", partition_data=data)]
+    with pytest.raises(errors.KafkaError):
+        node.ask(produce, Request(acks=0, timeout_ms=1, topic_data=topics), 9)
+    assert node.replicas.find("t", 1).log.log_end_offset == 1
+
+
 def test_case_16_too_few_in_sync_replicas(node: Node) -> None:
     node.create(replicas=(1, 2), isr=(1,), min_insync_replicas="2")
     assert code(node, batch(), acks=-1) == "NOT_ENOUGH_REPLICAS"

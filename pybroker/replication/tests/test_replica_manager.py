@@ -130,6 +130,15 @@ def test_broker_wide_defaults_reach_the_log_at_once(node: Node) -> None:
         partition.append(batch(bytes(100)), 1, NOW)
 
 
+def test_a_lower_broker_wide_min_insync_replicas_frees_what_waits(node: Node) -> None:
+    node.config.override({"min.insync.replicas": "2"}, {})
+    partition = node.create(replicas=(1, 2), isr=(1,))
+    node.append(b"a")
+    assert partition.high_watermark == 0
+    node.config.override({"min.insync.replicas": "1"}, {})
+    assert partition.high_watermark == 1
+
+
 def test_configuration_of_another_version_does_not_stop_the_broker(node: Node) -> None:
     node.create()
     topic = node.metadata.image.topics["t"]._replace(configs={"key.of.tomorrow": "1"})
