@@ -189,7 +189,7 @@ class Connection:
         if not reader.pending:
             self._partial_since = 0.0
         elif served or not self._partial_since:
-            self._partial_since = self.active_at
+            self._partial_since = self._server.loop.time()
 
     def _is_full(self) -> bool:
         limits = self._server.limits
@@ -299,6 +299,7 @@ class Connection:
     def _go_on(self) -> None:
         """Resumes reading if that was stopped and the limits allow it again."""
         if self._socket is not None and self._stopped and not self._is_full():
+            self._partial_since = 0.0  # nobody could send the rest of a frame meanwhile
             self._turn()
             if self._socket is not None and not self._stopped:
                 self._read(True)

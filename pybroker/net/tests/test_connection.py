@@ -316,6 +316,20 @@ async def test_the_deadline_of_a_frame_counts_from_its_first_byte(harness: Harne
     assert await client.receive() == (2, b"later")
 
 
+@scenario(Limits(max_unanswered=1, frame_grace_s=0.1, frame_rate=1_000_000))
+async def test_the_deadline_of_a_frame_does_not_run_while_nobody_reads(harness: Harness) -> None:
+    client = await harness.connect()
+    data = frame(ECHO, 2, b"later")
+    client.writer.write(frame(WAIT, 1, b"") + data[:9])
+    await harness.until(lambda: len(harness.waiting) == 1)
+    await asyncio.sleep(0.2)
+    harness.waiting[0].set_result(Answer(b""))
+    assert await client.receive() == (1, b"")
+    await asyncio.sleep(0.05)
+    client.writer.write(data[9:])
+    assert await client.receive() == (2, b"later")
+
+
 @scenario(Limits(queued_bytes=50_000, frame_grace_s=0.3))
 async def test_memory_for_partial_frames_is_bounded_over_all_connections(harness: Harness) -> None:
     greedy = [await harness.connect() for _ in range(20)]
