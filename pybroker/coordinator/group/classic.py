@@ -18,6 +18,7 @@ Here is what all requests share; ``joining`` and ``syncing`` decide about JoinGr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     JoinedMember = JoinGroup.Response.JoinGroupResponseMember
 
 NO_TIMESTAMP = -1
+
+logger = logging.getLogger(__name__)
 
 
 def refusal(error: KafkaError | type[KafkaError], member_id: str) -> JoinGroup.Response:
@@ -283,12 +286,20 @@ class ClassicGroup:
         self.subscribed = frozenset() if self.has_consumers else None
         self._enter(EMPTY, result)
         result.write(group_record(self, {}))
+        logger.info("group %s has no members in generation %d", self.id, self.generation)
 
     def _begin_generation(self, result: Result) -> None:
         self.generation += 1
         self.protocol = self.members.choose_protocol()
         self.subscribed = self._find_subscribed()
         self._enter(COMPLETING, result)
+        logger.info(
+            "group %s begins generation %d with %d members, %s",
+            self.id,
+            self.generation,
+            len(self.members),
+            self.protocol,
+        )
         self.unsynced = {member.id for member in self.members}
         everybody = self.joined_members()
         for member in self.members:
