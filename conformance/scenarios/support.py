@@ -53,9 +53,9 @@ def write(
     keys: Sequence[bytes] | None = None,
     **settings: object,
 ) -> list[Message]:
-    """Writes all values and returns their delivery reports, all of them good."""
+    """Writes all values, in order also over retries, and returns their delivery reports, all of them good."""
     reports = Deliveries()
-    client = producer(broker, **{"acks": "all", **settings})
+    client = producer(broker, **{"acks": "all", "enable_idempotence": True, **settings})
     for place, value in enumerate(values):
         options: dict[str, object] = {} if partition is None else {"partition": partition}
         if keys is not None:

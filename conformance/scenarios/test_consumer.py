@@ -151,6 +151,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
             events.append(("assigned", sorted(row.partition for row in assigned)))
 
     one = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=200)
+    assert one.partitions_for_topic(topic) == {0, 1}  # its leader assigns nothing of a topic that it does not know
     one.subscribe([topic], listener=Listener())
     try:
         until(lambda: one.poll(100) is not None and ("assigned", [0, 1]) in events, "both partitions")
