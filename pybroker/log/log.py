@@ -29,6 +29,7 @@ from __future__ import annotations
 from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
 from pybroker.log import partition_metadata
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
+from pybroker.log.batches import MalformedBatch
 from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
@@ -151,6 +152,10 @@ class Log(LogFiles):
             self._durability.topic_id_synced = False
             self._durability.names_synced = False
 
+    def doubt_files(self) -> None:
+        """After an unclean stop: the topic id may never have been synced; the next flush does it."""
+        self._durability.topic_id_synced = self.topic_id == partition_metadata.ZERO_ID
+
     # Appending
 
     def append_as_leader(
@@ -239,7 +244,12 @@ class Log(LogFiles):
         the exception.
         """
         segment = self._active
-        if segment.size and self._rolling.is_due(segment, length, last, timestamp, now_ms):
+        try:
+            is_due = segment.size and self._rolling.is_due(segment, length, last, timestamp, now_ms)
+        except (OSError, MalformedBatch):
+            with self._failing("looking for the age of a segment"):
+                raise
+        if is_due:
             fits = last - self.log_end_offset <= MAX_RELATIVE_OFFSET
             return self.roll(now_ms, self.log_end_offset if fits else first)
         return segment

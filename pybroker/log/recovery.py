@@ -153,6 +153,8 @@ class _Loader:
             now_ms=self.now_ms,
         )
         log.update_high_watermark(self.checkpointed.high_watermark)
+        if not self.clean:
+            log.doubt_files()
         log.release()
         return log
 

@@ -271,6 +271,29 @@ def test_case_11_failed_write_is_a_storage_error(tmp_path, number):
     assert log.log_dir.offline
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_refuse_an_append_and_leave_the_disk_in_service(tmp_path, number):
+    storage = FaultyStorage()
+    fill(open_log(tmp_path, storage=storage), [b"a"])
+    log = open_log(tmp_path, storage=storage)
+    storage.fail("open", number)
+    with pytest.raises(errors.KafkaStorageError):
+        log.append_as_leader(batch(b"b"), 0, NOW)
+    storage.heal()
+    assert not log.log_dir.offline
+    log.append_as_leader(batch(b"c"), 0, NOW)
+    assert contents(log) == [(0, b"a"), (1, b"c")]
+
+
+def test_the_topic_id_is_synced_again_after_an_unclean_stop(tmp_path):
+    open_log(tmp_path).set_topic_id(b"i" * 16)
+    storage = FaultyStorage()
+    log = open_log(tmp_path, storage=storage, clean=False)
+    fill(log, [b"a"])
+    log.flush()
+    assert ("sync", str(tmp_path / "t-0/partition.metadata")) in storage.calls
+
+
 def test_case_12_failed_sync_is_never_tried_again(tmp_path):
     storage = FaultyStorage()
     log = open_log(tmp_path, storage=storage)
