@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from functools import partial
 
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig
@@ -34,38 +35,33 @@ class Housekeeping:
 
     def start(self) -> None:
         """Begins; the first run of each job is one interval away."""
-        logs, pool = self._logs, self._executor
-        self._every(
-            "log.retention.check.interval.ms",
-            lambda: logs.run_retention(self._clock.now_ms()),
-            None,
-        )
-        self._every(
-            "log.flush.scheduler.interval.ms", lambda: logs.flush_due(self._clock.now_ms()), pool
-        )
-        self._every(
-            "log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points, pool
-        )
-        self._every(
-            "log.flush.start.offset.checkpoint.interval.ms", logs.checkpoint_log_start_offsets, pool
-        )
-        self._every(
-            "replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks, pool
-        )
+        logs = self._logs
+        self._every("log.retention.check.interval.ms", self._retention_round)
+        for key, blocking in (
+            ("log.flush.scheduler.interval.ms", lambda: logs.flush_due(self._clock.now_ms())),
+            ("log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points),
+            ("log.flush.start.offset.checkpoint.interval.ms", logs.checkpoint_log_start_offsets),
+            ("replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks),
+        ):
+            self._every(key, partial(self._on_pool, blocking))
 
-    def _every(self, key: str, job: Callable[[], object], pool: Executor | None) -> None:
+    async def _retention_round(self) -> None:
+        """On the loop, a turn of it for each log."""
+        for _ in self._logs.retention_round(self._clock.now_ms()):
+            await asyncio.sleep(0)
+
+    async def _on_pool(self, blocking: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._executor, blocking)
+
+    def _every(self, key: str, job: Callable[[], Awaitable[None]]) -> None:
         if 0 < self._config[key] < NEVER_MS:
-            self._tasks.append(asyncio.ensure_future(self._repeat(key, job, pool)))
+            self._tasks.append(asyncio.ensure_future(self._repeat(key, job)))
 
-    async def _repeat(self, key: str, job: Callable[[], object], pool: Executor | None) -> None:
-        loop = asyncio.get_running_loop()
+    async def _repeat(self, key: str, job: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(self._config[key] / 1000)
             try:
-                if pool is None:
-                    job()
-                else:
-                    await loop.run_in_executor(pool, job)
+                await job()
             except Exception:
                 logger.exception("the job of %s failed; it is tried again", key)
 

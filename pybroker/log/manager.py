@@ -334,19 +334,23 @@ class LogManager:
 
     # Periodic work
 
-    def run_retention(self, now_ms: int) -> int:
+    def retention_round(self, now_ms: int) -> Iterator[int]:
         """Applies retention to every log, forgets expired producers, lets trust lapse.
 
-        Returns how many segments went.
+        One step a log, so that others get their turn in between; each gives the number of segments that went.
         """
-        deleted = 0
         for log in self._online_logs():
-            try:
-                deleted += log.apply_retention(now_ms)
-            except (errors.KafkaStorageError, errors.CorruptMessage) as error:
-                logger.error("retention of %s: %s", log.topic_partition, error)
-            log.producers.remove_expired(now_ms, self._producer_expiration_ms)
-            log.distrust()
+            if self.get(log.topic_partition) is log:
+                yield self._retain(log, now_ms)
+
+    def _retain(self, log: Log, now_ms: int) -> int:
+        deleted = 0
+        try:
+            deleted = log.apply_retention(now_ms)
+        except (errors.KafkaStorageError, errors.CorruptMessage) as error:
+            logger.error("retention of %s: %s", log.topic_partition, error)
+        log.producers.remove_expired(now_ms, self._producer_expiration_ms)
+        log.distrust()
         return deleted
 
     def flush_due(self, now_ms: int) -> None:
