@@ -234,7 +234,7 @@ def test_case_11_failed_dir_is_left_out_and_the_others_serve_on(tmp_path):
     assert failed == logs.offline_dirs == [logs.dirs[0]]
     assert not logs.all_failed
     assert logs.get_or_create(tp(9), TOPIC_ID, CONFIG).log_dir is logs.dirs[1]
-    assert list(logs.retention_round(NOW)) == [0, 0]
+    assert list(logs.retention_round(NOW)) == [0, 0, 0]
     logs.flush_due(NOW)
     logs.checkpoint_recovery_points()
     logs.checkpoint_high_watermarks()
