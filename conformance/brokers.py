@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -51,14 +50,13 @@ class Broker(ABC):
     name: str
 
     def __init__(self, data_dir: Path, **config: str) -> None:
-        """``config``: Kafka's keys with ``_`` for ``.``, or, by ``**{}``, as they are."""
+        """``config``: Kafka's keys, as they are or with ``_`` for ``.``."""
         self.data_dir = data_dir
         self.config: dict[str, str] = {key.replace("_", "."): str(config[key]) for key in config}
         self.host = "127.0.0.1"
         self.port = 0
-        self.environment: dict[str, str] = {}
+        #: The start of the command line: strace, nsenter; it must become the broker's own process.
         self.wrapper: list[str] = []
-        self.preexec: Callable[[], None] | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.log_file = data_dir.with_name(data_dir.name + ".stderr")
 
@@ -115,8 +113,6 @@ class Broker(ABC):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, **self.environment},
-            preexec_fn=self.preexec,
         )
 
     @abstractmethod
@@ -183,28 +179,16 @@ class OurBroker(Broker):
 
     name = "ours"
 
-    def __init__(self, data_dir: Path, **config: str) -> None:
-        super().__init__(data_dir, **config)
-        self.arguments: list[str] = []
-        self._pid: int | None = None
-
     @property
     def log_dir(self) -> Path:
         return self.data_dir / "broker-1"
 
-    @property
-    def pid(self) -> int:
-        """The process that serves, also when it runs below a wrapper such as strace."""
-        if self._pid is not None and self.wrapper:
-            return self._pid
-        return super().pid
-
     def _prepare(self) -> None:
-        self._pid = None
+        """Needs nothing."""
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "pybroker", "--host", self.host, "--port", str(self.port)]
-        command += ["--data-dir", str(self.data_dir), *self.arguments]
+        command += ["--data-dir", str(self.data_dir)]
         for key, value in self.config.items():
             command += ["--set", f"{key}={value}"]
         return command
@@ -219,7 +203,8 @@ class OurBroker(Broker):
             self.process.kill()
             code = self.process.wait()
             raise BrokerError(f"no ready line but {line!r}, exit code {code}{self._tail()}")
-        self.port, self._pid = int(match[2]), int(match[3])
+        assert int(match[3]) == self.pid, "a single broker runs in the process that was started"
+        self.port = int(match[2])
 
 
 class RealKafka(Broker):
@@ -291,9 +276,3 @@ KINDS: Mapping[str, type[Broker]] = {"ours": OurBroker, "kafka": RealKafka}
 
 def _properties(values: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in values.items())
-
-
-def remove(broker: Broker) -> None:
-    """Kills a broker and removes its data."""
-    broker.kill()
-    shutil.rmtree(broker.data_dir, ignore_errors=True)

@@ -61,7 +61,7 @@ def _fetch(target: Path) -> None:
     """Copies the jars beside the target first, so that an interrupted fetch leaves no half folder."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise PeerError("mvn is not installed: run `sh conformance/setup.sh`, or `apt-get install maven`")
+        raise PeerError("mvn is not installed: run `sh install.sh tests`")
     unfinished = target.with_name("libs.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
@@ -77,7 +77,7 @@ def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
     """The start of a command line that runs a class of the peers."""
     java = shutil.which("java")
     if java is None:
-        raise PeerError("java is not installed: run `sh conformance/setup.sh`")
+        raise PeerError("java is not installed: run `sh install.sh tests`")
     return [java, f"-Xmx{heap}", *options, "-cp", f"{libs()}/*"]
 
 
