@@ -260,6 +260,7 @@ class RealKafka(Broker):
             if self._serves():
                 return
             time.sleep(0.02)
+        self.kill()
         raise BrokerError(f"Kafka is not ready after {timeout_s} s{self._tail()}")
 
     def _serves(self) -> bool:
