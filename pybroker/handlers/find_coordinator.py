@@ -1,7 +1,8 @@
 """FindCoordinator (10): v0 groups, v1 transactional ids (KIP-98), v4 several keys (KIP-699).
 
 The coordinator of a group is the leader of its partition of ``__consumer_offsets``, which is made
-when the first group is looked for.
+when the first group is looked for. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it
+is the one answer after which no client asks again until its timeout.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ async def _find(key: str, key_type: int, call: Call) -> Coordinator:
 
 async def _leader(key: str, key_type: int, call: Call) -> int:
     if key_type == _TRANSACTION:
-        raise errors.CoordinatorNotAvailable("there are no transactions here")
+        raise errors.TransactionalIdAuthorizationFailed("this broker does not serve transactions yet")
     if key_type != _GROUP:
         raise errors.InvalidRequest(f"there are no coordinators of type {key_type}")
     topic = await _offsets_topic(call)

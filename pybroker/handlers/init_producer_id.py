@@ -1,7 +1,7 @@
 """InitProducerId (22), 0-5: a producer id for an idempotent producer (KIP-98, KIP-360).
 
-There is no transaction coordinator yet: a transactional id gets COORDINATOR_NOT_AVAILABLE, as from
-a Kafka whose coordinator is not up.
+There is no transaction coordinator yet: a transactional id gets
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as from FindCoordinator.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.
 
 
 def check(request: InitProducerId.Request) -> None:
-    """Raises InvalidRequest, CoordinatorNotAvailable."""
+    """Raises InvalidRequest, TransactionalIdAuthorizationFailed."""
     if request.transactional_id == "":
         raise errors.InvalidRequest("an empty transactional id")
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         raise errors.InvalidRequest("of producer id and epoch only one is given")
     if request.transactional_id is not None:
-        raise errors.CoordinatorNotAvailable("there is no transaction coordinator")
+        raise errors.TransactionalIdAuthorizationFailed("this broker does not serve transactions yet")

@@ -32,5 +32,5 @@ def test_contradictions_are_refused(node: Node, fields: dict[str, Any]) -> None:
     assert ask(node, **fields) == (errors.InvalidRequest.code, -1, -1)
 
 
-def test_transactional_id_finds_no_coordinator(node: Node) -> None:
-    assert ask(node, transactional_id="x") == (errors.CoordinatorNotAvailable.code, -1, -1)
+def test_transactional_id_is_refused_for_good(node: Node) -> None:
+    assert ask(node, transactional_id="x") == (errors.TransactionalIdAuthorizationFailed.code, -1, -1)
