@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pybroker import data_folder, diagnostics
-from pybroker.config import BrokerConfig, ConfigError, Endpoint, listeners
+from pybroker.config import BrokerConfig, ConfigError, Endpoint, listeners, unknown_variables
 from pybroker.data_folder import DataFolder, FolderInUse, Locks
 from pybroker.server import Broker, StartError
 
@@ -71,6 +71,8 @@ def configure(options: StartOptions) -> BrokerConfig:
     """The configuration that the options, the environment and the file make. Raises ConfigError."""
     if options.processes > 1:
         raise ConfigError("--processes above 1 is not there yet: start it with --processes 1")
+    for line in unknown_variables(os.environ):
+        logger.warning("%s", line)
     given = BrokerConfig.load(options.settings, file=options.file)
     if options.zookeeper or given["zookeeper.connect"]:
         raise ConfigError("ZooKeeper is not there yet: leave --zookeeper (zookeeper.connect) out")

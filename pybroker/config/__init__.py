@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source
+from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source, unknown_variables
 from pybroker.config.describe import (
     Described,
     describe_broker_key,
@@ -40,4 +40,5 @@ __all__ = [
     "listeners",
     "parse_topic_overrides",
     "topic_config",
+    "unknown_variables",
 ]

@@ -8,7 +8,7 @@ hear the names whose value changed, after the change.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -55,6 +55,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]}?" if near else ""
 
 
+def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """A line for each variable that looks like a setting and is none, such as KAFKA_BOOTSTRAP_SERVERS."""
+    for name, setting in sources.from_environment(environment).items():
+        if not is_known(name):
+            yield f"{setting.source} is ignored: {name} is unknown{suggestion(name, KEYS)}"
+
+
+def is_known(name: str) -> bool:
+    return name in KEYS or is_ignored(name)
+
+
 def is_ignored(name: str) -> bool:
     """True for settings of plug-ins and of single listeners, whose names no table can list."""
     return name.startswith(_LISTENER_PREFIX) or name.startswith(_FREE_PREFIXES)
@@ -83,14 +94,15 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """``--set`` texts over the environment (default: the process's) over file over fallback.
 
-        Raises ConfigError for the first unknown key or bad value.
+        Raises ConfigError for the first unknown key or bad value. Unknown variables are left out: the
+        environment is shared with clients, which have settings of their own there.
         """
-        environment = os.environ if environment is None else environment
+        variables = sources.from_environment(os.environ if environment is None else environment)
         return cls(
             {
                 **{name: Setting(text, "start command") for name, text in (fallback or {}).items()},
                 **(sources.from_file(file) if file else {}),
-                **sources.from_environment(environment),
+                **{name: setting for name, setting in variables.items() if is_known(name)},
                 **sources.from_arguments(arguments),
             }
         )

@@ -20,6 +20,7 @@ from pybroker.config import (
     listeners,
     parse_topic_overrides,
     topic_config,
+    unknown_variables,
 )
 from pybroker.log.config import LogConfig
 
@@ -85,8 +86,15 @@ def test_an_unknown_key_is_an_error_with_a_suggestion() -> None:
     assert str(error.value) == (
         "log.segmnt.bytes is unknown: did you mean log.segment.bytes? (from --set)"
     )
-    with pytest.raises(ConfigError, match=r"^zzz is unknown \(from KAFKA_ZZZ\)$"):
-        BrokerConfig.load([], {"KAFKA_ZZZ": "1"})
+
+
+def test_a_variable_of_a_client_is_left_out_and_told() -> None:
+    variables = {"KAFKA_BOOTSTRAP_SERVERS": "b:9092", "KAFKA_NUM_PARTITION": "2", "KAFKA_NUM_IO_THREADS": "2"}
+    BrokerConfig.load([], variables)
+    assert list(unknown_variables(variables)) == [
+        "KAFKA_BOOTSTRAP_SERVERS is ignored: bootstrap.servers is unknown",
+        "KAFKA_NUM_PARTITION is ignored: num.partition is unknown: did you mean num.partitions?",
+    ]
 
 
 def test_a_bad_value_names_its_variable() -> None:
