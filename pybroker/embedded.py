@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -53,19 +54,20 @@ class EmbeddedBroker:
 def run(
     processes: int = 1,
     *,
+    port: int = 0,
     data_dir: str | Path | None = None,
     log_level: str = "info",
     start_timeout_s: float = 60.0,
     **config: object,
 ) -> Iterator[EmbeddedBroker]:
-    """Starts a broker on a free port; ready when entered, nothing left when left.
+    """Starts a broker, by default on a free port; ready when entered, nothing left when left.
 
     ``config``: Kafka's keys with ``_`` for ``.`` (``num_partitions=3``). ``data_dir``: kept
     afterwards; by default a temporary folder that is not. Raises BrokerFailed.
     """
     folder = Path(tempfile.mkdtemp(prefix="pybroker-") if data_dir is None else data_dir)
     command = [
-        *(sys.executable, "-m", "pybroker", "start", "--embedded", "--port", "0"),
+        *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded", "--port", str(port)),
         *("--processes", str(processes), "--data-dir", str(folder), "--log-level", log_level),
         *(("--temporary",) if data_dir is None else ()),
         *(part for key, value in config.items() for part in ("--set", setting(key, value))),
@@ -89,7 +91,13 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """This process's, in which the child finds the same ``pybroker``, installed or not."""
+    """This process's, in which the child finds the same ``pybroker``, installed or not.
+
+    Sources that are not built (a script inside a clone imports them) are left alone: the child takes
+    the installed package, and by ``-P`` not what lies in the working folder.
+    """
+    if find_spec("cy.codec") is None:
+        return dict(os.environ)
     package = str(Path(__file__).parent.parent)
     paths = (package, os.environ.get("PYTHONPATH", ""))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -65,6 +66,37 @@ def test_a_folder_of_ones_own_is_kept(tmp_path: Path) -> None:
     with pybroker.run(data_dir=tmp_path, num_partitions=3):
         pass
     assert (tmp_path / "broker-1" / "meta.properties").exists()
+
+
+def test_a_script_inside_a_clone_that_is_not_built_gets_the_installed_broker(tmp_path: Path) -> None:
+    package = Path(pybroker.__file__).parent
+    for name in ("pybroker/__init__.py", "pybroker/embedded.py", "cy/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(package.parent / name, tmp_path / name)
+    script = tmp_path / "script.py"
+    script.write_text("import pybroker\nwith pybroker.run(): print(pybroker.__file__)\n")
+    ended = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        check=False,
+    )
+    assert ended.stdout == f"{tmp_path}/pybroker/__init__.py\n", ended.stderr
+
+
+def test_a_port_can_be_given() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerFailed, match=f"port {port} on 127.0.0.1 is taken"), pybroker.run(port=port):
+            pytest.fail("not reached")
+
+
+def test_variables_that_clients_use_do_not_hinder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
+    with pybroker.run() as broker:
+        assert "KAFKA_BOOTSTRAP_SERVERS is ignored" in broker.log
 
 
 def test_leaving_by_an_exception_stops_the_broker() -> None:
