@@ -174,10 +174,10 @@ class LogManager:
         if log_dir.stale or (log_dir.logs and not clean):
             log_dir.write_checkpoints()
         logger.info(
-            "%d logs opened in %s after %s stop",
+            "%d logs opened in %s%s",
             len(log_dir.logs),
             log_dir.path,
-            "a clean" if clean else "an unclean",
+            " after a clean stop" if clean else " after an unclean stop" if log_dir.logs else "",
         )
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
