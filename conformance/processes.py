@@ -64,6 +64,14 @@ def _status(pid: int, name: str) -> int:
     raise ProcessLookupError(f"{name} of process {pid}")
 
 
+def available_memory() -> int:
+    """Bytes that the machine could give to a process now."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError("MemAvailable in /proc/meminfo")
+
+
 def open_files(pid: int) -> int:
     """How many file descriptors a process holds."""
     return len(os.listdir(f"/proc/{pid}/fd"))

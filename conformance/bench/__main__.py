@@ -70,7 +70,7 @@ def warm_up(broker: Broker, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         cases.produce_small(broker, cases.FULL)
-        cases.produce_large(broker, cases.QUICK)
+        cases.transfer(broker, cases.QUICK)
 
 
 def write(measurements: list[report.Measurement], command: str) -> None:

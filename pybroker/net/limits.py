@@ -31,9 +31,10 @@ class Limits:
     backlog: int = 1024
     """``socket.listen.backlog.size``."""
     send_buffer: int = -1
-    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which sizes it by need."""
+    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which lets it grow to megabytes: more bytes under way
+    than the client reads in time cost twice the CPU per byte sent."""
     receive_buffer: int = -1
-    """``socket.receive.buffer.bytes``; likewise."""
+    """``socket.receive.buffer.bytes``; -1 leaves it to the kernel, which sizes it by need."""
     max_unanswered: int = 100
     """``queued.max.requests``: requests of a connection in work; more are not read."""
     max_unsent: int = 1024 * 1024
@@ -52,9 +53,9 @@ class Limits:
 def from_config(config: BrokerConfig) -> Limits:
     """The limits that ``config`` sets.
 
-    Kafka's defaults for socket buffers (100 KiB) and backlog (50) are for small machines of its
-    time, and its queue of requests is shared by all connections: these count only where somebody
-    has set them.
+    Kafka's defaults for the receive buffer (100 KiB) and the backlog (50) are for small machines of
+    its time, and its queue of requests is shared by all connections: these count only where
+    somebody has set them.
     """
 
     def if_set(name: str, otherwise: int) -> int:
@@ -70,7 +71,7 @@ def from_config(config: BrokerConfig) -> Limits:
         per_ip=parse_overrides(config[OVERRIDES]),
         max_unanswered=if_set("queued.max.requests", 100),
         backlog=if_set("socket.listen.backlog.size", 1024),
-        send_buffer=if_set("socket.send.buffer.bytes", -1),
+        send_buffer=config["socket.send.buffer.bytes"],
         receive_buffer=if_set("socket.receive.buffer.bytes", -1),
     )
 
