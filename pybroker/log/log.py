@@ -255,9 +255,7 @@ class Log(LogFiles):
         return segment
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
-        """Nothing has changed but that the dir is offline: what was written of the batch is cut
-        off.
-        """
+        """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
         segment.cut_failed_write()
         return self.log_dir.fail(error, f"appending to {segment.path}")
 

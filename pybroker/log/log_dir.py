@@ -22,7 +22,6 @@ Thread-safety: ``fail`` may be called from any thread; its listeners run on that
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import threading
@@ -80,12 +79,7 @@ class LogDir:
     def fail(self, error: OSError, doing: str) -> errors.KafkaStorageError:
         """The disk has failed while ``doing``: takes the dir offline and returns the error to
         raise.
-
-        Too many open files (EMFILE, ENFILE) say nothing about the disk: the dir stays.
         """
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            logger.error("%s in %s: %s; raise the limit of open files", doing, self.path, error)
-            return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
         with self._lock:
             first = not self.offline
             if first:
