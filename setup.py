@@ -16,6 +16,8 @@ DIRECTIVES = {
     "initializedcheck": False,
 }
 
+CORES = os.cpu_count() or 1
+
 # PYBROKER_ONLY="cy/batch.pyx" builds one module; used while developing.
 ONLY = os.environ.get("PYBROKER_ONLY", "").split()
 
@@ -32,4 +34,7 @@ def extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=cythonize(extensions(), compiler_directives=DIRECTIVES, quiet=True))
+setup(
+    ext_modules=cythonize(extensions(), nthreads=CORES, compiler_directives=DIRECTIVES, quiet=True),
+    options={"build_ext": {"parallel": CORES}},
+)
