@@ -1,0 +1,40 @@
+"""Foreign clients behind one interface (``base``); a scenario that is written for it holds for each of them.
+
+``opened("java")`` gives the one driver of that name in this process; ``close_all`` ends what was opened.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from conformance.drivers.base import Driver
+
+#: Name: module and class.
+DRIVERS = {
+    "confluent": ("conformance.drivers.confluent", "ConfluentDriver"),
+    "aiokafka": ("conformance.drivers.aio", "AiokafkaDriver"),
+    "java": ("conformance.drivers.java", "JavaDriver"),
+}
+#: Each client with each group protocol that it speaks.
+CLIENTS = (
+    ("confluent", "classic"),
+    ("confluent", "consumer"),
+    ("aiokafka", "classic"),
+    ("java", "classic"),
+    ("java", "consumer"),
+)
+_open: dict[str, Driver] = {}
+
+
+def opened(name: str) -> Driver:
+    """The driver of that name, opened once in a process, since a JVM is dear."""
+    if name not in _open:
+        module, kind = DRIVERS[name]
+        _open[name] = getattr(importlib.import_module(module), kind)()
+    return _open[name]
+
+
+def close_all() -> None:
+    """Ends all drivers."""
+    while _open:
+        _open.popitem()[1].close()

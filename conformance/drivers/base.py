@@ -1,0 +1,237 @@
+"""One interface over foreign clients, so that a scenario is written once and holds for each of them.
+
+A ``Driver`` makes producers and consumers. All calls block and are made by one thread per client; clients of one driver
+may be used by several threads at once. Settings are Kafka's names with ``_`` for ``.``, values as Kafka writes them;
+the driver translates them into its client's dialect and leaves out what its client does not have. Those that every
+driver understands::
+
+    producer   transactional_id transaction_timeout_ms enable_idempotence acks linger_ms delivery_timeout_ms client_id
+               compression_type retries retry_backoff_ms
+    consumer   group_id group_protocol group_instance_id group_remote_assignor partition_assignment_strategy
+               isolation_level auto_offset_reset enable_auto_commit auto_commit_interval_ms session_timeout_ms
+               heartbeat_interval_ms max_poll_interval_ms max_poll_records fetch_min_bytes fetch_max_wait_ms
+               metadata_max_age_ms client_id
+
+``partition_assignment_strategy`` is one of ``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``.
+``session_timeout_ms``, ``heartbeat_interval_ms`` and the strategy are left out where ``group_protocol`` is
+``consumer``, for there the broker decides them.
+
+Errors are of four kinds, whatever the client calls them: ``Fenced`` (somebody else has the transactional id or the
+instance id: give up), ``MustAbort`` (abort the transaction and try again), ``CommitRefused`` (the group has gone on
+without this member) and ``Unanswered`` (a time-out: the outcome is unknown). Everything else is a plain
+``ClientError``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+#: How long a call waits for a broker that is slow, or gone for a while.
+PATIENCE_S = 90.0
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+
+class Record(NamedTuple):
+    """A record as a consumer was given it."""
+
+    place: Place
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Sent(NamedTuple):
+    """Where a record of a producer lies."""
+
+    place: Place
+    offset: int
+
+
+class Event(NamedTuple):
+    """What a rebalance listener heard: ``assigned``, ``revoked`` or ``lost``."""
+
+    kind: str
+    places: frozenset[Place]
+
+
+class ClientError(Exception):
+    """What a client raised; the text holds its own words."""
+
+
+class Fenced(ClientError):
+    """Another client with the same transactional id or instance id has taken over; this one is useless."""
+
+
+class MustAbort(ClientError):
+    """The transaction cannot be committed; after ``abort`` the producer may go on."""
+
+
+class CommitRefused(ClientError):
+    """The group has gone on without this member: an old generation or epoch, or an unknown member."""
+
+
+class Unanswered(ClientError):
+    """No answer in time: what was asked for may have happened or not."""
+
+
+class WokenUp(ClientError):
+    """``wakeup`` ended a poll."""
+
+
+class Client(ABC):
+    """Something to be closed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the client; a consumer leaves its group, an open transaction stays as it is. May be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Consumer(Client):
+    """A group's member, or a reader of partitions that it chose itself."""
+
+    #: What the rebalance listener heard so far, oldest first.
+    events: list[Event]
+
+    @abstractmethod
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Joins the group for these topics, with the next ``poll``."""
+
+    @abstractmethod
+    def subscribe_pattern(self, pattern: str) -> None:
+        """Joins the group for all topics whose whole name matches, in the way that is the client's own.
+
+        ``pattern`` is without ``^`` and ``$`` and of the syntax that Python, Java and RE2 share.
+        """
+
+    @abstractmethod
+    def assign(self, offsets: Mapping[Place, int]) -> None:
+        """Reads these partitions from these offsets on, without a group's assignment."""
+
+    @abstractmethod
+    def poll(self, timeout_s: float = 0.2, limit: int = 500) -> list[Record]:
+        """Serves the client and returns what has come, at most ``limit`` records, nothing after ``timeout_s``.
+
+        Raises:
+            WokenUp: ``wakeup`` was called.
+            ClientError: an error that the client does not get over by itself.
+        """
+
+    @abstractmethod
+    def assignment(self) -> set[Place]:
+        """The partitions that it holds now."""
+
+    @abstractmethod
+    def seek(self, place: Place, offset: int) -> None:
+        """The next ``poll`` gives this partition from ``offset`` on. Needs the assignment."""
+
+    @abstractmethod
+    def position(self, place: Place) -> int:
+        """The offset of the next record that ``poll`` will give."""
+
+    @abstractmethod
+    def commit(self, offsets: Mapping[Place, int] | None = None, *, asynchronous: bool = False) -> None:
+        """Commits these offsets, or the positions of all it holds.
+
+        Raises (not if ``asynchronous``):
+            CommitRefused, Unanswered, ClientError
+        """
+
+    @abstractmethod
+    def committed(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The group's offsets; -1 where there is none."""
+
+    @abstractmethod
+    def wakeup(self) -> None:
+        """From another thread: ends the ``poll`` that waits, or the next one, with ``WokenUp``."""
+
+
+class Producer(Client):
+    """A producer; with ``transactional_id`` a transactional one."""
+
+    @abstractmethod
+    def init_transactions(self) -> None:
+        """Takes the transactional id: ends what an earlier producer left, fences it.
+
+        Raises:
+            Unanswered, Fenced, ClientError
+        """
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begins a transaction."""
+
+    @abstractmethod
+    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None, partition: int | None = None) -> None:
+        """Hands a record to the client and does not wait for its ack.
+
+        Raises:
+            Fenced, MustAbort, ClientError: what an earlier record met with, where the client says so at once.
+        """
+
+    @abstractmethod
+    def flush(self) -> list[Sent]:
+        """Waits for the acks of what was sent since the last ``flush``; returns them in the order of ``send``.
+
+        Raises:
+            Fenced, MustAbort, Unanswered, ClientError: a record was not acked.
+        """
+
+    @abstractmethod
+    def send_offsets(self, consumer: Consumer, offsets: Mapping[Place, int]) -> None:
+        """Adds the offsets to the transaction, in the name of ``consumer``, a client of the same driver.
+
+        Raises:
+            Fenced, MustAbort, CommitRefused, Unanswered, ClientError
+        """
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Sends what waits and commits the transaction.
+
+        Raises:
+            MustAbort: it is not committed; ``abort`` is due.
+            Fenced, Unanswered, ClientError: it may be committed or not.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Aborts the transaction.
+
+        Raises:
+            Fenced, Unanswered, ClientError
+        """
+
+
+class Driver(Client):
+    """A foreign client library, and what holds it (a JVM, an event loop)."""
+
+    name: str
+    #: What ``group_protocol`` may be.
+    group_protocols: tuple[str, ...] = ("classic",)
+    #: Values of ``partition_assignment_strategy`` that the client has.
+    strategies: tuple[str, ...] = ("range", "roundrobin", "sticky")
+    #: Whether ``Consumer.wakeup`` works.
+    wakes = False
+
+    @abstractmethod
+    def producer(self, bootstrap: str, **settings: object) -> Producer:
+        """A producer; idempotent with acks=all unless told otherwise."""
+
+    @abstractmethod
+    def consumer(self, bootstrap: str, **settings: object) -> Consumer:
+        """A consumer: from the beginning and without auto commit unless told otherwise."""
