@@ -180,6 +180,7 @@ class Broker:
         )
         self._opened.callback(self.replicas.close)
         self.metadata.add_listener(self.replicas.apply)
+        self.metadata.add_follower(self.replicas.announce)
 
     def _open_groups(self) -> None:
         """Groups are loaded when this broker begins to lead their partitions."""

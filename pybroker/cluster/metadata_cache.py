@@ -7,22 +7,29 @@ from collections.abc import Awaitable, Callable
 from pybroker.cluster.image import MetadataDelta, MetadataImage
 
 Listener = Callable[[MetadataDelta, MetadataImage], Awaitable[None]]
+Follower = Callable[[], object]
 
 
 class MetadataCache:
     """``image`` is what clients are told.
 
     A topic that is gone is no longer told before its logs are deleted; one that is new is told
-    only when its logs are there: the listeners run in between.
+    only when its logs are there: the listeners run in between. What must not begin before the new
+    image is told, as a coordinator that looks topics up, is begun by a follower.
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self._listeners: list[Listener] = []
+        self._followers: list[Follower] = []
 
     def add_listener(self, listener: Listener) -> None:
         """Awaits ``listener(delta, image after it)`` at each change, in the order of adding."""
         self._listeners.append(listener)
+
+    def add_follower(self, follower: Follower) -> None:
+        """Calls ``follower()`` after each change, when ``image`` is the new one."""
+        self._followers.append(follower)
 
     async def publish(self, delta: MetadataDelta) -> None:
         """Applies ``delta`` here; returns when every listener has done its part."""
@@ -34,3 +41,5 @@ class MetadataCache:
                 await listener(delta, image)
         finally:
             self.image = image
+            for follower in self._followers:
+                follower()

@@ -27,6 +27,7 @@ call at any time.
 from __future__ import annotations
 
 from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
+from pybroker.log import marker as markers
 from pybroker.log import partition_metadata
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
 from pybroker.log.batches import MalformedBatch
@@ -35,8 +36,9 @@ from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_files import LogFiles
 from pybroker.log.log_slice import LogSlice
+from pybroker.log.marker import Marker
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
-from pybroker.log.producer_state import Marker, ProducerStates, marker_of
+from pybroker.log.producer_state import ProducerStates
 from pybroker.log.replay import append_marker, replay_producers
 from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.rolling import Rolling
@@ -159,10 +161,17 @@ class Log(LogFiles):
     # Appending
 
     def append_as_leader(
-        self, records: Bytes, leader_epoch: int, now_ms: int, *, origin: Origin = Origin.CLIENT
+        self,
+        records: Bytes,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends one v2 batch and gives it offsets.
 
+        ``transaction_version``: that of the transaction to which it belongs (see ``ProducerStates``).
         ``records`` is changed in place where it is writable. Raises errors.KafkaError:
         CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge,
         UnsupportedCompressionType, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
@@ -175,9 +184,11 @@ class Log(LogFiles):
         marker = None
         if batch.producer_id >= 0:
             if batch.is_control:
-                marker = self._checked_marker(batch, records)
+                marker = self._checked_marker(batch, records, transaction_version)
             else:
-                earlier = self.producers.check(batch, with_sequence=from_client)
+                earlier = self.producers.check(
+                    batch, with_sequence=from_client, transaction_version=transaction_version
+                )
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
                     return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
@@ -233,7 +244,7 @@ class Log(LogFiles):
             self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 start = batch.position - run[0].position
-                marker = marker_of(data[start : start + batch.size]) if batch.is_control else None
+                marker = markers.decode(data[start : start + batch.size]) if batch.is_control else None
                 self._remember_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
 
     def _segment_for(self, length: int, last: int, timestamp: int, now_ms: int, first: int) -> Segment:
@@ -259,10 +270,10 @@ class Log(LogFiles):
         segment.cut_failed_write()
         return self.log_dir.fail(error, f"appending to {segment.path}")
 
-    def _checked_marker(self, batch: Batch, records: Bytes) -> Marker | None:
-        marker = marker_of(records)
+    def _checked_marker(self, batch: Batch, records: Bytes, transaction_version: int) -> Marker | None:
+        marker = markers.decode(records)
         if marker is not None:
-            self.producers.check_marker(batch, marker)
+            self.producers.check_marker(batch, marker, transaction_version)
         return marker
 
     def _remember_producer(self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int) -> None:

@@ -20,30 +20,22 @@ Thread-safety: loop's thread only.
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from cy.batch import Batch, iterate
+from cy.batch import Batch
 from pybroker.log import producer_snapshot
+from pybroker.log.marker import ABORT, Marker
 from pybroker.log.producer_entry import NO_OFFSET, SEQUENCE_MASK, BatchMetadata, ProducerEntry
-from pybroker.log.storage import Bytes, Storage
+from pybroker.log.storage import Storage
 from pyclient.protocol import errors
 
 DEFAULT_EXPIRATION_MS = 86_400_000
-ABORT, COMMIT = 0, 1
-
-_marker_key = struct.Struct(">hh")
-_marker_value = struct.Struct(">hi")
+BUMPS_EPOCHS = 2
+"""The transaction version from which on each transaction has an epoch of its own (KIP-890)."""
+MAX_EPOCH = 0x7FFF
 
 logger = logging.getLogger(__name__)
-
-
-class Marker(NamedTuple):
-    """The end of a transaction, as its control record says."""
-
-    kind: int
-    coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
@@ -53,21 +45,6 @@ class CompletedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
-
-
-def marker_of(records: Bytes) -> Marker | None:
-    """The marker in a control batch, None for control records of other kinds or a batch that
-    compaction has emptied.
-    """
-    for record in iterate(records):
-        if record.key is None or len(record.key) < _marker_key.size:
-            return None
-        _, kind = _marker_key.unpack_from(record.key)
-        if kind not in (ABORT, COMMIT) or record.value is None:
-            return None
-        _, coordinator_epoch = _marker_value.unpack_from(record.value)
-        return Marker(kind, coordinator_epoch)
-    return None
 
 
 class ProducerStates:
@@ -112,15 +89,20 @@ class ProducerStates:
 
     # Decisions
 
-    def check(self, batch: Batch, *, with_sequence: bool) -> BatchMetadata | None:
+    def check(self, batch: Batch, *, with_sequence: bool, transaction_version: int = 0) -> BatchMetadata | None:
         """May this data batch be appended? Returns the batch of which it is a duplicate.
 
         ``with_sequence`` is False for batches of the broker's own coordinators, which have none.
+        From ``transaction_version`` 2 on an unknown producer begins at sequence 0: its epoch is new.
         Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
         InvalidTxnState.
         """
         entry = self._producers.get(batch.producer_id)
         if entry is None:
+            if with_sequence and transaction_version >= BUMPS_EPOCHS and batch.base_sequence != 0:
+                raise errors.OutOfOrderSequenceNumber(
+                    f"producer {batch.producer_id} is unknown and begins at sequence {batch.base_sequence}"
+                )
             return None
         epoch = batch.producer_epoch
         if epoch < entry.epoch:
@@ -135,15 +117,20 @@ class ProducerStates:
             raise errors.InvalidTxnState(f"producer {entry.producer_id} has an open transaction")
         return None
 
-    def check_marker(self, batch: Batch, marker: Marker) -> None:
-        """May this marker be appended? Raises InvalidProducerEpoch,
-        TransactionCoordinatorFenced.
+    def check_marker(self, batch: Batch, marker: Marker, transaction_version: int) -> None:
+        """May this marker be appended?
+
+        Its epoch must not be older than the newest seen; from transaction version 2 on it must be
+        newer, except for a resent marker, which finds no transaction (KIP-1228).
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced.
         """
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             return
-        if batch.producer_epoch < entry.epoch:
-            raise _old_epoch(entry, batch.producer_epoch)
+        epoch = batch.producer_epoch
+        is_late = epoch == entry.epoch < MAX_EPOCH and entry.transaction_first_offset != NO_OFFSET
+        if epoch < entry.epoch or (is_late and transaction_version >= BUMPS_EPOCHS):
+            raise _old_epoch(entry, epoch)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise errors.TransactionCoordinatorFenced(
                 f"marker of coordinator epoch {marker.coordinator_epoch}, newest is {entry.coordinator_epoch}"
@@ -281,7 +268,7 @@ class ProducerStates:
 
 
 def _old_epoch(entry: ProducerEntry, epoch: int) -> errors.InvalidProducerEpoch:
-    return errors.InvalidProducerEpoch(f"producer {entry.producer_id}: epoch {epoch} is older than {entry.epoch}")
+    return errors.InvalidProducerEpoch(f"producer {entry.producer_id} is in epoch {entry.epoch}, not {epoch}")
 
 
 def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:

@@ -5,7 +5,9 @@ index.
 from __future__ import annotations
 
 from cy.batch import Batch
-from pybroker.log.producer_state import Marker, ProducerStates, marker_of
+from pybroker.log import marker as markers
+from pybroker.log.marker import Marker
+from pybroker.log.producer_state import ProducerStates
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
@@ -40,7 +42,7 @@ def replay_batch(
     if not batch.is_control:
         producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
         return
-    marker = marker_of(segment.read_bytes(position, batch.size))
+    marker = markers.decode(segment.read_bytes(position, batch.size))
     if marker is not None:
         txn_index = segment.txn_index if index else None
         append_marker(producers, txn_index, batch, marker, batch.base_offset, batch.max_timestamp)

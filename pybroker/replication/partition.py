@@ -174,7 +174,14 @@ class Partition:
 
     # Writing
 
-    def append(self, records: Bytes, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        records: Bytes,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         """Appends one batch as the leader and moves the high watermark; wake those who wait.
 
         Raises NotLeaderOrFollower, NotEnoughReplicas, and whatever ``Log.append_as_leader`` raises.
@@ -183,7 +190,9 @@ class Partition:
             self.check(NO_EPOCH, must_lead=True)
         if acks == ACKS_ALL and self._lacks_replicas:
             raise errors.NotEnoughReplicas(self._lacking())
-        info = self.log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
+        info = self.log.append_as_leader(
+            records, self.leader_epoch, now_ms, origin=origin, transaction_version=transaction_version
+        )
         self.advance()
         return info
 

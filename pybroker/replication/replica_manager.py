@@ -27,6 +27,8 @@ from pybroker.log.group_commit import Done, GroupCommit
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
+from pybroker.log.marker import EndTxnMarker
+from pybroker.log.marker import encode as encode_marker
 from pybroker.log.storage import Bytes
 from pybroker.replication.fetch_session import FetchSessions
 from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
@@ -95,6 +97,8 @@ class ReplicaManager:
         self._executor = executor
         self._commits: dict[Partition, GroupCommit] = {}
         self._listeners: list[Leadership] = []
+        self._unannounced: dict[TopicPartition, int] = {}
+        """Leader epochs that have begun here, but are not in the published metadata yet."""
         self._started = False
         logs.on_dir_failure(self.on_dir_failure)
         config.on_change(self._on_config_change)
@@ -104,8 +108,20 @@ class ReplicaManager:
             yield from partitions.values()
 
     def on_leadership(self, listener: Leadership) -> None:
-        """``listener(tp, epoch)`` when this broker begins to lead; ``(tp, None)`` when it ends."""
+        """``listener(tp, epoch)`` when this broker begins to lead; ``(tp, None)`` when it ends.
+
+        A beginning is told by ``announce``, an end at once.
+        """
         self._listeners.append(listener)
+
+    def announce(self) -> None:
+        """The metadata last applied here is published now: whoever waits for a leadership that it
+        gives may begin, and finds there what his log speaks of.
+        """
+        begun, self._unannounced = self._unannounced, {}
+        for topic_partition, leader_epoch in begun.items():
+            for listener in self._listeners:
+                listener(topic_partition, leader_epoch)
 
     # Finding
 
@@ -165,11 +181,31 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends one batch and wakes those who wait for it. Raises as ``Partition.append``."""
-        info = partition.append(records, acks, now_ms, origin)
+        info = partition.append(records, acks, now_ms, origin, transaction_version)
         self.purgatory.wake(partition)
         return info
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        marker: EndTxnMarker,
+        now_ms: int,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Appended:
+        """Ends a transaction in one of its partitions, with the promise of acks=all.
+
+        Raises InvalidProducerEpoch for a marker that is too late, TransactionCoordinatorFenced for
+        one of a replaced coordinator, and as ``append``.
+        """
+        partition = self.partition(topic_partition)
+        records = encode_marker(marker, now_ms)
+        info = self.append_to(
+            partition, records, ACKS_ALL, now_ms, Origin.COORDINATOR, marker.transaction_version
+        )
+        return Appended(info, self.promise(partition, info.last_offset, timeout_ms))
 
     def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> WaitingAck | None:
         """The future of acks=all for the records up to ``last_offset``, None where it holds
@@ -320,9 +356,9 @@ class ReplicaManager:
         changed = partition.become(image, self.clock.monotonic_ms())
         self.purgatory.wake(partition)
         if changed and partition.is_leader:
-            self._tell(partition.topic_partition, partition.leader_epoch)
+            self._unannounced[partition.topic_partition] = partition.leader_epoch
         elif led and not partition.is_leader:
-            self._tell(partition.topic_partition, None)
+            self._tell_end(partition.topic_partition)
 
     async def _remove(self, partitions: list[Partition]) -> None:
         """Replicas leave this broker; their files are gone when this returns."""
@@ -369,11 +405,12 @@ class ReplicaManager:
         self._commits.pop(partition, None)
         self.purgatory.wake(partition)
         if led:
-            self._tell(partition.topic_partition, None)
+            self._tell_end(partition.topic_partition)
 
-    def _tell(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+    def _tell_end(self, topic_partition: TopicPartition) -> None:
+        self._unannounced.pop(topic_partition, None)
         for listener in self._listeners:
-            listener(topic_partition, leader_epoch)
+            listener(topic_partition, None)
 
     def _config_of(self, topic: TopicImage) -> LogConfig:
         """The topic's configuration; the broker's defaults where the stored one is of another version."""

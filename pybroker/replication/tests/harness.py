@@ -90,6 +90,7 @@ class Node:
         image = self.metadata.image
         self.metadata = MetadataCache(MetadataImage(features=image.features))
         self.metadata.add_listener(self.replicas.apply)
+        self.metadata.add_follower(self.replicas.announce)
         self.publish(MetadataDelta(changed=image.topics, deleted=deleted or {}))
 
     def stop(self) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster.image import MetadataDelta, TopicImage
+from pybroker.cluster.image import MetadataDelta, PartitionImage, TopicImage
+from pybroker.log.marker import EndTxnMarker
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -315,3 +316,83 @@ def test_deleted_topic_moves_no_more(make_node: MakeNode) -> None:
     node.run(moving)
     assert folders(node) == []
     assert not node.logs.offline_dirs
+
+
+def test_leadership_is_told_when_the_metadata_that_gives_it_is_published(node: Node) -> None:
+    seen: list[bool] = []
+    node.replicas.on_leadership(lambda tp, epoch: seen.append(node.metadata.image.partition("t", 0) is not None))
+    node.create()
+    node.create("u")
+    assert seen == [True, True]
+
+
+def test_leadership_that_ended_before_its_metadata_was_published_never_began(node: Node) -> None:
+    topic = TopicImage("t", topic_id("t"), (PartitionImage(0, 1, 1, 0, (1,), (1,)),))
+    gone = MetadataDelta(deleted={"t": topic})
+    image = node.metadata.image.apply(MetadataDelta(changed={"t": topic}))
+    node.run(node.replicas.apply(MetadataDelta(changed={"t": topic}), image))
+    node.run(node.replicas.apply(gone, image.apply(gone)))
+    node.replicas.announce()
+    assert node.led == [(TP, None)]
+
+
+# Markers
+
+
+def open_transaction(node: Node, *, epoch: int = 0) -> None:
+    records = batch(producer_id=7, producer_epoch=epoch, base_sequence=0, transactional=True)
+    node.replicas.append(TP, records, 1, NOW)
+
+
+def test_marker_ends_a_transaction_and_takes_an_offset(node: Node) -> None:
+    partition = node.create()
+    open_transaction(node)
+    assert partition.log.last_stable_offset == 0
+    appended = node.replicas.append_marker(TP, EndTxnMarker(7, 1, 3, True, 2), NOW)
+    assert (appended.info.first_offset, appended.done) == (1, None)
+    assert partition.log.last_stable_offset == 2
+    entry = partition.log.producers.get(7)
+    assert entry is not None
+    assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (1, 3, -1)
+
+
+def test_marker_with_the_epoch_of_an_open_transaction_is_late_from_version_2_on(node: Node) -> None:
+    node.create()
+    open_transaction(node, epoch=4)
+    late = EndTxnMarker(7, 4, 0, True, 2)
+    with pytest.raises(errors.InvalidProducerEpoch):
+        node.replicas.append_marker(TP, late, NOW)
+    node.replicas.append_marker(TP, late._replace(transaction_version=1), NOW)
+
+
+def test_marker_that_is_sent_again_is_written_again(node: Node) -> None:
+    node.create()
+    open_transaction(node)
+    marker = EndTxnMarker(7, 1, 0, False, 2)
+    for offset in (1, 2):
+        assert node.replicas.append_marker(TP, marker, NOW).info.first_offset == offset
+
+
+def test_marker_with_the_last_epoch_of_all_may_end_a_transaction_of_its_own_epoch(node: Node) -> None:
+    node.create()
+    open_transaction(node, epoch=32767)
+    assert node.replicas.append_marker(TP, EndTxnMarker(7, 32767, 0, True, 2), NOW).info.first_offset == 1
+
+
+def test_case_36_marker_of_a_replaced_coordinator_is_fenced(node: Node) -> None:
+    node.create()
+    open_transaction(node)
+    node.replicas.append_marker(TP, EndTxnMarker(7, 1, 5, True, 2), NOW)
+    with pytest.raises(errors.TransactionCoordinatorFenced):
+        node.replicas.append_marker(TP, EndTxnMarker(7, 2, 4, True, 2), NOW)
+
+
+def test_marker_has_the_promise_of_all_replicas_in_sync(node: Node) -> None:
+    partition = node.create(replicas=(1, 2))
+    open_transaction(node)
+    appended = node.replicas.append_marker(TP, EndTxnMarker(7, 1, 0, True, 2), NOW)
+    assert appended.done is not None
+    partition.on_follower_fetch(2, 2, 0, 0)
+    node.replicas.purgatory.wake(partition)
+    assert appended.done.done()
+    assert partition.log.last_stable_offset == 2
