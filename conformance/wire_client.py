@@ -14,7 +14,8 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
+MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
+MODULES += ("conformance.wire.messages",)
 API_VERSIONS = 18
 NO_UUID = uuid.UUID(int=0)
 
@@ -25,9 +26,9 @@ class ConnectionClosed(ConnectionError):
 
 @cache
 def message_class(name: str) -> Any:
-    """A message class of kafka-python, such as ``ProduceRequest``."""
+    """A message class of kafka-python (or of ``wire.messages``), such as ``ProduceRequest``."""
     for module in MODULES:
-        found = getattr(importlib.import_module(f"kafka.protocol.{module}"), name, None)
+        found = getattr(importlib.import_module(module), name, None)
         if found is not None:
             return found
     raise LookupError(f"kafka-python knows no message {name}")

@@ -1,0 +1,21 @@
+"""Messages that kafka-python 3.0.12 does not have, from their public layout, read by kafka-python's own codec (KIP-848)."""
+
+from kafka.protocol.api_message import ApiMessage
+
+HERE = "conformance.wire.messages"
+
+
+class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=HERE):
+    pass
+
+
+class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=HERE):
+    pass
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=HERE):
+    pass
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=HERE):
+    pass
