@@ -6,13 +6,17 @@ An event goes through four steps, none of which waits, so events never interleav
 2. the records are appended to the partition (acks=all);
 3. they are replayed into the shard: its durable state is now what the log says;
 4. the replies go out when the records have their promise: at once where this broker is the only
-   in-sync replica, else when the high watermark has passed them.
+   in-sync replica, else when the high watermark has passed them; then effects are performed.
 
 A refused append (2) changes nothing: every reply of the event becomes the error. When an append
 that was accepted does not get its promise in time (4), the reply is an error as well, yet the state
 stays, because the log has it; only a new leader could cut it off, and a new leader loads anew.
 Replies that tell durable state (``Result.reads``) wait for what others have written before: nobody
-is told an offset that a failover may take back.
+is told an offset that a failover may take back. Effects do not take a late promise for a broken
+one: they wait as long as this broker coordinates the partition.
+
+The end of a transaction (``complete_transaction``) is an event of its own: its marker is appended,
+replayed, and told when it is safe.
 
 Requests for a partition that is still loading wait for it, up to ``LOAD_WAIT_S``: some clients do
 not come back after COORDINATOR_LOAD_IN_PROGRESS, and loading is short.
@@ -24,18 +28,30 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from cy.batch import Builder
 from pybroker.clock import Clock
 from pybroker.coordinator import loading
-from pybroker.coordinator.shard import Event, Moment, Record, Reply, Result, Shard
+from pybroker.coordinator.shard import (
+    Event,
+    Moment,
+    Producer,
+    Record,
+    Reply,
+    Result,
+    Shard,
+)
 from pybroker.log.appending import Origin
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
+if TYPE_CHECKING:
+    from pybroker.log.marker import EndTxnMarker
+
 LOAD_WAIT_S = 10.0
+PROMISE_RETRY_S = 1.0
 SPLIT_BYTES = 512 << 10
 ACKS_ALL = -1
 
@@ -43,6 +59,7 @@ S = TypeVar("S", bound=Shard)
 Token = asyncio.Future[Any]
 Promise = asyncio.Future[Any]
 Decide = Callable[[S, Result], None]
+Perform = Callable[[int, object], None]
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +77,14 @@ class Replicas(Protocol):
         now_ms: int,
         origin: Origin = ...,
         timeout_ms: int = ...,
+    ) -> Any: ...
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        marker: EndTxnMarker,
+        now_ms: int,
+        timeout_ms: int,
     ) -> Any: ...
 
     def promise(self, partition: Any, last_offset: int, timeout_ms: int) -> Promise | None: ...
@@ -98,7 +123,11 @@ class Hosted(Generic[S]):
 
 
 class Runtime(Generic[S]):
-    """The shards of one internal topic on this broker."""
+    """The shards of one internal topic on this broker.
+
+    ``perform(partition, effect)`` is called for each effect of an event of the partition's shard
+    when what the event has written is durable; it must not raise.
+    """
 
     def __init__(
         self,
@@ -109,6 +138,7 @@ class Runtime(Generic[S]):
         *,
         append_timeout_ms: int,
         codec: int = 0,
+        perform: Perform | None = None,
     ) -> None:
         self.topic = topic
         self._make_shard = make_shard
@@ -116,6 +146,7 @@ class Runtime(Generic[S]):
         self._clock = clock
         self._append_timeout_ms = append_timeout_ms
         self._codec = codec
+        self._do = perform or _nothing_to_do
         self._hosted: dict[int, Hosted[S]] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -161,6 +192,23 @@ class Runtime(Generic[S]):
         for hosted in tuple(self._hosted.values()):
             self._unload(hosted)
 
+    def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool:
+        """Whether this broker coordinates the partition (in that epoch), loaded or not yet."""
+        hosted = self._hosted.get(partition)
+        return hosted is not None and leader_epoch in (None, hosted.leader_epoch)
+
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch in which this broker leads the partition. Raises NotCoordinator."""
+        hosted = self._hosted.get(partition)
+        if hosted is None:
+            raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+        return hosted.leader_epoch
+
+    def loaded_shard(self, partition: int) -> S | None:
+        """The partition's shard, for questions that need no event; None until it is loaded."""
+        hosted = self._hosted.get(partition)
+        return None if hosted is None or hosted.loading is not None else hosted.shard
+
     # Events
 
     async def submit(self, partition: int, decide: Decide[S]) -> Any:
@@ -201,13 +249,42 @@ class Runtime(Generic[S]):
                 continue
         return replies
 
+    async def complete_transaction(self, partition: int, marker: EndTxnMarker) -> None:
+        """Ends a transaction in the partition; returns when the marker is durable.
+
+        Raises NotCoordinator, CoordinatorLoadInProgress, and as ``Replicas.append_marker``.
+        """
+        hosted = self._hosted.get(partition)
+        if hosted is None or hosted.loading is not None:
+            hosted = await self._when_loaded(partition)
+        now_ms = self._clock.now_ms()
+        appended = self._replicas.append_marker(
+            hosted.name, marker, now_ms, self._append_timeout_ms
+        )
+        hosted.last_offset = appended.info.last_offset
+        producer = Producer(marker.producer_id, marker.producer_epoch)
+        hosted.shard.replay_marker(producer, marker.committed)
+        if appended.done is not None:
+            await appended.done
+
+    def tell(self, partition: int, event: Decide[S]) -> None:
+        """Runs an event on the partition's shard, now or when it has been loaded; not if it is
+        not here.
+        """
+        hosted = self._hosted.get(partition)
+        if hosted is not None:
+            self._tell(hosted, event)
+
     def tell_all(self, event: Decide[S]) -> None:
         """Runs an event on every shard: now, or where it is being loaded when it has been."""
         for hosted in tuple(self._hosted.values()):
-            if hosted.loading is None:
-                self._perform(hosted, partial(event, hosted.shard))
-            else:
-                hosted.postponed.append(partial(event, hosted.shard))
+            self._tell(hosted, event)
+
+    def _tell(self, hosted: Hosted[S], event: Decide[S]) -> None:
+        if hosted.loading is None:
+            self._perform(hosted, partial(event, hosted.shard))
+        else:
+            hosted.postponed.append(partial(event, hosted.shard))
 
     def _moment(self) -> Moment:
         return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
@@ -237,11 +314,41 @@ class Runtime(Generic[S]):
             self._refused(hosted, result, error)
         else:
             _send(result.replies, promise)
+            if result.effects:
+                self._when_safe(hosted, result.effects, promise)
+
+    def _when_safe(self, hosted: Hosted[S], effects: list[object], promise: Promise | None) -> None:
+        """Performs the effects once the promise holds; a late one is asked for again."""
+        if not self._hosts(hosted):
+            return
+        if promise is not None and not promise.done():
+            promise.add_done_callback(partial(self._when_safe, hosted, effects))
+        elif promise is None or _why_not(promise) is None:
+            for effect in effects:
+                self._do(hosted.name.partition, effect)
+        else:
+            self._loop.call_later(PROMISE_RETRY_S, self._ask_again, hosted, effects)
+
+    def _ask_again(self, hosted: Hosted[S], effects: list[object]) -> None:
+        if not self._hosts(hosted):
+            return
+        try:
+            promise = self._replicas.promise(
+                hosted.partition, hosted.last_offset, self._append_timeout_ms
+            )
+        except KafkaError:
+            self._loop.call_later(PROMISE_RETRY_S, self._ask_again, hosted, effects)
+        else:
+            self._when_safe(hosted, effects, promise)
+
+    def _hosts(self, hosted: Hosted[S]) -> bool:
+        return self._hosted.get(hosted.name.partition) is hosted
 
     def _write(self, hosted: Hosted[S], result: Result) -> Promise | None:
         now_ms = result.now.wall_ms
+        producer = result.producer
         for records in [result.records] if result.atomic else _parts(result.records):
-            batch = Builder(codec=self._codec)
+            batch = self._builder(producer)
             for key, value in records:
                 batch.append(now_ms, key, value)
             appended = self._replicas.append(
@@ -254,9 +361,20 @@ class Runtime(Generic[S]):
             )
             hosted.last_offset = appended.info.last_offset
             for record in records:
-                hosted.shard.replay(record)
+                hosted.shard.replay(record, producer)
         promise: Promise | None = appended.done
         return promise
+
+    def _builder(self, producer: Producer | None) -> Builder:
+        if producer is None:
+            return Builder(codec=self._codec)
+        return Builder(
+            codec=self._codec,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
 
     def _settled(self, hosted: Hosted[S]) -> Promise | None:
         """The promise of all that the shard's state comes from.
@@ -297,6 +415,10 @@ class Runtime(Generic[S]):
         while (timer := hosted.shard.timers.pop(now_ms)) is not None:
             self._perform(hosted, timer.action)
         self._set_alarm(hosted)
+
+
+def _nothing_to_do(partition: int, effect: object) -> None:
+    raise TypeError(f"nobody performs {effect!r}")
 
 
 def _settle(token: Any, outcome: Any) -> None:

@@ -11,6 +11,14 @@ and every reply of the event becomes the error instead. What an event changed be
 joined, who waits) is soft state, as in Kafka; where that must not stay, the event says in
 ``Result.on_failure`` what follows from the refusal.
 
+Records may belong to a transaction (``Result.producer``): they are written as a transactional
+batch, come back by ``replay`` with that producer, and count when ``replay_marker`` says that its
+transaction has been committed; live and when loading, in the order of the log.
+
+An *effect* is what follows from an event outside of the shard, once what the event has written is
+safe (``Result.effects``): markers to send, say. The runtime hands it to its owner's ``perform``.
+A shard that is loaded anew has to find out in ``loaded`` which effects are still due.
+
 A *token* stands for somebody who waits for a reply. To the shard it is an opaque object that it
 may keep and has to answer once; in a broker it is a future, in a test anything.
 """
@@ -40,6 +48,13 @@ class Record(NamedTuple):
     value: bytes | None
 
 
+class Producer(NamedTuple):
+    """Whose transaction records belong to."""
+
+    id: int
+    epoch: int
+
+
 class Reply(NamedTuple):
     """The answer for one token: a response, or the KafkaError that takes its place."""
 
@@ -56,13 +71,27 @@ class Result:
     ``token`` is that of the request which the event is, None if it is none.
     """
 
-    __slots__ = ("atomic", "now", "on_failure", "reads", "records", "replies", "token")
+    __slots__ = (
+        "atomic",
+        "effects",
+        "now",
+        "on_failure",
+        "producer",
+        "reads",
+        "records",
+        "replies",
+        "token",
+    )
 
     def __init__(self, now: Moment, token: Token | None = None) -> None:
         self.now = now
         self.token = token
         self.records: list[Record] = []
         self.replies: list[Reply] = []
+        self.producer: Producer | None = None
+        """The records are written as one batch of this producer's transaction."""
+        self.effects: list[object] = []
+        """What the runtime's owner has to do once the records are durable, in this order."""
         self.atomic = True
         """False where the records may be split over several batches."""
         self.reads = False
@@ -91,9 +120,21 @@ class Shard(Protocol):
     """The state machine of one partition."""
 
     timers: TimerWheel[Event]
+    unordered: frozenset[bytes]
+    """The types of record (first two bytes of the key) of which only the last of each key counts
+    and whose order among others does not matter: loading skips what is superseded. Never applied
+    to records of transactions.
+    """
 
-    def replay(self, record: Record) -> None:
-        """Takes over what a written record says. The only way in which durable state changes."""
+    def replay(self, record: Record, producer: Producer | None) -> None:
+        """Takes over what a written record says; ``producer``: in that one's transaction.
+
+        Besides ``replay_marker`` the only way in which durable state changes.
+        """
+        ...
+
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """The producer's transaction has ended: its records count, or do not."""
         ...
 
     def loaded(self, result: Result) -> None:

@@ -15,7 +15,7 @@ from pybroker.coordinator.group.offsets import NEVER_MS, CommittedOffset, Offset
 from pybroker.coordinator.group.records import no_group_record, no_offset_record
 from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.state import DEAD, EMPTY, PREPARING, STABLE
-from pybroker.coordinator.shard import Event, Record, Result
+from pybroker.coordinator.shard import Event, Producer, Record, Result
 from pybroker.coordinator.timer_wheel import TimerWheel
 from pyclient.protocol import (
     Heartbeat,
@@ -42,6 +42,8 @@ _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 class GroupShard:
     """State machine of one partition: see ``coordinator.shard`` for the rules."""
 
+    unordered = frozenset({b"\0\0", b"\0\1"})
+
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
         self.settings = settings
         self.timers: TimerWheel[Event] = TimerWheel()
@@ -51,7 +53,10 @@ class GroupShard:
 
     # The log
 
-    def replay(self, record: Record) -> None:
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """Pending offsets of the producer are committed, or forgotten."""
+
+    def replay(self, record: Record, producer: Producer | None) -> None:
         """Takes over an offset's or a group's record; other types are not ours to read."""
         kind = records.record_type(record.key)
         if kind in records.OFFSET_TYPES:

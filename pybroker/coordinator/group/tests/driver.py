@@ -71,7 +71,7 @@ class Driver:
         self.ids = 0
         self.shard = GroupShard(settings, self._new_id)
         for record in self.log:
-            self.shard.replay(record)
+            self.shard.replay(record, None)
         self.perform(self.shard.loaded)
 
     def _new_id(self) -> str:
@@ -95,7 +95,7 @@ class Driver:
         refused = self.refuse if result.records else None
         for record in () if refused else result.records:
             self.log.append(record)
-            self.shard.replay(record)
+            self.shard.replay(record, None)
         for token, response in result.replies:
             assert isinstance(token, Ticket)
             token.answers.append(refused() if refused else response)

@@ -147,6 +147,6 @@ def test_offsets_that_outlive_their_group_make_a_simple_one() -> None:
 
 def test_records_of_other_types_are_not_read() -> None:
     driver = Driver()
-    driver.shard.replay(Record(b"\x00\x09future", b"?"))
-    driver.shard.replay(Record(b"", None))
+    driver.shard.replay(Record(b"\x00\x09future", b"?"), None)
+    driver.shard.replay(Record(b"", None), None)
     assert driver.shard.groups == {}
