@@ -3,21 +3,28 @@
 The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROKER_PEERS`` names. A JVM's start is
 what a test of a Java tool pays for most, so every tool runs on a small heap, the serial collector, the first compiler
 only, and an archive of its classes (AppCDS) that the first run of a tool leaves behind for the next one.
+
+What the suite itself has in Java lies in ``conformance/java`` and is compiled against the jars on first use.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 KAFKA_VERSION = "4.3.1"
 HERE = Path(__file__).resolve().parent
+#: The artifacts that the pom asks for; the others come with them.
+DIRECT = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-file")
 #: Options of every JVM that the suite starts for a moment.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
@@ -46,7 +53,7 @@ def libs() -> Path:
 
 
 def _complete(target: Path) -> bool:
-    return (target / f"kafka-tools-{KAFKA_VERSION}.jar").exists()
+    return all((target / f"{name}-{KAFKA_VERSION}.jar").exists() for name in DIRECT)
 
 
 @contextlib.contextmanager
@@ -73,12 +80,52 @@ def _fetch(target: Path) -> None:
     unfinished.rename(target)
 
 
-def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
-    """The start of a command line that runs a class of the peers."""
+def compiled(name: str) -> Path:
+    """The jar of ``conformance/java/<name>.java``, compiled when the source is newer than any jar of it.
+
+    Several processes may ask at once: the first compiles, the others wait.
+
+    Raises:
+        PeerError: javac is missing, or found an error.
+    """
+    source = HERE / "java" / f"{name}.java"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    jar = folder() / "java" / f"{name}-{digest}.jar"
+    if not jar.exists():
+        jars = libs()
+        with _lock():
+            if not jar.exists():
+                _compile(source, jars, jar)
+    return jar
+
+
+def _compile(source: Path, jars: Path, jar: Path) -> None:
+    """The jar gets its name when it is complete; others may be running from it."""
+    javac = shutil.which("javac")
+    if javac is None:
+        raise PeerError("javac is not installed: run `sh install.sh tests`")
+    jar.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
+        classes, unfinished = Path(scratch, "classes"), Path(scratch, "unfinished.jar")
+        command = [javac, "-nowarn", "-proc:none", "--release", "17", "-cp", f"{jars}/*"]
+        done = subprocess.run(
+            [*command, "-d", str(classes), str(source)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise PeerError(f"{source.name} does not compile:\n{done.stdout}{done.stderr}")
+        with zipfile.ZipFile(unfinished, "w") as archive:
+            for path in sorted(classes.rglob("*.class")):
+                archive.write(path, path.relative_to(classes))
+        unfinished.rename(jar)
+
+
+def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED, more: Sequence[Path] = ()) -> list[str]:
+    """The start of a command line that runs a class of the peers, or of the jars ``more``."""
     java = shutil.which("java")
     if java is None:
         raise PeerError("java is not installed: run `sh install.sh tests`")
-    return [java, f"-Xmx{heap}", *options, "-cp", f"{libs()}/*"]
+    class_path = os.pathsep.join([f"{libs()}/*", *map(str, more)])
+    return [java, f"-Xmx{heap}", *options, "-cp", class_path]
 
 
 def tool(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
@@ -91,6 +138,11 @@ def tool(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
         archive.parent.mkdir(exist_ok=True)
         options.append(f"-XX:ArchiveClassesAtExit={archive}")
     return [*jvm(heap, options), main_class, *arguments]
+
+
+def program(name: str, *arguments: str, heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
+    """The command line of a program of the suite's own, ``conformance/java/<name>.java``."""
+    return [*jvm(heap, options, [compiled(name)]), name, *arguments]
 
 
 class Java:
