@@ -102,10 +102,17 @@ class MetadataDelta:
     brokers: Mapping[int, BrokerRegistration | None] = field(default_factory=dict)
     configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
     controller: tuple[int, int] | None = None
+    features: tuple[int, Mapping[str, int]] | None = None
+    """Epoch and levels of all finalized features."""
 
     def __bool__(self) -> bool:
         return bool(
-            self.changed or self.deleted or self.brokers or self.configs or self.controller
+            self.changed
+            or self.deleted
+            or self.brokers
+            or self.configs
+            or self.controller
+            or self.features
         )
 
 
@@ -122,6 +129,9 @@ class MetadataImage:
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels by feature (see ``cluster.features``)."""
+    features_epoch: int = -1
+    """Grows with each change of ``features``; -1 where there are none."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""
@@ -158,6 +168,7 @@ class MetadataImage:
                 topics[topic.name] = topic
                 names[topic.id] = topic.name
         controller = delta.controller or (self.controller_id, self.controller_epoch)
+        features_epoch, features = delta.features or (self.features_epoch, self.features)
         return replace(
             self,
             version=self.version + 1,
@@ -167,6 +178,8 @@ class MetadataImage:
             topics=topics,
             names=names,
             resource_configs=self._apply_configs(delta),
+            features=features,
+            features_epoch=features_epoch,
         )
 
     def _apply_configs(

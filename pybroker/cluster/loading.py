@@ -20,7 +20,9 @@ from pyclient.protocol.uuids import from_base64
 
 async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage:
     """Everything that the store holds, as an image of version 1."""
-    controller, epoch = await store.get_many([znodes.CONTROLLER, znodes.CONTROLLER_EPOCH])
+    controller, epoch, features = await store.get_many(
+        [znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.FEATURE]
+    )
     topics = {topic.name: topic for topic in await _load_topics(store)}
     return MetadataImage(
         cluster_id=cluster_id,
@@ -31,6 +33,8 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         topics=topics,
         names={topic.id: topic.name for topic in topics.values()},
         resource_configs=await _load_configs(store),
+        features=znodes.decode_features(features[0]) if features else {},
+        features_epoch=features[1].version if features else -1,
     )
 
 

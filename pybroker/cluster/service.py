@@ -15,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from pybroker.cluster import features
 from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result
 from pybroker.cluster.controller import Controller
 from pybroker.cluster.image import (
@@ -100,7 +101,8 @@ class ControllerService:
                 for id, broker in image.brokers.items()
                 if id in known and known[id].epoch != broker.epoch
             }
-            for step in self._controller.change_brokers(image, image.brokers, again).steps:
+            steps = self._controller.change_brokers(image, image.brokers, again).steps
+            for step in filter(None, (features.begin(image), *steps)):
                 await self._write(step, leadership)
                 image = image.apply(step.delta)
             self._leadership = leadership
@@ -133,7 +135,8 @@ class ControllerService:
         configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
         brokers = {**dict.fromkeys(old.brokers), **image.brokers}
         controller = (image.controller_id, image.controller_epoch)
-        await self._publish(MetadataDelta(changed, deleted, brokers, configs, controller))
+        finalized = (image.features_epoch, image.features)
+        await self._publish(MetadataDelta(changed, deleted, brokers, configs, controller, finalized))
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
@@ -180,6 +183,12 @@ class ControllerService:
         return await self._change(
             lambda image: self._controller.elect_leaders(image, partitions, unclean=unclean)
         )
+
+    async def update_features(
+        self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """Finalizes new levels; raises InvalidUpdateVersion."""
+        await self._change(lambda image: features.update(image, updates), validate_only)
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
         """Creates the topics that do not exist, internal ones with their own configuration."""

@@ -9,6 +9,7 @@
     /config/topics/t, /config/brokers/1, /config/brokers/<default>, /config/groups/g
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /latest_producer_id_block               the last block of producer ids given out
+    /feature                                finalized features; its version: their epoch
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 DELETED_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURE: Final = "/feature"
 DEFAULT_ENTITY: Final = "<default>"
 
 CONFIG_FOLDERS: Final[Mapping[ResourceType, str]] = {
@@ -201,3 +203,13 @@ def encode_producer_id_block(node_id: int, first: int, last: int) -> bytes:
 def decode_producer_id_block(data: bytes) -> int:
     """/latest_producer_id_block: the last id of the last block."""
     return int(json.loads(data)["block_end"])
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    """/feature."""
+    return _compact({"version": 2, "status": 1, "features": dict(levels)}).encode()
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    """/feature: the finalized levels."""
+    return {name: int(level) for name, level in json.loads(data)["features"].items()}

@@ -54,6 +54,7 @@ from pybroker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    update_features,
 )
 from pybroker.handlers.call import Call
 from pyclient.protocol import (
@@ -89,6 +90,7 @@ from pyclient.protocol import (
     OffsetForLeaderEpoch,
     Produce,
     SyncGroup,
+    UpdateFeatures,
 )
 from pyclient.protocol.apis import Api
 
@@ -134,6 +136,7 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     ElectLeaders: elect_leaders.handle,
     IncrementalAlterConfigs: incremental_alter_configs.handle,
     OffsetDelete: offset_delete.handle,
+    UpdateFeatures: update_features.handle,
     DescribeCluster: describe_cluster.handle,
     DescribeProducers: describe_producers.handle,
     ListConfigResources: list_config_resources.handle,

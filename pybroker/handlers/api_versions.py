@@ -1,5 +1,5 @@
 """ApiVersions (18), 0-4: the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511,
-KIP-584).
+KIP-584). A supported feature that may be at level 0 is told from v4 on: older clients cannot read it.
 """
 
 from __future__ import annotations
@@ -7,11 +7,14 @@ from __future__ import annotations
 import re
 
 from pybroker import handlers
+from pybroker.cluster.features import SUPPORTED
 from pybroker.handlers.call import Call
 from pyclient.protocol import ApiVersions, errors
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 Response = ApiVersions.Response
+
+ZERO_LEVELS_SINCE = 4
 
 
 def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
@@ -25,11 +28,11 @@ def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
     image = call.broker.metadata.image
     return Response(
         api_keys=served(),
-        finalized_features_epoch=image.version,
+        finalized_features_epoch=image.features_epoch,
         supported_features=[
-            Response.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-            for name, level in image.features.items()
-            if call.version >= 4
+            Response.SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+            for name, levels in SUPPORTED.items()
+            if call.version >= ZERO_LEVELS_SINCE or levels.lowest > 0
         ],
         finalized_features=[
             Response.FinalizedFeatureKey(

@@ -1,0 +1,91 @@
+"""Finalized features: which levels may follow which, and that they last."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.cluster import features, znodes
+from pybroker.cluster.features import (
+    GROUP_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+    UpgradeType,
+)
+from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.tests.test_node import Cluster, Run, run
+from pyclient.protocol import errors
+
+__all__ = ["run"]
+
+UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
+IMAGE = MetadataImage(features={TRANSACTION_VERSION: 1, GROUP_VERSION: 1}, features_epoch=4)
+
+
+def test_a_new_cluster_has_the_highest_levels() -> None:
+    step = features.begin(MetadataImage())
+    assert step is not None
+    assert step.delta.features == (0, {METADATA_VERSION: 30, TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
+    assert features.begin(IMAGE) is None
+
+
+def test_an_update_moves_the_epoch_on_and_leaves_other_features_alone() -> None:
+    [step] = features.update(IMAGE, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)]).steps
+    assert step.delta.features == (5, {TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
+
+
+def test_an_update_to_what_holds_already_changes_nothing() -> None:
+    assert not features.update(IMAGE, [FeatureUpdate(TRANSACTION_VERSION, 1, SAFE)]).steps
+
+
+@pytest.mark.parametrize("kind", [SAFE, UNSAFE])
+def test_a_downgrade_has_to_be_called_so(kind: int) -> None:
+    with pytest.raises(errors.InvalidUpdateVersion, match="Can't downgrade the version"):
+        features.update(IMAGE, [FeatureUpdate(GROUP_VERSION, 0, UP)])
+    [step] = features.update(IMAGE, [FeatureUpdate(GROUP_VERSION, 0, kind)]).steps
+    assert step.delta.features == (5, {TRANSACTION_VERSION: 1, GROUP_VERSION: 0})
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind"),
+    [
+        (TRANSACTION_VERSION, 2, SAFE),
+        (TRANSACTION_VERSION, 3, UP),
+        (TRANSACTION_VERSION, -1, SAFE),
+        (TRANSACTION_VERSION, 2, 0),
+        (METADATA_VERSION, 29, SAFE),
+        ("share.version", 1, UP),
+    ],
+)
+def test_one_bad_update_refuses_all(name: str, level: int, kind: int) -> None:
+    good = FeatureUpdate(GROUP_VERSION, 0, SAFE)
+    with pytest.raises(errors.InvalidUpdateVersion, match=f"Invalid update version {level} for feature {name}"):
+        features.update(IMAGE, [good, FeatureUpdate(name, level, kind)])
+
+
+def test_zookeeper_era_kafka_reads_the_node() -> None:
+    data = znodes.encode_features({TRANSACTION_VERSION: 2})
+    assert data == b'{"version":2,"status":1,"features":{"transaction.version":2}}'
+    assert znodes.decode_features(data) == {TRANSACTION_VERSION: 2}
+
+
+def test_levels_last_and_their_epoch_grows_across_restarts(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        assert finalized(node) == (0, 2)
+        await node.controller.update_features([FeatureUpdate(TRANSACTION_VERSION, 1, SAFE)])
+        assert finalized(node) == (1, 1)
+        await node.controller.update_features([FeatureUpdate(TRANSACTION_VERSION, 2, UP)], validate_only=True)
+        await node.leave()
+        await store.close()
+        node, store, _ = await cluster.broker()
+        assert finalized(node) == (1, 1)
+        await store.close()
+
+    run(scenario)
+
+
+def finalized(node: ClusterNode) -> tuple[int, int]:
+    image = node.metadata.image
+    return image.features_epoch, image.features[TRANSACTION_VERSION]

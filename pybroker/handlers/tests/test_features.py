@@ -1,0 +1,96 @@
+"""ApiVersions tells features; UpdateFeatures changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from pybroker.cluster import features
+from pybroker.cluster.image import MetadataImage
+from pybroker.handlers import api_versions, update_features
+from pybroker.handlers.tests.harness import Node
+from pyclient.protocol import ApiVersions, UpdateFeatures, errors
+
+TRANSACTIONS = features.TRANSACTION_VERSION
+
+
+class FakeController:
+    """Decides as the real one does, without a store."""
+
+    def __init__(self, failure: errors.KafkaError | None = None) -> None:
+        self.image = MetadataImage(features={TRANSACTIONS: 1}, features_epoch=3)
+        self.failure = failure
+
+    async def update_features(self, updates: list[features.FeatureUpdate], *, validate_only: bool) -> None:
+        if self.failure is not None:
+            raise self.failure
+        for step in features.update(self.image, updates).steps:
+            if not validate_only:
+                self.image = self.image.apply(step.delta)
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    node = make_node()
+    node.controller = FakeController()
+    return node
+
+
+def told(node: Node, version: int) -> tuple[dict[str, tuple[int, int]], dict[str, int], int]:
+    node.connection = SimpleNamespace(client_software_name="", client_software_version="")
+    node.metadata.image = node.controller.image
+    request = ApiVersions.Request(client_software_name="c", client_software_version="1")
+    answer = node.ask(api_versions, request, version)
+    supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+    return supported, finalized, answer.finalized_features_epoch
+
+
+def update(node: Node, level: int, version: int = 2, **fields: object) -> UpdateFeatures.Response:
+    key = UpdateFeatures.Request.FeatureUpdateKey(feature=TRANSACTIONS, max_version_level=level, **fields)
+    return node.ask(update_features, UpdateFeatures.Request(feature_updates=[key]), version)
+
+
+def test_features_and_their_epoch_are_told(node: Node) -> None:
+    assert told(node, 4) == (dict(features.SUPPORTED), {TRANSACTIONS: 1}, 3)
+
+
+def test_old_clients_are_not_told_of_features_that_may_be_at_zero(node: Node) -> None:
+    assert told(node, 3)[0] == {features.METADATA_VERSION: (30, 30)}
+
+
+def test_a_level_of_zero_is_not_finalized(node: Node) -> None:
+    update(node, 0, upgrade_type=features.UpgradeType.SAFE_DOWNGRADE)
+    assert told(node, 4)[1:] == ({}, 4)
+
+
+@pytest.mark.parametrize(("version", "names"), [(0, [TRANSACTIONS]), (1, [TRANSACTIONS]), (2, [])])
+def test_results_per_feature_end_with_version_2(node: Node, version: int, names: list[str]) -> None:
+    answer = update(node, 2, version)
+    assert answer.error_code == 0
+    assert [each.feature for each in answer.results] == names
+
+
+def test_version_0_allows_a_downgrade_by_a_flag(node: Node) -> None:
+    assert update(node, 0, 0).error_code == errors.InvalidUpdateVersion.code
+    assert update(node, 0, 0, allow_downgrade=True).error_code == 0
+
+
+def test_a_refusal_names_the_feature_at_fault(node: Node) -> None:
+    answer = update(node, 9)
+    assert answer.error_code == errors.InvalidUpdateVersion.code
+    assert answer.error_message.startswith("The update failed for all features")
+    assert TRANSACTIONS in answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [(errors.NotController(), errors.NotController), (errors.UnknownServerError(), errors.FeatureUpdateFailed)],
+)
+def test_a_write_that_fails_is_told(
+    node: Node, failure: errors.KafkaError, told: type[errors.KafkaError]
+) -> None:
+    node.controller = FakeController(failure)
+    assert update(node, 2).error_code == told.code

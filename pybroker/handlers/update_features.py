@@ -1,0 +1,42 @@
+"""UpdateFeatures (57), 0-2: new finalized levels of features (KIP-584, KIP-1022).
+
+v1 upgrade types and validate_only, v2 no results per feature: one bad update refuses all of them.
+"""
+
+from __future__ import annotations
+
+from pybroker.cluster.features import FeatureUpdate, UpgradeType
+from pybroker.handlers.call import Call
+from pyclient.protocol import UpdateFeatures, errors
+
+Response = UpdateFeatures.Response
+
+UPGRADE_TYPES_SINCE, NO_RESULTS_SINCE = 1, 2
+
+
+async def handle(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures.Response:
+    """The new levels hold, and are told by ApiVersions, when the reply comes."""
+    updates = [
+        FeatureUpdate(each.feature, each.max_version_level, upgrade_type(each, call.version))
+        for each in request.feature_updates
+    ]
+    try:
+        await call.broker.controller.update_features(updates, validate_only=request.validate_only)
+    except errors.InvalidUpdateVersion as error:
+        text = f"The update failed for all features since the following feature had an error: {error}"
+        return Response(error_code=error.code, error_message=text)
+    except errors.UnknownServerError as error:
+        return Response(error_code=errors.FeatureUpdateFailed.code, error_message=str(error))
+    except errors.KafkaError as error:
+        return Response(error_code=error.code, error_message=str(error))
+    response = Response()
+    if call.version < NO_RESULTS_SINCE:
+        response.results = [Response.UpdatableFeatureResult(feature=each.name) for each in updates]
+    return response
+
+
+def upgrade_type(update: UpdateFeatures.Request.FeatureUpdateKey, version: int) -> int:
+    """What v0 says in one bit."""
+    if version >= UPGRADE_TYPES_SINCE:
+        return update.upgrade_type
+    return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
