@@ -120,7 +120,7 @@ class Consumer(Client):
 
     @abstractmethod
     def assign(self, offsets: Mapping[Place, int]) -> None:
-        """Reads these partitions from these offsets on, without a group's assignment."""
+        """Reads these partitions from these offsets (-2: the beginning) on, without a group's assignment."""
 
     @abstractmethod
     def poll(self, timeout_s: float = 0.2, limit: int = 500) -> list[Record]:

@@ -1,0 +1,254 @@
+"""librdkafka behind the common interface, by way of confluent-kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from conformance.drivers.base import (
+    PATIENCE_S,
+    ClientError,
+    CommitRefused,
+    Consumer,
+    Driver,
+    Event,
+    Fenced,
+    MustAbort,
+    Place,
+    Producer,
+    Record,
+    Sent,
+    Unanswered,
+)
+
+#: librdkafka comes back at once. It hangs in ``send_offsets_to_transaction`` after a restart of the only broker unless
+#: it keeps the brokers that it knows (2.16).
+BOTH = {
+    "metadata.recovery.strategy": "none",
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 200,
+    "log_level": 0,
+}
+PRODUCER = {**BOTH, "enable.idempotence": True, "acks": "all", "linger.ms": 1, "retry.backoff.ms": 10}
+CONSUMER = {
+    **BOTH,
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "fetch.wait.max.ms": 50,
+    "fetch.queue.backoff.ms": 5,
+    "check.crcs": True,
+}
+#: Kafka's name: librdkafka's.
+NAMES = {"fetch.max.wait.ms": "fetch.wait.max.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
+UNKNOWN = {"max.poll.records"}
+#: What the broker decides in the new group protocol.
+CLASSIC_ONLY = {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
+FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+FENCED |= {KafkaError.FENCED_INSTANCE_ID}
+REFUSED = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.STALE_MEMBER_EPOCH,
+}
+UNANSWERED = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT}
+UNANSWERED |= {KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}
+#: Errors in ``poll`` that librdkafka gets over by itself.
+PASSING = {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+
+def translated(error: KafkaError) -> ClientError:
+    """The common error for librdkafka's."""
+    text = f"{error.name()}: {error.str()}"
+    if error.code() in FENCED:
+        return Fenced(text)
+    if error.txn_requires_abort():
+        return MustAbort(text)
+    if error.code() in REFUSED:
+        return CommitRefused(text)
+    if error.code() in UNANSWERED:
+        return Unanswered(text)
+    return ClientError(text)
+
+
+def insist(call: Callable[[float], Any]) -> Any:
+    """Calls with a time-out, again while the error says that this may help."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call(max(0.1, deadline - time.monotonic()))
+        except KafkaException as raised:
+            error = raised.args[0]
+            if not error.retriable() or error.txn_requires_abort() or time.monotonic() > deadline:
+                raise translated(error) from raised
+            time.sleep(0.02)
+
+
+def dotted(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings under librdkafka's names."""
+    found = {key.replace("_", "."): value for key, value in settings.items()}
+    new = found.get("group.protocol") == "consumer"
+    dropped = UNKNOWN | (CLASSIC_ONLY if new else set())
+    return {NAMES.get(key, key): value for key, value in found.items() if key not in dropped}
+
+
+class ConfluentDriver(Driver):
+    name = "confluent"
+    group_protocols = ("classic", "consumer")
+    strategies = ("range", "roundrobin", "cooperative-sticky")
+
+    def producer(self, bootstrap: str, **settings: object) -> ConfluentProducer:
+        return ConfluentProducer({**PRODUCER, "bootstrap.servers": bootstrap, **dotted(settings)})
+
+    def consumer(self, bootstrap: str, **settings: object) -> ConfluentConsumer:
+        values = {"group.id": "unused", **CONSUMER, "bootstrap.servers": bootstrap, **dotted(settings)}
+        return ConfluentConsumer(values)
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+class ConfluentProducer(Producer):
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._client = confluent_kafka.Producer(settings)
+        self._reports: list[Sent | KafkaError] = []
+
+    def init_transactions(self) -> None:
+        insist(self._client.init_transactions)
+
+    def begin(self) -> None:
+        self._reports.clear()
+        insist(lambda _: self._client.begin_transaction())
+
+    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None, partition: int | None = None) -> None:
+        place = len(self._reports)
+        self._reports.append(KafkaError(KafkaError._IN_PROGRESS))
+
+        def report(error: KafkaError | None, message: confluent_kafka.Message) -> None:
+            if place >= len(self._reports):
+                return
+            where = Place(topic, message.partition())  # type: ignore[arg-type]
+            self._reports[place] = error or Sent(where, message.offset())  # type: ignore[arg-type]
+
+        options: dict[str, Any] = {} if partition is None else {"partition": partition}
+        try:
+            self._client.produce(topic, value, key, on_delivery=report, **options)
+        except KafkaException as raised:
+            raise translated(raised.args[0]) from raised
+        self._client.poll(0)
+
+    def flush(self) -> list[Sent]:
+        left = self._client.flush(PATIENCE_S)
+        reports, self._reports = self._reports, []
+        sent = [report for report in reports if isinstance(report, Sent)]
+        if left:
+            raise Unanswered(f"{left} records were not acked within {PATIENCE_S} s")
+        for report in reports:
+            if isinstance(report, KafkaError):
+                raise translated(report)
+        return sent
+
+    def send_offsets(self, consumer: Consumer, offsets: Mapping[Place, int]) -> None:
+        assert isinstance(consumer, ConfluentConsumer)
+        rows = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        insist(lambda left: self._client.send_offsets_to_transaction(rows, consumer.metadata(), left))
+
+    def commit(self) -> None:
+        insist(self._client.commit_transaction)
+        self._reports.clear()
+
+    def abort(self) -> None:
+        insist(self._client.abort_transaction)
+        self._reports.clear()
+
+    def close(self) -> None:
+        with contextlib.suppress(KafkaException):
+            self._client.purge()
+            self._client.flush(1)
+
+
+class ConfluentConsumer(Consumer):
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.events = []
+        self._client = confluent_kafka.Consumer(settings)
+        self._closed = False
+
+    def metadata(self) -> object:
+        """What ``send_offsets_to_transaction`` wants to know of the group."""
+        return self._client.consumer_group_metadata()
+
+    def _heard(self, kind: str) -> Callable[[object, list[TopicPartition]], None]:
+        def note(_: object, rows: list[TopicPartition]) -> None:
+            self.events.append(Event(kind, frozenset(Place(row.topic, row.partition) for row in rows)))
+
+        return note
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        listener = {f"on_{name}": self._heard(kind) for name, kind in LISTENER.items()}
+        self._client.subscribe(list(topics), **listener)
+
+    def subscribe_pattern(self, pattern: str) -> None:
+        self.subscribe([f"^{pattern}$"])
+
+    def assign(self, offsets: Mapping[Place, int]) -> None:
+        self._client.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
+
+    def poll(self, timeout_s: float = 0.2, limit: int = 500) -> list[Record]:
+        first = self._client.poll(timeout_s)
+        if first is None:
+            return []
+        rows = [first, *(self._client.consume(limit - 1, 0) if limit > 1 else ())]
+        return [row for row in map(self._record, rows) if row is not None]
+
+    def _record(self, message: Any) -> Record | None:
+        error = message.error()
+        if error is None:
+            return Record(
+                Place(message.topic(), message.partition()), message.offset(), message.key(), message.value()
+            )
+        if error.retriable() or error.code() in PASSING:
+            return None
+        raise translated(error)
+
+    def assignment(self) -> set[Place]:
+        return {Place(row.topic, row.partition) for row in self._client.assignment()}
+
+    def seek(self, place: Place, offset: int) -> None:
+        insist(lambda _: self._client.seek(TopicPartition(*place, offset)))
+
+    def position(self, place: Place) -> int:
+        return int(self._client.position([TopicPartition(*place)])[0].offset)
+
+    def commit(self, offsets: Mapping[Place, int] | None = None, *, asynchronous: bool = False) -> None:
+        options: dict[str, Any] = {"asynchronous": asynchronous}
+        if offsets is not None:
+            options["offsets"] = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        try:
+            rows = self._client.commit(**options)
+        except KafkaException as raised:
+            raise translated(raised.args[0]) from raised
+        for row in rows or ():
+            if row.error is not None:
+                raise translated(row.error)
+
+    def committed(self, places: Iterable[Place]) -> dict[Place, int]:
+        asked = [TopicPartition(*place) for place in places]
+        rows = insist(lambda left: self._client.committed(asked, timeout=left))
+        return {Place(row.topic, row.partition): max(-1, row.offset) for row in rows}
+
+    def wakeup(self) -> None:
+        raise NotImplementedError("librdkafka's poll cannot be woken")
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.close()
+
+
+LISTENER = {"assign": "assigned", "revoke": "revoked", "lost": "lost"}
