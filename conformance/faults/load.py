@@ -16,12 +16,13 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import confluent_kafka
 
 from conformance import batches
 from conformance.brokers import Broker
+from conformance.drivers.base import Place
 from conformance.faults.history import PartitionHistory, Row, TopicHistory, Watermark
 from conformance.members import find_coordinator
 from conformance.wire_client import Wire
@@ -36,13 +37,6 @@ PATIENT = {
     "topic.metadata.refresh.fast.interval.ms": 20,
     "log_level": 0,
 }
-
-
-class Place(NamedTuple):
-    """A partition."""
-
-    topic: str
-    partition: int
 
 
 def make_value(writer: str, number: int, size: int) -> bytes:

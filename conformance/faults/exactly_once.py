@@ -1,0 +1,466 @@
+"""The exactly-once campaign: transactional clients under kill -9 of broker and client, checked to the last record.
+
+Writers send transactions over two topics. Applications (consume, transform, produce) read the committed records of one
+of them and write each to a topic of their own, with the offsets in the same transaction. Meanwhile the broker is
+killed, also while it starts; workers are killed and come back under their transactional id; workers are frozen,
+replaced, and woken as zombies. At the end every transaction is there as a whole or not at all, and each application's
+output is its input, every record once, in order.
+
+What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
+
+    python -m conformance.faults.exactly_once --transactions 100000 --faults 200 --drivers confluent,aiokafka,java
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import confluent_kafka
+
+from conformance.brokers import KINDS, Broker
+from conformance.drivers.base import Place
+from conformance.faults import transactions
+from conformance.faults.history import Anomaly, Row
+from conformance.faults.transaction_worker import Options
+from conformance.faults.transactions import Journal
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+#: How long anything may take that must happen at all.
+STALLED_S = 180.0
+TOPICS = {"input": 4, "side": 2}
+#: Everything that a broker writes beside records is written all the time; transactions that time out do so soon.
+EAGER = {
+    "log.flush.offset.checkpoint.interval.ms": "50",
+    "replica.high.watermark.checkpoint.interval.ms": "50",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+STUCK, HANGS = "stuck", "hangs"
+
+
+@dataclass(frozen=True)
+class Application:
+    """A consume-transform-produce application of some workers."""
+
+    driver: str
+    group_protocol: str
+    workers: int = 2
+
+    @property
+    def name(self) -> str:
+        return f"{self.driver}-{self.group_protocol}"
+
+    @property
+    def target(self) -> str:
+        return f"copy-{self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign is made of."""
+
+    transactions: int
+    faults: int
+    writers: Sequence[str] = ("confluent", "confluent", "aiokafka")
+    applications: Sequence[Application] = (
+        Application("confluent", "classic"),
+        Application("confluent", "consumer"),
+        Application("aiokafka", "manual"),
+    )
+
+
+@dataclass
+class Report:
+    """What a campaign has done and found."""
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    seen: int = 0
+    anomalies: list[Anomaly] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{count} {name}" for name, count in sorted(self.faults.items()))
+        words = ", ".join(f"{name} {count}" for name, count in sorted(self.words.items()))
+        text = f"seed {self.seed}: {faults}; {words}; {self.records} committed records read back, {self.seen} seen "
+        text += f"on the way; {len(self.anomalies)} anomalies"
+        return "\n".join([text, *map(str, self.anomalies[:20])])
+
+
+class Process:
+    """A worker's process, its journal, and what it takes to start it again."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.journal = Journal(Path(options.journal))
+        with Path(options.journal + ".stderr").open("ab") as errors:
+            self.process = subprocess.Popen(
+                options.command(), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the worker and whatever it has started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def count(self, word: str) -> int:
+        """How often the journal has it by now."""
+        self.journal.refresh()
+        return self.journal.counts[word]
+
+    def trouble(self) -> str:
+        """The end of its journal and of what it printed, for a report."""
+        texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
+        return "\n".join(path.read_text(errors="replace")[-1000:] for path in texts if path.exists())
+
+
+class CommittedReader(threading.Thread):
+    """Reads committed records of all partitions while faults happen, and notes each."""
+
+    def __init__(self, broker: Broker, places: Sequence[Place]) -> None:
+        super().__init__(name="committed reader", daemon=True)
+        self.bootstrap = broker.bootstrap
+        self.seen: dict[Place, list[Row]] = {place: [] for place in places}
+        self.stopping = threading.Event()
+        self.failure = ""
+
+    def run(self) -> None:
+        client = reader(self.bootstrap)
+        client.assign([confluent_kafka.TopicPartition(*place, 0) for place in self.seen])
+        while not self.stopping.is_set():
+            for message in client.consume(1_000, 0.1):
+                error = message.error()
+                if error is None:
+                    self.seen[place_of(message)].append((message.offset(), message.value()))
+                elif not error.retriable() and error.code() >= 0:
+                    self.failure = str(error)
+        client.close()
+
+
+def reader(bootstrap: str) -> confluent_kafka.Consumer:
+    """librdkafka's consumer of committed records."""
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 50,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+    )
+
+
+def place_of(message: confluent_kafka.Message) -> Place:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return Place(topic, partition)
+
+
+class Campaign:
+    """Workers and faults on a broker that is not started yet."""
+
+    def __init__(self, broker: Broker, seed: int, plan: Plan, folder: Path) -> None:
+        broker.config.update(EAGER)
+        self.broker = broker
+        self.plan = plan
+        self.folder = folder
+        self.random = random.Random(seed)
+        self.report = Report(seed)
+        self.workers: dict[str, Process] = {}
+        self.past: list[Process] = []
+        self.topics = TOPICS | {row.target: TOPICS["input"] for row in plan.applications}
+        self.places = [Place(topic, index) for topic, count in self.topics.items() for index in range(count)]
+        self.reader: CommittedReader | None = None
+
+    def run(self) -> Report:
+        """Runs the plan, then checks everything. Ends all that it has started."""
+        try:
+            self._begin()
+            for turn in range(self.plan.faults):
+                self._await_transactions((turn + 1) * self.plan.transactions // (self.plan.faults + 1))
+                self._fault()
+            self._await_transactions(self.plan.transactions)
+            self._end()
+        finally:
+            for process in [*self.workers.values(), *self.past]:
+                process.signal(signal.SIGCONT)
+                process.kill()
+        return self.report
+
+    def _begin(self) -> None:
+        self.broker.start()
+        with Wire(self.broker.address) as wire:
+            for topic, count in self.topics.items():
+                wire.create_topic(topic, count, {"segment.bytes": 1 << 20, "retention.ms": -1})
+        self.reader = CommittedReader(self.broker, self.places)
+        self.reader.start()
+        for number, driver in enumerate(self.plan.writers):
+            self._start(self._options(f"writer{number}", driver, topics=TOPICS))
+        for application in self.plan.applications:
+            for number in range(application.workers):
+                self._start(self._transformer(application, number))
+        self._await_progress()
+
+    def _options(self, name: str, driver: str, **more: object) -> Options:
+        common = {"bootstrap": self.broker.bootstrap, "seed": self.report.seed, "life_s": 7_200.0}
+        return Options(name, str(self.folder / name), driver=driver, transactional_id=name, **common, **more)  # type: ignore[arg-type]
+
+    def _transformer(self, application: Application, number: int) -> Options:
+        name = f"{application.name}{number}"
+        options = self._options(name, application.driver, source="input", target=application.target)
+        if application.group_protocol != "manual":
+            return replace(options, group=application.name, group_protocol=application.group_protocol)
+        mine = list(range(TOPICS["input"]))[number :: application.workers]
+        return replace(options, group=name, partitions=mine)
+
+    def _start(self, options: Options) -> Process:
+        """Starts a worker, or the next one in its place, whose transactions have names of their own."""
+        role = options.transactional_id
+        if role in self.workers:
+            self.past.append(self.workers[role])
+            name = f"{role}-{sum(row.options.transactional_id == role for row in self.past)}"
+            options = replace(options, name=name, journal=str(self.folder / name))
+        self.workers[role] = Process(options)
+        return self.workers[role]
+
+    def _await(self, done: Callable[[], bool], what: str) -> None:
+        try:
+            until(done, what, STALLED_S)
+        except AssertionError:
+            for role, process in self.workers.items():
+                print(f"--- {role} (alive: {process.alive})\n{process.trouble()}", file=sys.stderr)
+            raise
+
+    def _await_transactions(self, count: int) -> None:
+        """So many are committed in all; as long as there are more, time does not count."""
+        while (now := self._committed()) < count:
+            self._revive()
+            self._await(lambda now=now: self._committed() > now, f"a transaction after {now}")  # type: ignore[misc]
+
+    def _committed(self) -> int:
+        return sum(process.count("committed") for process in [*self.workers.values(), *self.past])
+
+    def _await_progress(self) -> None:
+        """Each worker has committed something."""
+        for role in self.workers:
+            self._await(lambda role=role: self._has_committed(role), f"{role} commits")  # type: ignore[misc]
+
+    def _has_committed(self, role: str) -> bool:
+        self._revive()
+        return self.workers[role].count("committed") > 0
+
+    def _revive(self) -> None:
+        """A worker may end by itself: librdkafka and aiokafka say fenced when a broker forgot to answer."""
+        for process in list(self.workers.values()):
+            if not process.alive:
+                self.report.faults["workers ended by themselves"] += 1
+                self._start(process.options)
+
+    def _fault(self) -> None:
+        fault = self.random.choice((self._kill_broker, self._kill_broker, self._kill_worker, self._make_zombie))
+        fault()
+        time.sleep(self.random.choice((0.0, 0.1, 0.5)) * self.random.random())
+
+    def _kill_broker(self) -> None:
+        self.broker.kill()
+        self.report.faults["kills of the broker"] += 1
+        if self.random.random() < 0.25:
+            self.broker.start(wait=False)
+            time.sleep(self.random.uniform(0.1, 0.6))
+            self.broker.kill()
+            self.report.faults["kills of the broker while it starts"] += 1
+        self.broker.start()
+
+    def _kill_worker(self) -> None:
+        for role in self.random.sample(sorted(self.workers), self.random.randint(1, 2)):
+            self.workers[role].kill()
+            self.report.faults["kills of workers"] += 1
+            self._start(self.workers[role].options)
+
+    def _make_zombie(self) -> None:
+        """A worker in the middle of something sleeps, another takes its place; then it goes on."""
+        role = self.random.choice(sorted(self.workers))
+        zombie = self.workers[role]
+        self._await(lambda: zombie.count("committed") > 0 or not zombie.alive, f"{role} has ids")
+        zombie.signal(signal.SIGSTOP)
+        heir = self._start(zombie.options)
+        self._await(lambda: heir.count("ready") > 0 or not heir.alive, f"{role}'s heir has its id")
+        if heir.count("ready"):
+            zombie.journal.fence()
+        zombie.signal(signal.SIGCONT)
+        self.report.faults["zombies"] += 1
+        before = zombie.journal.counts.copy()
+        self._await(lambda: not zombie.alive or _met_its_end(zombie, before), f"{role}'s zombie is told")
+        zombie.kill()
+
+    def _end(self) -> None:
+        assert self.reader is not None
+        for process in self._roles("writer"):
+            self._finish(process)
+        self._await_copies()
+        for process in list(self.workers.values()):
+            self._finish(process)
+        self._await(self._all_stable, "no transaction is left open")
+        self.broker.crash()
+        self._await(self._all_stable, "no transaction is left open after a crash")
+        logs = {place: read_committed(self.broker, place) for place in self.places}
+        self._await(lambda: self._caught_up(logs), "the reader on the way has read everything")
+        self.reader.stopping.set()
+        self.reader.join(STALLED_S)
+        self._check(logs)
+
+    def _roles(self, prefix: str) -> list[Process]:
+        return [process for role, process in self.workers.items() if role.startswith(prefix)]
+
+    def _finish(self, process: Process) -> None:
+        process.signal(signal.SIGTERM)
+        self._await(lambda: not process.alive, f"{process.options.name} ends")
+
+    def _await_copies(self) -> None:
+        """Until each application has copied the whole input."""
+        for partition in range(TOPICS["input"]):
+            count = len(read_committed(self.broker, Place("input", partition)))
+            for application in self.plan.applications:
+                place = Place(application.target, partition)
+                copied = functools.partial(self._is_copied, place, count)
+                self._await(copied, f"{count} records in {place}")
+
+    def _is_copied(self, place: Place, count: int) -> bool:
+        """Whether the reader on the way has seen so many records there."""
+        assert self.reader is not None
+        self._revive_transformers()
+        return len(self.reader.seen[place]) >= count
+
+    def _revive_transformers(self) -> None:
+        for role, process in list(self.workers.items()):
+            if not process.alive and not role.startswith("writer"):
+                self._start(process.options)
+
+    def _all_stable(self) -> bool:
+        with Wire(self.broker.address) as wire:
+            return all(end_offset(wire, place, 0) == end_offset(wire, place, 1) for place in self.places)
+
+    def _caught_up(self, logs: dict[Place, list[Row]]) -> bool:
+        assert self.reader is not None
+        return all(len(self.reader.seen[place]) >= len(rows) for place, rows in logs.items())
+
+    def _check(self, logs: dict[Place, list[Row]]) -> None:
+        assert self.reader is not None
+        journals = [process.journal for process in [*self.past, *self.workers.values()]]
+        for journal in journals:
+            journal.refresh()
+            self.report.words.update(journal.counts)
+        told = [row for journal in journals for row in journal.transactions.values()]
+        self.report.records = sum(map(len, logs.values()))
+        self.report.seen = sum(map(len, self.reader.seen.values()))
+        found = transactions.check(told, logs) + transactions.check_seen(self.reader.seen, logs, told)
+        for application in self.plan.applications:
+            for partition in range(TOPICS["input"]):
+                source = [value for _, value in logs[Place("input", partition)]]
+                copy = [value.split(b" ", 1)[1] for _, value in logs[Place(application.target, partition)]]
+                found += transactions.check_copy(source, copy, f"{application.target}-{partition}")
+        if self.reader.failure:
+            found.append(Anomaly(STUCK, self.reader.failure))
+        self.report.anomalies += found
+
+
+def _met_its_end(zombie: Process, before: Counter[str]) -> bool:
+    """A client that lost its ids to another may call it fenced or just fail."""
+    return any(zombie.count(word) > before[word] for word in ("fenced", "failed", "end"))
+
+
+def end_offset(wire: Wire, place: Place, isolation_level: int) -> int:
+    """The high watermark (0), or the last stable offset (1)."""
+    row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": -1}
+    topics = [{"name": place.topic, "partitions": [row]}]
+    reply = wire.ask("ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics)
+    found = reply.topics[0].partitions[0]
+    assert found.error_code == 0, found
+    return int(found.offset)
+
+
+def read_committed(broker: Broker, place: Place) -> list[Row]:
+    """The committed records of a partition from its first offset to its last."""
+    client = reader(broker.bootstrap)
+    client.assign([confluent_kafka.TopicPartition(*place, 0)])
+    found: list[Row] = []
+    deadline = time.monotonic() + STALLED_S
+    try:
+        while time.monotonic() < deadline:
+            for message in client.consume(10_000, 0.1):
+                error = message.error()
+                if error is None:
+                    found.append((int(message.offset() or 0), message.value() or b""))
+                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    return found
+                elif not error.retriable():
+                    raise AssertionError(f"{place}: {error}")
+    finally:
+        client.close()
+    raise AssertionError(f"{place} has no end after {len(found)} records")
+
+
+def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:
+    """Two writers of each client, and an application for each group protocol that it has."""
+    known = {
+        "confluent": ("classic", "consumer"),
+        "aiokafka": ("manual",),
+        "java": ("classic", "consumer"),
+    }
+    applications = [Application(driver, protocol) for driver in drivers for protocol in known[driver]]
+    return Plan(count, faults, [*drivers, *drivers], applications)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="the exactly-once campaign")
+    parser.add_argument("--broker", choices=sorted(KINDS), default="ours")
+    parser.add_argument("--transactions", type=int, default=100_000)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--drivers", default="confluent,aiokafka,java")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    chosen = parser.parse_args(arguments)
+    plan = long_plan(chosen.transactions, chosen.faults, chosen.drivers.split(","))
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"group.initial.rebalance.delay.ms": "0"}
+        broker = KINDS[chosen.broker](Path(folder) / "broker", **config)
+        try:
+            report = Campaign(broker, chosen.seed, plan, Path(folder)).run()
+        finally:
+            broker.kill()
+        print(report)
+    return bool(report.anomalies)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

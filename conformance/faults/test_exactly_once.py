@@ -1,0 +1,35 @@
+"""S45: exactly once under kill -9 of broker and clients, with zombies; cases 31–33, 35, 36 and 38 of the faults.
+
+The faults come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the processes' timing it cannot repeat).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.conftest import NewBroker
+from conformance.faults.exactly_once import Campaign, Plan, long_plan
+from conformance.faults.test_kill import seed
+
+__all__ = ["seed"]
+DRIVERS = ("confluent", "aiokafka", "java")
+
+
+def test_s45_no_transaction_is_lost_torn_doubled_or_shown_before_its_commit(
+    new_broker: NewBroker, tmp_path: Path, seed: int
+) -> None:
+    report = Campaign(new_broker(start=False), seed, Plan(transactions=600, faults=6), tmp_path).run()
+    print(report)
+    assert not report.anomalies, report
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_s45_a_hundred_thousand_transactions_under_two_hundred_faults(
+    new_broker: NewBroker, tmp_path: Path, seed: int
+) -> None:
+    report = Campaign(new_broker(start=False), seed, long_plan(100_000, 200, DRIVERS), tmp_path).run()
+    print(report)
+    assert not report.anomalies, report
