@@ -7,7 +7,7 @@ wherever it has a place for them. Topic ids are the handlers' matter: here a top
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pybroker.clock import Clock
@@ -15,13 +15,16 @@ from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.group.classic import refusal
 from pybroker.coordinator.group.joining import Caller
-from pybroker.coordinator.group.offsets import CommittedOffset
+from pybroker.coordinator.group.keeping import Committed
 from pybroker.coordinator.group.settings import GroupSettings
-from pybroker.coordinator.group.shard import GroupShard
+from pybroker.coordinator.group.shard import GroupShard, Guard, OffsetsAsked
 from pybroker.coordinator.group.state import DEAD
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.runtime import Decide, Replicas, Runtime
+from pybroker.coordinator.shard import Producer
+from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import (
+    ZERO_UUID,
     DeleteGroups,
     DescribeGroups,
     Heartbeat,
@@ -31,15 +34,30 @@ from pyclient.protocol import (
     OffsetCommit,
     OffsetDelete,
     SyncGroup,
+    TxnOffsetCommit,
     errors,
 )
 from pyclient.protocol.errors import KafkaError
 
 _FIRST_WITH_SEVERAL_LEAVING = 3
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 6
+_FIRST_WITH_LOADING = 2
+_FIRST_WITH_ABORTABLE = 4
+_FIRST_THAT_ADDS = 5
 
-Wanted = Iterable[tuple[str, list[int]]]
-Committed = list[tuple[str, Mapping[int, CommittedOffset]]]
+
+class Transactions(Protocol):
+    """What is needed of ``pybroker.coordinator.transactions.TransactionCoordinator``."""
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Awaitable[Mapping[TopicPartition, KafkaError | None]]: ...
 
 
 class Metadata(Protocol):
@@ -59,13 +77,20 @@ class GroupCoordinator:
     ) -> None:
         self._settings = GroupSettings.from_config(config)
         self._metadata = metadata
+        self.transactions: Transactions | None = None
+        """Who admits transactional commits; to be set before requests are served."""
         self.runtime: Runtime[GroupShard] = Runtime(
             OFFSETS_TOPIC,
-            lambda partition: GroupShard(self._settings, lambda: str(uuid.uuid4())),
+            self._new_shard,
             replicas,
             clock,
             append_timeout_ms=config["offsets.commit.timeout.ms"],
             codec=config["offsets.topic.compression.codec"],
+        )
+
+    def _new_shard(self, partition: int) -> GroupShard:
+        return GroupShard(
+            self._settings, lambda: str(uuid.uuid4()), lambda: self._metadata.image
         )
 
     def close(self) -> None:
@@ -88,13 +113,13 @@ class GroupCoordinator:
         Interrupted deletions are told by the topic's id; their names may be in use again.
         """
         gone = {
-            topic.name
+            topic.name: topic.id
             for key, topic in delta.deleted.items()
             if key == topic.name or image.topic(topic.name) is None
         }
-        names = sorted(gone - {OFFSETS_TOPIC})
-        if names:
-            self.runtime.tell_all(lambda shard, result: shard.forget_topics(names, result))
+        gone.pop(OFFSETS_TOPIC, None)
+        if gone:
+            self.runtime.tell_all(lambda shard, result: shard.forget_topics(gone, result))
 
     # Members
 
@@ -164,14 +189,77 @@ class GroupCoordinator:
         except KafkaError as error:
             return _no_commit(request, error)
 
-    async def committed(self, group_id: str, wanted: Wanted | None) -> Committed:
-        """The group's committed offsets (OffsetFetch), of all topics if ``wanted`` is None.
+    async def txn_offset_commit(
+        self, request: TxnOffsetCommit.Request, version: int
+    ) -> TxnOffsetCommit.Response:
+        """Commits within a transaction, all partitions by name."""
+        try:
+            return await self._commit_in_transaction(request, version)
+        except errors.TransactionAbortable as error:
+            told = error if version >= _FIRST_WITH_ABORTABLE else errors.InvalidTxnState()
+            return _no_txn_commit(request, told)
+        except errors.CoordinatorLoadInProgress as error:
+            early = version < _FIRST_WITH_LOADING
+            return _no_txn_commit(request, errors.CoordinatorNotAvailable() if early else error)
+        except KafkaError as error:
+            return _no_txn_commit(request, error)
 
-        What is not committed is ``offsets.NONE``. Raises NotCoordinator, CoordinatorLoadInProgress,
-        CoordinatorNotAvailable.
+    async def _commit_in_transaction(
+        self, request: TxnOffsetCommit.Request, version: int
+    ) -> TxnOffsetCommit.Response:
+        partition = self.partition_of(_named(request.group_id))
+        producer = Producer(request.producer_id, request.producer_epoch)
+        guard: Guard | None = await self.runtime.submit(
+            partition, lambda shard, result: result.answer(shard.guard(producer))
+        )
+        try:
+            if guard is not None:
+                await self._admit(request, partition, add=version >= _FIRST_THAT_ADDS)
+            reply: TxnOffsetCommit.Response = await self.runtime.submit(
+                partition,
+                lambda shard, result: shard.commit_in_transaction(
+                    request, version, guard, self._topic_id, result
+                ),
+            )
+            return reply
+        finally:
+            shard = self.runtime.loaded_shard(partition)
+            if shard is not None and guard is not None:
+                shard.drop_guard(producer, guard)
+
+    async def _admit(
+        self, request: TxnOffsetCommit.Request, partition: int, *, add: bool
+    ) -> None:
+        """Raises what keeps the group's partition out of the producer's transaction."""
+        if self.transactions is None:
+            raise errors.CoordinatorNotAvailable("there are no transactions")
+        name = TopicPartition(OFFSETS_TOPIC, partition)
+        outcomes = await self.transactions.admit(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [name],
+            add=add,
+        )
+        error = outcomes.get(name)
+        if isinstance(error, errors.ProducerFenced):
+            raise errors.InvalidProducerEpoch(str(error))
+        if error is not None:
+            raise error
+
+    def _topic_id(self, name: str) -> bytes:
+        topic = self._metadata.image.topic(name)
+        return ZERO_UUID if topic is None else topic.id
+
+    async def committed(self, asked: OffsetsAsked) -> Committed:
+        """The group's committed offsets (OffsetFetch), by topic and partition.
+
+        What is not committed is ``offsets.NONE``, what may change ``offsets.UNSTABLE`` where that
+        is asked. Raises NotCoordinator, CoordinatorLoadInProgress, UnknownMemberId,
+        StaleMemberEpoch, IllegalGeneration.
         """
         found: Committed = await self._submit(
-            group_id, lambda shard, result: shard.committed(group_id, wanted, result)
+            asked.group_id, lambda shard, result: shard.fetch(asked, result)
         )
         return found
 
@@ -179,7 +267,7 @@ class GroupCoordinator:
         """Forgets offsets of topics that the group does not read."""
         try:
             reply: OffsetDelete.Response = await self._submit(
-                request.group_id,
+                _named(request.group_id),
                 lambda shard, result: shard.delete_offsets(request, result),
             )
             return reply
@@ -252,6 +340,26 @@ def _not_left(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         error_code=error.code,
+    )
+
+
+def _no_txn_commit(
+    request: TxnOffsetCommit.Request, error: KafkaError
+) -> TxnOffsetCommit.Response:
+    """The same error for every partition."""
+    return TxnOffsetCommit.Response(
+        topics=[
+            TxnOffsetCommit.Response.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommit.Response.TxnOffsetCommitResponsePartition(
+                        partition_index=asked.partition_index, error_code=error.code
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_LEAST = 1 << 31
+
 
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``: over UTF-16 code units, as an unsigned 32-bit number."""
@@ -13,5 +15,10 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(id: str, partitions: int) -> int:
-    """``abs(hash(id)) % partitions``, with Kafka's ``abs``, which clears the sign bit."""
-    return (java_hash(id) & 0x7FFFFFFF) % partitions
+    """``abs(hash(id)) % partitions``, with Java's signed hash and Kafka's ``abs``: of the least
+    int32, which has no positive counterpart, it is 0.
+    """
+    value = java_hash(id)
+    if value == _LEAST:
+        return 0
+    return (value if value < _LEAST else 2 * _LEAST - value) % partitions

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pybroker.cluster.image import MetadataImage
-from pybroker.coordinator.group.offsets import NO_OFFSET, CommittedOffset
+from pybroker.coordinator.group.offsets import NO_OFFSET, NONE, UNSTABLE, CommittedOffset
+from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.handlers.call import Call
-from pyclient.protocol import OffsetFetch, errors
+from pyclient.protocol import ZERO_UUID, OffsetFetch, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ _FIRST_WITH_IDS = 10
 async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:
     """The committed offsets of one group, or since v8 of several."""
     if call.version >= _FIRST_WITH_SEVERAL_GROUPS:
-        return OffsetFetch.Response(groups=[await _group(each, call) for each in request.groups])
+        stable = request.require_stable
+        groups = [await _group(each, call, stable=stable) for each in request.groups]
+        return OffsetFetch.Response(groups=groups)
     return await _single(request, call)
 
 
@@ -36,7 +39,9 @@ async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respo
     topics = request.topics
     wanted = None if topics is None else [(each.name, each.partition_indexes) for each in topics]
     try:
-        found = await call.broker.groups.committed(request.group_id, wanted)
+        found = await call.broker.groups.committed(
+            OffsetsAsked(request.group_id, wanted, request.require_stable)
+        )
     except KafkaError as error:
         return _refused(request, error, call.version)
     response = OffsetFetch.Response.OffsetFetchResponseTopic
@@ -72,7 +77,7 @@ def _refused(request: OffsetFetch.Request, error: KafkaError, version: int) -> O
     )
 
 
-async def _group(asked: Asked, call: Call) -> Group:
+async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:
     image: MetadataImage = call.broker.metadata.image
     with_ids = call.version >= _FIRST_WITH_IDS
     group = OffsetFetch.Response.OffsetFetchResponseGroup(group_id=asked.group_id)
@@ -83,7 +88,9 @@ async def _group(asked: Asked, call: Call) -> Group:
         known = [each for each in asked.topics if not with_ids or _named(each, image)]
         wanted = [(each.name, each.partition_indexes) for each in known]
     try:
-        found = await call.broker.groups.committed(asked.group_id, wanted)
+        found = await call.broker.groups.committed(
+            OffsetsAsked(asked.group_id, wanted, stable, asked.member_id, asked.member_epoch)
+        )
     except KafkaError as error:
         return OffsetFetch.Response.OffsetFetchResponseGroup(
             group_id=asked.group_id, error_code=error.code
@@ -119,7 +126,13 @@ def _unknown(asked: OffsetFetch.Request.OffsetFetchRequestTopics) -> GroupTopic:
 
 
 def _topic(name: str, id: bytes | None, offsets: Mapping[int, CommittedOffset]) -> GroupTopic:
+    """Offsets that were committed for another topic of that name do not count."""
     partition = OffsetFetch.Response.OffsetFetchResponsePartitions
+    if id is not None:
+        offsets = {
+            index: each if each.topic_id in (ZERO_UUID, id) else NONE
+            for index, each in offsets.items()
+        }
     topic = OffsetFetch.Response.OffsetFetchResponseTopics(
         name=name, partitions=_partitions(partition, offsets)
     )
@@ -136,6 +149,7 @@ def _partitions(partition: Any, offsets: Mapping[int, CommittedOffset]) -> list[
             committed_offset=each.offset,
             committed_leader_epoch=each.leader_epoch,
             metadata=each.metadata,
+            error_code=errors.UnstableOffsetCommit.code if each is UNSTABLE else errors.NONE,
         )
         for index, each in offsets.items()
     ]

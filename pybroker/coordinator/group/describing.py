@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.group import CLASSIC
 from pybroker.coordinator.group.state import STABLE
 from pyclient.protocol import DescribeGroups, ListGroups
 
-CLASSIC = "classic"
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.classic import ClassicGroup
+
+    Listed = ListGroups.Response.ListedGroup
 
 
 def describe(group: ClassicGroup) -> DescribeGroups.Response.DescribedGroup:
@@ -43,8 +47,8 @@ def listed(group: ClassicGroup) -> ListGroups.Response.ListedGroup:
     )
 
 
-def matcher(states: frozenset[str], types: frozenset[str]) -> Callable[[ClassicGroup], bool]:
+def matcher(states: frozenset[str], types: frozenset[str]) -> Callable[[Listed], bool]:
     """Whether a group is of one of these states and types, in lower case; none stand for all."""
-    if types and CLASSIC not in types:
-        return lambda group: False
-    return lambda group: not states or group.state.value.lower() in states
+    return lambda group: (not types or group.group_type.lower() in types) and (
+        not states or group.group_state.lower() in states
+    )

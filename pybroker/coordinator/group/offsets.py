@@ -21,9 +21,13 @@ class CommittedOffset(NamedTuple):
     committed_ms: int
     expires_ms: int = NEVER_MS
     topic_id: bytes = ZERO_UUID
+    number: int = 0
+    """Which of the shard's offset records it comes from: the later one counts."""
 
 
 NONE = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NEVER_MS)
+UNSTABLE = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NEVER_MS, number=-1)
+"""Stands for an offset that a transaction may yet change (UNSTABLE_OFFSET_COMMIT)."""
 
 
 class Offsets:
@@ -57,13 +61,13 @@ class Offsets:
         """Replaces what is committed for the partition."""
         self._topics.setdefault(topic, {})[partition] = committed
 
-    def remove(self, topic: str, partition: int) -> None:
-        """Forgets the partition."""
+    def remove(self, topic: str, partition: int) -> bool:
+        """Forgets the partition; True where it was the last one of the topic."""
         partitions = self._topics.get(topic)
-        if partitions is not None:
-            partitions.pop(partition, None)
-            if not partitions:
-                del self._topics[topic]
+        if partitions is None or partitions.pop(partition, None) is None or partitions:
+            return False
+        del self._topics[topic]
+        return True
 
     def expired(
         self,

@@ -22,7 +22,7 @@ from pyclient.protocol.records import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.group.classic import ClassicGroup
+    from pybroker.coordinator.group.rebalancing import Rebalancing
 
 OFFSET_TYPES: Final = (0, 1)
 GROUP_TYPE: Final = 2
@@ -70,8 +70,8 @@ def no_offset_record(group_id: str, topic: str, partition: int) -> Record:
     return Record(offset_key(group_id, topic, partition), None)
 
 
-def read_offset(value: bytes) -> CommittedOffset:
-    """The value of an offset's record. Raises DecodeError."""
+def read_offset(value: bytes, number: int = 0) -> CommittedOffset:
+    """The value of an offset's record, the shard's ``number``th one. Raises DecodeError."""
     message = OffsetCommitValue.decode(value)
     return CommittedOffset(
         message.offset,
@@ -80,10 +80,11 @@ def read_offset(value: bytes) -> CommittedOffset:
         message.commit_timestamp,
         message.expire_timestamp,
         message.topic_id,
+        number,
     )
 
 
-def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Record:
+def group_record(group: Rebalancing, assignments: Mapping[str, bytes]) -> Record:
     """The group as it is, with these assignments by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -107,7 +108,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def _member(
-    member: Member, group: ClassicGroup, assignments: Mapping[str, bytes]
+    member: Member, group: Rebalancing, assignments: Mapping[str, bytes]
 ) -> GroupMetadataValue.MemberMetadata:
     return GroupMetadataValue.MemberMetadata(
         member_id=member.id,

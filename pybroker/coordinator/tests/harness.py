@@ -9,6 +9,7 @@ from typing import Any
 from cy.batch import Builder
 from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.replication.tests import harness
 from pybroker.topic_partition import TopicPartition
@@ -106,7 +107,7 @@ class Node(harness.Node):
 
     def committed(self, group: str = "g") -> dict[tuple[str, int], int]:
         """All offsets of the group."""
-        found = self.run(self.groups.committed(group, None))
+        found = self.run(self.groups.committed(OffsetsAsked(group, None)))
         return {(name, index): each.offset for name, all in found for index, each in all.items()}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator import loading, runtime
-from pybroker.coordinator.group.shard import GroupShard
+from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
 from pybroker.coordinator.shard import Result
 from pybroker.coordinator.tests.harness import Node, code
 from pybroker.topic_partition import TopicPartition
@@ -35,7 +35,7 @@ def test_case_42_requests_for_a_partition_that_is_loading_wait_for_it(node: Node
     node.run(node.commit(5))
     node.stop()
     node.start()
-    waiting = node.loop.create_task(node.groups.committed("g", None))
+    waiting = node.loop.create_task(node.groups.committed(OffsetsAsked("g", None)))
     assert not waiting.done()
     assert [topic for topic, _ in node.run(waiting)] == ["t"]
 
@@ -94,7 +94,7 @@ def test_a_commit_that_the_replicas_do_not_get_in_time_is_an_error(node: Node) -
 def test_an_offset_is_not_told_before_the_replicas_have_it(node: Node) -> None:
     node.offsets_topic(replicas=(1, 2), isr=(1, 2))
     commit = node.task(node.commit(5))
-    fetch = node.task(node.groups.committed("g", None))
+    fetch = node.task(node.groups.committed(OffsetsAsked("g", None)))
     assert not fetch.done()
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1)
     [(topic, offsets)] = node.run(fetch)

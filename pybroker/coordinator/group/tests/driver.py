@@ -10,7 +10,7 @@ from typing import Any
 
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.settings import GroupSettings
-from pybroker.coordinator.group.shard import GroupShard
+from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
 from pybroker.coordinator.shard import Event, Moment, Record, Result
 from pyclient.protocol import (
     Heartbeat,
@@ -232,7 +232,8 @@ class Driver:
 
     def committed(self, *, group: str = "g") -> dict[tuple[str, int], int]:
         """All offsets of the group."""
-        ticket = self.send(lambda result: self.shard.committed(group, None, result))
+        asked = OffsetsAsked(group, None)
+        ticket = self.send(lambda result: self.shard.fetch(asked, result))
         return {
             (topic, index): each.offset
             for topic, offsets in ticket.answer

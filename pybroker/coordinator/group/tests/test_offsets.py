@@ -130,7 +130,7 @@ def test_offsets_of_deleted_topics_are_forgotten() -> None:
     driver = Driver()
     driver.commit({("t", 0): 5, ("u", 0): 6})
     driver.commit({("t", 3): 7}, group="h")
-    driver.send(lambda result: driver.shard.forget_topics(["t"], result))
+    driver.send(lambda result: driver.shard.forget_topics({"t": bytes(16)}, result))
     assert driver.committed() == {("u", 0): 6}
     assert driver.committed(group="h") == {}
     assert Driver(log=driver.log).committed() == {("u", 0): 6}

@@ -158,7 +158,7 @@ def durable(driver: Driver, *, empty: bool) -> dict[str, Any]:
                 for m in group.members
             ]
         state[id] = (
-            sorted(group.offsets),
+            sorted(driver.shard.offsets.of(id)),
             members and (group.generation, group.protocol, group.members.leader_id, members),
         )
     return state

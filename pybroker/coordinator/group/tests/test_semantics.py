@@ -6,6 +6,7 @@ import pytest
 
 from pybroker.coordinator.group import describing
 from pybroker.coordinator.group.settings import GroupSettings
+from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.coordinator.group.tests.driver import QUICK, RANGE, Driver, subscription
 from pyclient.protocol import errors
 
@@ -257,7 +258,7 @@ def test_semantics_31_metadata_is_measured_as_java_does(metadata: str | None, co
 
 def test_semantics_32_what_is_not_committed_is_minus_one_without_error() -> None:
     driver = Driver()
-    ticket = driver.send(lambda result: driver.shard.committed("", [("t", [0, 1])], result))
+    ticket = driver.send(lambda result: driver.shard.fetch(OffsetsAsked("", [("t", [0, 1])]), result))
     [(topic, offsets)] = ticket.answer
     assert topic == "t"
     assert [(each.offset, each.metadata) for each in offsets.values()] == [(-1, ""), (-1, "")]

@@ -1,0 +1,141 @@
+"""OffsetCommit and TxnOffsetCommit: from the request to records and a response.
+
+The two differ in little: a transactional commit belongs to a producer, names its topics by name
+only, has no retention, and its group asks for less (``Group.may_commit``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.group.group import CheckPartition, Commit, Group
+from pybroker.coordinator.group.offsets import NEVER_MS, CommittedOffset
+from pybroker.coordinator.group.records import offset_record
+from pybroker.coordinator.shard import Producer, Result
+from pyclient.protocol import ZERO_UUID, OffsetCommit, TxnOffsetCommit, errors
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.shard import GroupShard
+
+    Topic = (
+        OffsetCommit.Request.OffsetCommitRequestTopic
+        | TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic
+    )
+
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+
+
+def commit(
+    shard: GroupShard, request: OffsetCommit.Request, version: int, result: Result
+) -> OffsetCommit.Response:
+    """The outcome of each partition; the records are in ``result``.
+
+    Raises IllegalGeneration, GroupIdNotFound, and as ``Group.may_commit``.
+    """
+    who = Commit(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        version,
+        False,
+    )
+    group = _group(shard, request.group_id, who)
+    check = group.may_commit(who, result)
+    kept_ms = request.retention_time_ms
+    expires_ms = NEVER_MS if kept_ms < 0 else result.now.wall_ms + kept_ms
+    answered = OffsetCommit.Response.OffsetCommitResponseTopic
+    partition = OffsetCommit.Response.OffsetCommitResponsePartition
+    response = OffsetCommit.Response()
+    for topic in request.topics:
+        codes = _commit_topic(shard, group.id, topic, topic.topic_id, expires_ms, check, result)
+        partitions = [partition(partition_index=index, error_code=code) for index, code in codes]
+        response.topics.append(
+            answered(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    return response
+
+
+def commit_in_transaction(
+    shard: GroupShard,
+    request: TxnOffsetCommit.Request,
+    version: int,
+    topic_id: Callable[[str], bytes],
+    result: Result,
+) -> TxnOffsetCommit.Response:
+    """As ``commit``, in the transaction of the request's producer. ``topic_id`` by name, zero for
+    a topic that is gone.
+
+    Raises IllegalGeneration, and as ``Group.may_commit``.
+    """
+    who = Commit(
+        request.member_id, request.group_instance_id, request.generation_id, version, True
+    )
+    group = _group(shard, request.group_id, who)
+    response = TxnOffsetCommit.Response()
+    answered = TxnOffsetCommit.Response.TxnOffsetCommitResponseTopic
+    partition = TxnOffsetCommit.Response.TxnOffsetCommitResponsePartition
+    try:
+        check = group.may_commit(who, result)
+        for topic in request.topics:
+            id = topic_id(topic.name)
+            if id == ZERO_UUID and check is not None:
+                raise errors.IllegalGeneration(f"topic {topic.name} is gone")
+            codes = _commit_topic(shard, group.id, topic, id, NEVER_MS, check, result)
+            partitions = [partition(partition_index=at, error_code=code) for at, code in codes]
+            response.topics.append(answered(name=topic.name, partitions=partitions))
+    except errors.StaleMemberEpoch as error:
+        raise errors.IllegalGeneration(str(error)) from error
+    result.producer = Producer(request.producer_id, request.producer_epoch)
+    return response
+
+
+def _group(shard: GroupShard, group_id: str, who: Commit) -> Group:
+    """The group; a new simple one for whoever commits without being a member."""
+    group = shard.groups.get(group_id)
+    if group is not None:
+        return group
+    if who.epoch < 0:
+        return shard.simple_group(group_id)
+    if who.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not who.transactional:
+        raise errors.GroupIdNotFound(f"Group {group_id} not found.")
+    raise errors.IllegalGeneration(f"no group {group_id}")
+
+
+def _commit_topic(
+    shard: GroupShard,
+    group_id: str,
+    topic: Topic,
+    topic_id: bytes,
+    expires_ms: int,
+    check: CheckPartition | None,
+    result: Result,
+) -> list[tuple[int, int]]:
+    """Writes the records of one topic; returns partitions and their error codes."""
+    now_ms = result.now.wall_ms
+    longest = shard.settings.max_offset_metadata
+    outcome = []
+    for asked in topic.partitions:
+        index = asked.partition_index
+        metadata = asked.committed_metadata or ""
+        if metadata and _java_length(metadata) > longest:
+            outcome.append((index, errors.OffsetMetadataTooLarge.code))
+            continue
+        if check is not None:
+            check(topic.name, topic_id, index)
+        offset = CommittedOffset(
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            metadata,
+            now_ms,
+            expires_ms,
+            topic_id,
+        )
+        result.write(offset_record(group_id, topic.name, index, offset))
+        outcome.append((index, errors.NONE))
+    return outcome
+
+
+def _java_length(text: str) -> int:
+    """Length in UTF-16 code units, by which Kafka measures metadata."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,109 @@
+"""How long offsets stay: OffsetFetch, OffsetDelete, deleted topics, and time (KIP-211)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.group.offsets import NONE, UNSTABLE, CommittedOffset
+from pybroker.coordinator.group.records import no_offset_record
+from pybroker.coordinator.shard import Record, Result
+from pyclient.protocol import ZERO_UUID, OffsetDelete, errors
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.group import Group
+    from pybroker.coordinator.group.shard import GroupShard
+
+Wanted = Iterable[tuple[str, list[int]]]
+Committed = list[tuple[str, Mapping[int, CommittedOffset]]]
+
+
+def fetch(
+    shard: GroupShard, group_id: str, wanted: Wanted | None, *, stable: bool
+) -> Committed:
+    """The offsets by topic and partition: of all topics where ``wanted`` is None.
+
+    What is not committed is NONE, what a transaction holds UNSTABLE if ``stable`` is wanted.
+    """
+    offsets = shard.offsets.of(group_id)
+    pending = shard.offsets.pending(group_id) if stable else ()
+    if wanted is None:
+        found = [(topic, dict(known)) for topic, known in offsets.topics().items()]
+    else:
+        found = []
+        for topic, indexes in wanted:
+            known = offsets.topics().get(topic, {})
+            found.append((topic, {index: known.get(index, NONE) for index in indexes}))
+    if pending:
+        for topic, known in found:
+            for index in known:
+                if (topic, index) in pending:
+                    known[index] = UNSTABLE
+    return [(topic, known) for topic, known in found]
+
+
+def delete(
+    shard: GroupShard, group: Group, request: OffsetDelete.Request, result: Result
+) -> OffsetDelete.Response:
+    """Forgets offsets of topics that the group does not read; an outcome for each partition."""
+    response = OffsetDelete.Response()
+    offsets = shard.offsets
+    for topic in request.topics:
+        subscribed = group.is_subscribed(topic.name)
+        code = errors.GroupSubscribedToTopic.code if subscribed else errors.NONE
+        known = offsets.of(group.id).topics().get(topic.name, {})
+        outcome = OffsetDelete.Response.OffsetDeleteResponseTopic(name=topic.name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            outcome.partitions.append(
+                OffsetDelete.Response.OffsetDeleteResponsePartition(
+                    partition_index=index, error_code=code
+                )
+            )
+            held = index in known or offsets.is_pending(group.id, topic.name, index)
+            if held and not subscribed:
+                result.write(no_offset_record(group.id, topic.name, index))
+        response.topics.append(outcome)
+    return response
+
+
+def delete_all(shard: GroupShard, group_id: str) -> Iterator[Record]:
+    """Tombstones of all offsets of the group, pending ones too."""
+    offsets = shard.offsets.of(group_id)
+    for topic, partition, _ in offsets:
+        yield no_offset_record(group_id, topic, partition)
+    for topic, partition in shard.offsets.pending(group_id):
+        if partition not in offsets.topics().get(topic, ()):
+            yield no_offset_record(group_id, topic, partition)
+
+
+def forget_topics(shard: GroupShard, gone: Mapping[str, bytes]) -> Iterator[Record]:
+    """Tombstones of what is committed for deleted topics (ids by name).
+
+    Offsets that were committed for another topic of the name stay.
+    """
+    for topic, topic_id in gone.items():
+        for group_id, partition in shard.offsets.of_topic(topic):
+            known = shard.offsets.of(group_id).get(topic, partition).topic_id
+            if known in (ZERO_UUID, topic_id):
+                yield no_offset_record(group_id, topic, partition)
+
+
+def outlived(shard: GroupShard, group: Group, now_ms: int) -> Iterator[Record]:
+    """Tombstones of the group's offsets that have been kept long enough, and of the group itself
+    where it is empty and nothing is left.
+    """
+    offsets = shard.offsets.of(group.id)
+    pending = shard.offsets.pending(group.id)
+    since_ms = group.retention_start() if offsets else None
+    count = 0
+    if since_ms is not None:
+        retention_ms = shard.settings.offsets_retention_ms
+        for topic, partition in offsets.expired(
+            now_ms, retention_ms, since_ms, group.is_subscribed
+        ):
+            if (topic, partition) not in pending:
+                count += 1
+                yield no_offset_record(group.id, topic, partition)
+    if group.may_go and not pending and count == offsets.count:
+        yield from group.tombstones()
