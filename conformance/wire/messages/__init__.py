@@ -1,4 +1,4 @@
-"""Messages that kafka-python 3.0.12 does not have, from their public layout, read by kafka-python's own codec (KIP-848)."""
+"""Messages that kafka-python 3.0.12 lacks, from their public layout, for kafka-python's own codec (KIP-848)."""
 
 from kafka.protocol.api_message import ApiMessage
 

@@ -1,0 +1,85 @@
+"""``python -m conformance.differential``: our broker and a real Kafka side by side, thousands of sequences."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from conformance.brokers import KINDS as BROKERS
+from conformance.differential import accepted
+from conformance.differential.campaign import SETTINGS, Campaign, Side, grouped
+from conformance.differential.duel import CALM, Duel
+from conformance.differential.generate import KINDS, sequence
+from conformance.differential.step import parse, show
+
+
+@contextlib.contextmanager
+def two_sides(left: str, right: str) -> Iterator[tuple[Side, Side]]:
+    """Both brokers, started and warmed."""
+    folder = Path(tempfile.mkdtemp(prefix="differential-"))
+    try:
+        with (
+            BROKERS[right](folder / "right", **SETTINGS) as reference,
+            BROKERS[left](folder / "left", **SETTINGS) as tested,
+        ):
+            yield Side(tested), Side(reference)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@click.command()
+@click.option("--sequences", default=2400, show_default=True, help="how many")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--start", default=0, help="number of the first sequence")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="only this kind; may be repeated")
+@click.option("--left", default="ours", type=click.Choice(sorted(BROKERS)), help="what is tested")
+@click.option("--workers", default=3, show_default=True, help="sequences at once")
+@click.option("--most", default=100, show_default=True, help="findings after which it stops")
+@click.option("--steps", "file", type=click.Path(path_type=Path), help="run the sequence of this file, telling all")
+def main(
+    sequences: int,
+    seed: int,
+    start: int,
+    kinds: tuple[str, ...],
+    left: str,
+    workers: int,
+    most: int,
+    file: Path | None,
+) -> None:
+    """Compares our broker with a real Kafka; exit code 1 if there is a difference that nobody accepted."""
+    with two_sides(left, "kafka") as sides:
+        if file is not None:
+            tell(sides, file)
+            return
+        campaign = Campaign(*sides, accepted.load())
+        tally = campaign.run(seed, range(start, start + sequences), kinds or KINDS, workers=workers, most=most)
+    for first, findings in grouped(tally.findings):
+        click.echo(f"--- {len(findings)}x {first}\n{findings[0]}")
+    click.echo(str(tally))
+    sys.exit(1 if tally.findings else 0)
+
+
+def tell(sides: tuple[Side, Side], file: Path) -> None:
+    """Runs one sequence (a file of steps, or ``seed:number:kind,kind``) slowly and shows every answer."""
+    if file.exists():
+        steps = parse(file.read_text())
+    else:
+        seed, number, *kinds = str(file).split(":")
+        steps = sequence(int(seed), int(number), kinds[0].split(",") if kinds else KINDS)[1]
+    click.echo(show(steps))
+    prefix = f"told-{int(time.time())}-"
+    duel = Duel(*(side.world(prefix, own_topic=True) for side in sides), CALM)
+    found = duel.run(steps)
+    click.echo("\n".join(duel.trace))
+    click.echo("no difference" if found is None else "\n".join(str(one) for one in found.differences))
+
+
+if __name__ == "__main__":
+    main()

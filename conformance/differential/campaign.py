@@ -1,0 +1,198 @@
+"""Many sequences against two running brokers: runs, looks again, shrinks, counts."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from conformance.brokers import Broker
+from conformance.differential.accepted import Accepted, unexplained
+from conformance.differential.compare import Difference
+from conformance.differential.duel import CALM, QUICK, Duel, Found, Patience
+from conformance.differential.generate import KINDS, sequence
+from conformance.differential.shrink import shrink
+from conformance.differential.step import Step, show
+from conformance.differential.world import OWN_PARTITIONS, SHARED, World
+from conformance.members import NOT_YET
+from conformance.wire_client import Wire
+
+#: For both brokers: nobody waits for more members or for an assignment; few partitions of internal topics load fast.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+_run = itertools.count(1)
+
+
+@dataclass
+class Finding:
+    """A difference that is there every time, with the shortest sequence that shows it."""
+
+    seed: int
+    number: int
+    kind: str
+    found: Found
+    steps: list[Step]
+
+    def __str__(self) -> str:
+        told = "\n".join(f"  {one}" for one in self.found.differences)
+        return f"sequence {self.seed}:{self.number} ({self.kind}), step {self.found.place}:\n{told}\n{show(self.steps)}\n"
+
+
+@dataclass
+class Tally:
+    """What a campaign saw."""
+
+    sequences: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    #: Seen once and not again in slow motion.
+    fleeting: int = 0
+    accepted: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"row {number}: {count}" for number, count in sorted(self.accepted.items()))
+        return (
+            f"{self.sequences} sequences, {self.requests} requests a side, {self.seconds:.0f} s; "
+            f"{len(self.findings)} differ, {self.fleeting} fleeting; accepted: {rows or 'none'}"
+        )
+
+
+class Side:
+    """A running broker, warmed: its internal topics are loaded, the shared topics made."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        with Wire(broker.address, 60) as wire:
+            for name, partitions in SHARED.items():
+                wire.create_topic(f"shared-{name}", partitions)
+                self.topic_ids[f"shared-{name}"] = wire.topic_id(f"shared-{name}")
+            for place in range(20):
+                _until_loaded(wire, f"warm-{place}")
+
+    def world(self, prefix: str, *, own_topic: bool) -> World:
+        world = World(self.broker.address, prefix, self.topic_ids)
+        if own_topic:
+            with Wire(self.broker.address, 60) as wire:
+                wire.create_topic(prefix + "own", OWN_PARTITIONS)
+                world.topic_ids[prefix + "own"] = wire.topic_id(prefix + "own")
+        return world
+
+    def clean_up(self, world: World) -> None:
+        world.close()
+        if world.prefix + "own" in world.topic_ids:
+            with Wire(self.broker.address, 60) as wire:
+                wire.ask("DeleteTopics", 5, topic_names=[world.prefix + "own"], timeout_ms=30_000)
+
+
+def _until_loaded(wire: Wire, name: str) -> None:
+    """Asks both coordinators until the partitions of a name are loaded."""
+
+    def until(ask: Callable[[], int]) -> None:
+        deadline = time.monotonic() + 120
+        while ask() in NOT_YET:
+            assert time.monotonic() < deadline, f"the coordinator of {name} does not load"
+            time.sleep(0.05)
+
+    until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=0).error_code)
+    until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=1).error_code)
+    until(lambda: wire.ask("DescribeGroups", 5, groups=[name], include_authorized_operations=False).groups[0].error_code)
+    until(lambda: wire.ask("DescribeTransactions", 0, transactional_ids=[name]).transaction_states[0].error_code)
+    fields = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    until(lambda: wire.ask("InitProducerId", 4, **fields).error_code)
+
+
+class Campaign:
+    """``left`` is ours (or a second Kafka), ``right`` the reference; ``table`` holds what is accepted."""
+
+    def __init__(self, left: Side, right: Side, table: Sequence[Accepted] = ()) -> None:
+        self.sides = (left, right)
+        self.table = list(table)
+        self.tally = Tally()
+        self._lock = threading.Lock()
+
+    def run(
+        self, seed: int, numbers: Sequence[int], kinds: Sequence[str] = KINDS, *, workers: int = 3, most: int = 100
+    ) -> Tally:
+        """Runs the sequences of the numbers; stops early after ``most`` findings."""
+        start = time.monotonic()
+
+        def one(number: int) -> None:
+            if len(self.tally.findings) < most:
+                self._one(seed, number, kinds)
+
+        with ThreadPoolExecutor(workers) as pool:
+            for _ in pool.map(one, numbers):
+                pass
+        self.tally.seconds = time.monotonic() - start
+        return self.tally
+
+    def _one(self, seed: int, number: int, kinds: Sequence[str]) -> None:
+        kind, steps = sequence(seed, number, kinds)
+        found = self.duel(steps, QUICK)
+        with self._lock:
+            self.tally.sequences += 1
+        if not found:
+            return
+        again = self.duel(steps, CALM)
+        if again is None:
+            with self._lock:
+                self.tally.fleeting += 1
+            return
+        wanted = signature(again)
+        shorter = shrink(steps[: again.place + 1], lambda fewer: signature(self.duel(fewer, CALM)) == wanted)
+        with self._lock:
+            self.tally.findings.append(Finding(seed, number, kind, again, shorter))
+
+    def duel(self, steps: Sequence[Step], patience: Patience) -> Found | None:
+        """One run of a sequence under fresh names; accepted differences are counted and end it without a finding."""
+        prefix = f"x{next(_run)}-"
+        own = any(one.get("topic", "own") == "own" and one.verb in OWN_TOPIC for one in steps)
+        worlds = [side.world(prefix, own_topic=own) for side in self.sides]
+        try:
+            duel = Duel(*worlds, patience)
+            found = duel.run(steps)
+            with self._lock:
+                self.tally.requests += duel.requests // 2
+            return self._judged(found)
+        finally:
+            for side, world in zip(self.sides, worlds, strict=True):
+                side.clean_up(world)
+
+    def _judged(self, found: Found | None) -> Found | None:
+        if found is None:
+            return None
+        left = unexplained(found.differences, self.table)
+        with self._lock:
+            for row in self.table:
+                self.tally.accepted[row.number] += any(row.covers(one) for one in found.differences)
+        return Found(found.place, found.step, tuple(left)) if left else None
+
+
+#: Verbs that name the topic of a sequence's own.
+OWN_TOPIC = {"produce", "add_partitions", "mark", "describe_producers", "read", "list_offsets"}
+
+
+def signature(found: Found | None) -> tuple[str, tuple[str, ...]] | None:
+    """By what a difference is known again."""
+    return found and (found.step.verb, tuple(sorted({one.path for one in found.differences})))
+
+
+def grouped(findings: Sequence[Finding]) -> Iterator[tuple[Difference, list[Finding]]]:
+    """Findings of one cause, most frequent first, by the first difference of each."""
+    groups: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for one in findings:
+        first = one.found.differences[0]
+        groups.setdefault((first.api, first.path, first.left, first.right), []).append(one)
+    for group in sorted(groups.values(), key=len, reverse=True):
+        yield group[0].found.differences[0], sorted(group, key=lambda one: len(one.steps))

@@ -1,0 +1,187 @@
+"""One sequence against two brokers, in lockstep.
+
+Every step goes to both sides; then the duel waits. A reply on one side only is waited for on the other, long; none on
+either side means that the request waits for something (another member's join), and the duel goes on; its replies are
+compared when they come. So what is compared never depends on which side is faster, only on whether a side answers at
+all, and how long "at all" is, is a matter of ``Patience``: a difference counts if it is still there in slow motion.
+
+CONCURRENT_TRANSACTIONS means "the markers are still on their way": such a request is sent again until it is answered
+otherwise, and a step is over when no transaction of the sequence is in a Prepare state.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.differential.compare import Difference, differences
+from conformance.differential.normal import reply_tree
+from conformance.differential.requests import VERBS, request_fields
+from conformance.differential.step import Step
+from conformance.differential.world import World
+from conformance.wire_client import ConnectionClosed, Wire
+
+CONCURRENT_TRANSACTIONS = 51
+PREPARING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+#: What a side that closed the connection, or that never answered, is said to have answered.
+CLOSED, SILENT = "<closed>", "<no answer>"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: ``waiting_s`` without a word from either side means that a request waits; ``other_s`` is for the side
+    that is slower; ``pause_s`` is between two steps."""
+
+    waiting_s: float
+    late_s: float
+    other_s: float
+    pause_s: float = 0.0
+
+
+QUICK = Patience(0.06, 0.03, 10)
+CALM = Patience(0.6, 0.4, 30, pause_s=0.1)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request to one side."""
+
+    world: World
+    step: Step
+    wire: Wire
+    reply: Any = None
+    answered: bool = False
+
+    def receive(self) -> None:
+        """Takes the reply that is there; a closed connection is an answer, too."""
+        try:
+            self.reply = self.wire.reply(VERBS[self.step.verb].api, self.step.version)
+            self.world.give_back(self.step.actor, self.wire)
+        except ConnectionClosed:
+            self.reply = CLOSED
+        self.answered = True
+
+    def tree(self) -> Any:
+        api = VERBS[self.step.verb].api
+        return self.reply if isinstance(self.reply, str) else reply_tree(api, self.reply, self.world)
+
+    def learn(self) -> None:
+        if not isinstance(self.reply, str):
+            actor = self.world.actor(self.step.actor)
+            VERBS[self.step.verb].learn(self.world, actor, self.step, self.reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The differences of one step's answers; ``place``: the step."""
+
+    place: int
+    step: Step
+    differences: tuple[Difference, ...]
+
+
+class Duel:
+    """``left`` and ``right`` are fresh worlds of the same prefix."""
+
+    def __init__(self, left: World, right: World, patience: Patience = QUICK) -> None:
+        self.sides = (left, right)
+        self.patience = patience
+        self._waiting: dict[int, tuple[Asked, Asked]] = {}
+        self.requests = 0
+        self.trace: list[str] = []
+
+    def run(self, steps: Sequence[Step]) -> Found | None:
+        """The first step whose answers differ; None where the sides agree to the end."""
+        for place, one in enumerate(steps):
+            self._waiting[place] = (self._ask(self.sides[0], one), self._ask(self.sides[1], one))
+            found = self._collect(place) or self._settle()
+            if found:
+                return found
+            time.sleep(self.patience.pause_s)
+        return None
+
+    def _ask(self, world: World, one: Step) -> Asked:
+        verb = VERBS[one.verb]
+        fields = request_fields(world, one)
+        wire = world.take(one.actor)
+        self.requests += 1
+        wire.post(verb.api, one.version, **fields)
+        return Asked(world, one, wire)
+
+    def _collect(self, current: int) -> Found | None:
+        """Waits for what comes now, and compares it in the order of the steps."""
+        while self._waiting:
+            if not self._receive(self._timeout(current)):
+                break
+        for place, pair in sorted(self._waiting.items()):
+            if not any(asked.answered for asked in pair):
+                continue
+            del self._waiting[place]
+            found = self._compare(place, *pair)
+            if found:
+                return found
+        return None
+
+    def _timeout(self, current: int) -> float:
+        pairs = self._waiting.values()
+        if any(left.answered != right.answered for left, right in pairs):
+            return self.patience.other_s
+        if not any(asked.answered for asked in self._waiting[current]):
+            return self.patience.waiting_s
+        return self.patience.late_s
+
+    def _receive(self, timeout_s: float) -> bool:
+        """Takes all replies that are there, or come within the time; False where none does."""
+        silent = {
+            asked.wire.socket: asked for pair in self._waiting.values() for asked in pair if not asked.answered
+        }
+        ready, _, _ = select.select(list(silent), [], [], timeout_s) if silent else ([], [], [])
+        for socket in ready:
+            self._take(silent[socket])
+        return bool(ready)
+
+    def _take(self, asked: Asked) -> None:
+        asked.receive()
+        for _ in range(200):
+            if isinstance(asked.reply, str) or not _concurrent(asked.reply.to_dict(json=False)):
+                return
+            time.sleep(0.01)
+            again = self._ask(asked.world, asked.step)
+            again.receive()
+            asked.reply = again.reply
+
+    def _compare(self, place: int, left: Asked, right: Asked) -> Found | None:
+        for asked in (left, right):
+            if asked.answered:
+                asked.learn()
+            else:
+                asked.reply = SILENT
+        api, version = VERBS[left.step.verb].api, left.step.version
+        trees = left.tree(), right.tree()
+        self.trace.append(f"{place}: {left.step}\n    {trees[0]}")
+        rows = differences(api, version, *trees)
+        return Found(place, left.step, tuple(rows)) if rows else None
+
+    def _settle(self) -> None:
+        """Returns when no transaction of the sequence waits for markers, or does so in vain."""
+        for world in self.sides:
+            ids = sorted(world.transactional_ids)
+            if not ids:
+                continue
+            wire = world.take(-1)
+            for _ in range(500):
+                rows = wire.ask("DescribeTransactions", 0, transactional_ids=ids).transaction_states
+                if not any(row.transaction_state in PREPARING for row in rows):
+                    break
+                time.sleep(0.01)
+            world.give_back(-1, wire)
+
+
+def _concurrent(value: Any) -> bool:
+    """Whether some error code in a reply is CONCURRENT_TRANSACTIONS."""
+    if isinstance(value, dict):
+        return value.get("error_code") == CONCURRENT_TRANSACTIONS or any(map(_concurrent, value.values()))
+    return isinstance(value, list) and any(map(_concurrent, value))

@@ -1,0 +1,64 @@
+"""A reply as a tree of plain values in which two brokers of the same behaviour agree.
+
+Ids become names in the order in which they come, wall-clock times become ``<time>``, rows of an array are sorted, and
+what is a broker's own affair (ports, messages for people, throttle times) is left out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from conformance import batches
+from conformance.differential.world import World
+
+LEFT_OUT = {"throttle_time_ms", "error_message", "host", "port", "node_id", "node_endpoints", "log_append_time_ms"}
+MEMBERS = {"member_id", "leader"}
+TIMES = {"transaction_start_time_ms", "last_timestamp", "timestamp"}
+#: Lists over the whole broker: only the sequence's own rows count.
+OWN_ROWS = {"ListGroups": ("groups", "group_id"), "ListTransactions": ("transaction_states", "transactional_id")}
+
+
+def reply_tree(api: str, reply: Any, world: World) -> Any:
+    """The tree of one reply."""
+    fields = reply.to_dict(json=False)
+    if api in OWN_ROWS:
+        rows, name = OWN_ROWS[api]
+        fields[rows] = [row for row in fields[rows] or [] if row[name].startswith(world.prefix)]
+    return _tree(fields, "", world)
+
+
+def _tree(value: Any, name: str, world: World) -> Any:
+    if isinstance(value, dict):
+        return {key: _tree(inner, key, world) for key, inner in value.items() if key not in LEFT_OUT}
+    if name == "records":
+        return [_batch(header, world) for header in batches.headers(bytes(value or b""))]
+    if isinstance(value, list | tuple):
+        rows = [_tree(inner, name, world) for inner in value]
+        return sorted(rows, key=repr) if rows and isinstance(rows[0], dict) else rows
+    return _leaf(value, name, world)
+
+
+def _leaf(value: Any, name: str, world: World) -> Any:
+    if isinstance(value, uuid.UUID):
+        return world.topic_of(value).removeprefix(world.prefix)
+    if name in MEMBERS and isinstance(value, str):
+        return world.name_member(value)
+    if name == "producer_id":
+        return world.name_producer(value)
+    if name in TIMES and isinstance(value, int) and value > 0:
+        return "<time>"
+    if isinstance(value, str):
+        return value.replace(world.prefix, "")
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def _batch(header: batches.Header, world: World) -> dict[str, Any]:
+    return {
+        "base_offset": header.base_offset,
+        "attributes": header.attributes,
+        "count": header.count,
+        "producer_id": world.name_producer(header.producer_id),
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+    }

@@ -1,0 +1,35 @@
+"""What the verbs of a step mean: the request of each, and what an actor learns from its reply."""
+
+from typing import Any
+
+from conformance.differential.requests import classic, consumer, offsets, transactions
+from conformance.differential.requests.verb import Verb
+from conformance.differential.step import Step
+from conformance.differential.world import World
+from conformance.wire_client import message_class
+
+VERBS: dict[str, Verb] = {
+    **classic.VERBS,
+    **consumer.VERBS,
+    **offsets.VERBS,
+    **transactions.VERBS,
+}
+
+
+def request_fields(world: World, step: Step) -> dict[str, Any]:
+    """The fields of a step's request; verbs name those of all versions."""
+    verb = VERBS[step.verb]
+    struct = message_class(verb.api + "Request")._struct
+    return _of_version(struct, verb.build(world, world.actor(step.actor), step), step.version)
+
+
+def _of_version(struct: Any, values: dict[str, Any], version: int) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, field in struct.fields.items():
+        if name not in values or not field.for_version_q(version):
+            continue
+        value = values[name]
+        if field.is_struct_array() and value is not None:
+            value = [_of_version(field, row, version) for row in value]
+        kept[name] = value
+    return kept

@@ -1,0 +1,28 @@
+"""One verb: how a step becomes a request, and a reply a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.differential.step import Step
+from conformance.differential.world import Actor, World
+
+Fields = dict[str, Any]
+Build = Callable[[World, Actor, Step], Fields]
+Learn = Callable[[World, Actor, Step, Any], None]
+
+
+def nothing(world: World, actor: Actor, step: Step, reply: Any) -> None:
+    """Learns nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """``versions``: least and greatest of Kafka 4.3.1."""
+
+    api: str
+    versions: tuple[int, int]
+    build: Build
+    learn: Learn = nothing
