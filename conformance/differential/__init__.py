@@ -1,4 +1,4 @@
-"""The differential harness: one seeded sequence of raw requests to two brokers at once, and what they answered compared.
+"""The differential harness: one seeded sequence of raw requests to two brokers at once, and their answers compared.
 
 A *sequence* (``generate``) is a list of *steps* (``step``): an actor, a verb and options that name things instead of
 holding them ("my member id", "the epoch before mine"), so that the same step means the same to two brokers that hand

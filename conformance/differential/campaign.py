@@ -44,7 +44,8 @@ class Finding:
 
     def __str__(self) -> str:
         told = "\n".join(f"  {one}" for one in self.found.differences)
-        return f"sequence {self.seed}:{self.number} ({self.kind}), step {self.found.place}:\n{told}\n{show(self.steps)}\n"
+        head = f"sequence {self.seed}:{self.number} ({self.kind}), step {self.found.place}:"
+        return f"{head}\n{told}\n{show(self.steps)}\n"
 
 
 @dataclass
@@ -97,19 +98,19 @@ class Side:
 
 def _until_loaded(wire: Wire, name: str) -> None:
     """Asks both coordinators until the partitions of a name are loaded."""
+    group = {"groups": [name], "include_authorized_operations": False}
+    producer = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    _until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=0).error_code)
+    _until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=1).error_code)
+    _until(lambda: wire.ask("DescribeGroups", 5, **group).groups[0].error_code)
+    _until(lambda: wire.ask("InitProducerId", 4, **producer).error_code)
 
-    def until(ask: Callable[[], int]) -> None:
-        deadline = time.monotonic() + 120
-        while ask() in NOT_YET:
-            assert time.monotonic() < deadline, f"the coordinator of {name} does not load"
-            time.sleep(0.05)
 
-    until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=0).error_code)
-    until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=1).error_code)
-    until(lambda: wire.ask("DescribeGroups", 5, groups=[name], include_authorized_operations=False).groups[0].error_code)
-    until(lambda: wire.ask("DescribeTransactions", 0, transactional_ids=[name]).transaction_states[0].error_code)
-    fields = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-    until(lambda: wire.ask("InitProducerId", 4, **fields).error_code)
+def _until(ask: Callable[[], int]) -> None:
+    deadline = time.monotonic() + 120
+    while (code := ask()) in NOT_YET:
+        assert time.monotonic() < deadline, f"a coordinator does not load: {code}"
+        time.sleep(0.05)
 
 
 class Campaign:

@@ -8,8 +8,9 @@ from typing import Any
 
 from conformance.wire_client import NO_UUID, Wire
 
-#: Topics that all sequences share, with their partitions; ``own`` is made for a sequence, ``none`` is not there.
-SHARED = {"a": 2, "b": 3}
+#: Topics that all sequences share, with their partitions, of which two members get the same number each; ``own`` is
+#: made for a sequence, ``none`` is not there.
+SHARED = {"a": 2, "b": 4}
 OWN_PARTITIONS = 2
 STRANGER = uuid.UUID(int=0x5EED)
 UNKNOWN_PRODUCER = 987_654_321
