@@ -22,6 +22,14 @@ class Connection(Protocol):
     client_software_name: str
     client_software_version: str
 
+    def hold(self) -> None:
+        """No further request is read until ``release`` has been called as often."""
+        ...
+
+    def release(self) -> None:
+        """Ends a ``hold``."""
+        ...
+
 
 class Broker(Protocol):
     """The broker, as handlers see it. ``pybroker.server`` builds the real one; tests use small
@@ -37,6 +45,7 @@ class Broker(Protocol):
     replicas: Any
     logs: Any
     groups: Any
+    transactions: Any
     producer_ids: Any
     executor: ThreadPoolExecutor
     loop: AbstractEventLoop

@@ -1,11 +1,12 @@
 """Produce (0), 3-13: appends one record batch to each partition that is named.
 
 v3 magic 2 only, v7 zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader
-(KIP-951), v11 TRANSACTION_ABORTABLE (KIP-890), v13 topic ids (KIP-516). Versions 0-2 are advertised
-for the sake of librdkafka, which else never compresses, and refused.
+(KIP-951), v11 TRANSACTION_ABORTABLE (KIP-890), v12 adds partitions to the transaction (KIP-890),
+v13 topic ids (KIP-516). Versions 0-2 are advertised for the sake of librdkafka, which else never
+compresses, and refused.
 
-acks=0 wants no response; its errors close the connection. There is no transaction coordinator yet:
-a transactional batch belongs to no open transaction, and is answered so.
+acks=0 wants no response; its errors close the connection. The first batch of a transaction in a
+partition waits for the coordinator's word: see ``admission``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Awaitable
 
-from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
+from cy.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
 from cy.compression import Codec
 from pybroker.cluster.image import INTERNAL_TOPICS
+from pybroker.handlers import admission
+from pybroker.handlers.admission import NOT_ASKED, Answers, Question
 from pybroker.handlers.call import Call
 from pybroker.handlers.leader_hint import add_leader_hint
 from pybroker.replication.partition import ACKS_ALL, Partition
@@ -26,19 +29,41 @@ TopicResponse = Response.TopicProduceResponse
 PartitionResponse = Response.PartitionProduceResponse
 Pending = list[tuple[PartitionResponse, Future[None]]]
 
-ZSTD_SINCE, HINTS_SINCE, ABORTABLE_SINCE, TOPIC_IDS_SINCE = 7, 10, 11, 13
+ZSTD_SINCE, HINTS_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 7, 10, 12, 13
 MAGIC = 2
+V1, V2 = 1, 2
 FLAGS_AT = ATTRIBUTES_AT + 1
 SPECIAL_FLAGS = TRANSACTIONAL_FLAG | int(Codec.ZSTD)
 ADMIN = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
 
 
-def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response] | None:
-    """Answers at once where what acks promises holds already.
+def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response | None] | None:
+    """Answers at once where what acks promises holds already and no coordinator is to be asked.
 
     Raises the first KafkaError of acks=0, when the other partitions have been served.
     """
+    if request.transactional_id is not None:
+        try:
+            asked = admission.questions(request, call)
+        except errors.KafkaError as error:
+            return refused(request, error)
+        if asked:
+            return admitted(request, asked, call)
+    return serve(request, call, NOT_ASKED)
+
+
+async def admitted(request: Produce.Request, asked: list[Question], call: Call) -> Produce.Response | None:
+    """As ``serve``, after the coordinator has been asked."""
+    answers = await admission.ask(request, asked, call)
+    response = serve(request, call, answers)
+    return response if response is None or isinstance(response, Response) else await response
+
+
+def serve(
+    request: Produce.Request, call: Call, said: Answers
+) -> Produce.Response | Awaitable[Produce.Response] | None:
+    """Appends what may be appended. ``said``: what the coordinator has said."""
     broker = call.broker
     replicas = broker.replicas
     now_ms = broker.clock.now_ms()
@@ -57,8 +82,10 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
                     partition = replicas.by_id(topic.topic_id, data.index)
                 else:
                     partition = replicas.find(topic.name, data.index)
-                check(request, data.records, partition, call)
-                info = replicas.append_to(partition, data.records, acks, now_ms)
+                version = check(request, data.records, partition, call, said)
+                info = replicas.append_to(
+                    partition, data.records, acks, now_ms, transaction_version=version
+                )
                 answer.base_offset = info.first_offset
                 answer.log_append_time_ms = info.log_append_time_ms
                 answer.log_start_offset = info.log_start_offset
@@ -86,8 +113,10 @@ def check(
     records: bytes | bytearray | memoryview | None,
     partition: Partition,
     call: Call,
-) -> None:
-    """What the API asks of a request, before the log looks at the batch.
+    answers: Answers,
+) -> int:
+    """What the API asks of a request, before the log looks at the batch; returns the version of
+    the transaction that it belongs to, 0 for none.
 
     Raises InvalidRequiredAcks, InvalidTopicException, InvalidRecord, UnsupportedCompressionType,
     TransactionAbortable, InvalidTxnState, TransactionalIdAuthorizationFailed.
@@ -99,20 +128,30 @@ def check(
     if not records:
         raise errors.InvalidRecord("there is no record batch")
     if len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS and records[MAGIC_AT] == MAGIC:
-        check_flags(records[FLAGS_AT], request.transactional_id, call.version)
+        flags = records[FLAGS_AT]
+        if flags & CODEC_MASK == Codec.ZSTD and call.version < ZSTD_SINCE:
+            raise errors.UnsupportedCompressionType(f"zstd needs Produce v{ZSTD_SINCE} or later")
+        if flags & TRANSACTIONAL_FLAG:
+            if request.transactional_id is None:
+                raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
+            admission.check(partition, records, answers, call.version)
+            return V2 if call.version >= ADDS_SINCE else V1
+    return 0
 
 
-def check_flags(flags: int, transactional_id: str | None, version: int) -> None:
-    """Refuses what the version does not have, and transactions, of which none can be open."""
-    if flags & TRANSACTIONAL_FLAG:
-        if transactional_id is None:
-            raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
-        text = "the partition has not been added to a transaction"
-        if version >= ABORTABLE_SINCE:
-            raise errors.TransactionAbortable(text)
-        raise errors.InvalidTxnState(text)
-    if version < ZSTD_SINCE:
-        raise errors.UnsupportedCompressionType(f"zstd needs Produce v{ZSTD_SINCE} or later")
+def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Response | None:
+    """The response to a request that is wrong as a whole; for acks=0 raises ``error``."""
+    if request.acks == 0:
+        raise error
+    response = Response()
+    for topic in request.topic_data:
+        answers = [PartitionResponse(index=data.index) for data in topic.partition_data]
+        for answer in answers:
+            refuse(answer, error)
+        response.responses.append(
+            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    return response
 
 
 def refuse(answer: PartitionResponse, error: errors.KafkaError) -> None:

@@ -36,6 +36,7 @@ class ProducerEntry:
     """State of one producer id in one partition."""
 
     __slots__ = (
+        "appended",
         "batches",
         "coordinator_epoch",
         "epoch",
@@ -49,6 +50,8 @@ class ProducerEntry:
         self.epoch = epoch
         self.batches: list[BatchMetadata] = []
         """The last ``WINDOW`` batches of this epoch, oldest first."""
+        self.appended = 0
+        """Records that are known to have been appended in this epoch, up to the last one."""
         self.last_timestamp = -1
         self.coordinator_epoch = -1
         """Epoch of the transaction coordinator that wrote the last marker."""
@@ -75,10 +78,12 @@ class ProducerEntry:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+            self.appended = 0
 
     def add(self, batch: BatchMetadata) -> None:
         """Remembers a batch, the oldest beyond the window is forgotten."""
         if len(self.batches) == WINDOW:
             del self.batches[0]
         self.batches.append(batch)
+        self.appended += batch.offset_delta + 1
         self.last_timestamp = batch.timestamp

@@ -76,4 +76,5 @@ def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
     entry.transaction_first_offset = first_offset
     if offset >= 0:
         entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        entry.appended = delta + 1
     return entry

@@ -4,8 +4,9 @@ What is decided here:
 
 * A batch whose sequences equal those of one of the producer's last five is a *duplicate*: not
   appended, answered with its first offset. Behind the window: DUPLICATE_SEQUENCE_NUMBER. A gap:
-  OUT_OF_ORDER_SEQUENCE_NUMBER. A new epoch begins at sequence 0. A producer of which nothing is
-  known may begin anywhere, since its state may have gone with deleted segments.
+  OUT_OF_ORDER_SEQUENCE_NUMBER, and so is what comes before the first batch that is known. A new
+  epoch begins at sequence 0. A producer of which nothing is known may begin anywhere, since its
+  state may have gone with deleted segments; with transactions v2, whose epochs are new, only at 0.
 * An epoch older than the newest seen: INVALID_PRODUCER_EPOCH.
 * A transaction is *ongoing* from its first batch to its marker, and *unreplicated* until the high
   watermark has passed the marker. The first unstable offset, which bounds the last stable offset,
@@ -28,6 +29,7 @@ from pybroker.log import producer_snapshot
 from pybroker.log.marker import ABORT, Marker
 from pybroker.log.producer_entry import NO_OFFSET, SEQUENCE_MASK, BatchMetadata, ProducerEntry
 from pybroker.log.storage import Storage
+from pybroker.log.verification import Verifications
 from pyclient.protocol import errors
 
 DEFAULT_EXPIRATION_MS = 86_400_000
@@ -58,6 +60,7 @@ class ProducerStates:
         "_unreplicated",
         "end_offset",
         "folder",
+        "verifications",
     )
 
     def __init__(self, storage: Storage, folder: str, snapshots: Iterable[int] = ()) -> None:
@@ -75,6 +78,8 @@ class ProducerStates:
         self._snapshots = sorted(snapshots)
         self.end_offset = 0
         """The log's end as this state knows it."""
+        self.verifications = Verifications()
+        """Producers whose first batch waits for the coordinator; no part of the log's state."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -87,6 +92,16 @@ class ProducerStates:
         """The state of one producer."""
         return self._producers.get(producer_id)
 
+    def is_ongoing(self, producer_id: int, epoch: int) -> bool:
+        """True where the producer has an open transaction in that epoch."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == epoch
+
+    def is_fenced(self, producer_id: int, epoch: int) -> bool:
+        """True where a newer epoch of the producer has been seen."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and epoch < entry.epoch
+
     # Decisions
 
     def check(self, batch: Batch, *, with_sequence: bool, transaction_version: int = 0) -> BatchMetadata | None:
@@ -98,6 +113,8 @@ class ProducerStates:
         InvalidTxnState.
         """
         entry = self._producers.get(batch.producer_id)
+        if with_sequence and self.verifications:
+            self.verifications.check_sequence(batch.producer_id, batch.producer_epoch, batch.base_sequence)
         if entry is None:
             if with_sequence and transaction_version >= BUMPS_EPOCHS and batch.base_sequence != 0:
                 raise errors.OutOfOrderSequenceNumber(
@@ -146,6 +163,7 @@ class ProducerStates:
         if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
             self._ongoing[first_offset] = batch.producer_id
+            self.verifications.on_data(batch.producer_id)
         self.end_offset = last_offset + 1
 
     def append_marker(self, batch: Batch, marker: Marker, offset: int, timestamp: int) -> CompletedTransaction | None:
@@ -159,6 +177,7 @@ class ProducerStates:
         first_offset = entry.transaction_first_offset
         entry.transaction_first_offset = NO_OFFSET
         self.end_offset = offset + 1
+        self.verifications.on_marker(batch.producer_id, batch.producer_epoch)
         if first_offset == NO_OFFSET:
             return None
         return CompletedTransaction(batch.producer_id, first_offset, offset, marker.kind == ABORT)
@@ -203,6 +222,7 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.remove_expired(now_ms, expiration_ms)
         return len(expired)
 
     def _entry(self, producer_id: int, epoch: int) -> ProducerEntry:
@@ -220,6 +240,7 @@ class ProducerStates:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self.verifications.clear()
         self.end_offset = end_offset
 
     def load(self, start_offset: int, end_offset: int) -> int:
@@ -283,7 +304,7 @@ def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:
         ):
             return earlier
     text = f"sequence {batch.base_sequence}, expected {entry.next_sequence}"
-    behind = (entry.last_sequence - batch.last_sequence) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
-    if behind and entry.batches:
+    behind = (entry.last_sequence - batch.base_sequence) & SEQUENCE_MASK
+    if behind < entry.appended:
         raise errors.DuplicateSequenceNumber(f"producer {entry.producer_id}: {text}")
     raise errors.OutOfOrderSequenceNumber(f"producer {entry.producer_id}: {text}")

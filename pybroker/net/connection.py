@@ -6,9 +6,9 @@ there too, so the order of replies is the order of requests, whatever the order 
 ready.
 
 Reading stops (the connection is *muted*) while too many requests are unanswered or too many bytes
-are unsent; frames that were received already stay with the reader. Every event that lowers either
-count resumes. A muted connection leaves the loop's read set only when bytes do arrive: most are
-resumed before that.
+are unsent, or while a handler for which the order of requests matters holds the connection; frames
+that were received already stay with the reader. Every event that lowers either count resumes. A
+muted connection leaves the loop's read set only when bytes do arrive: most are resumed before that.
 
 What ends a connection: the peer; bytes that do not parse; a request that we do not serve; a
 handler that failed; the sweep of the server (idle, a frame that does not get whole, shutdown). Its
@@ -61,6 +61,7 @@ class Connection:
     __slots__ = (
         "_call",
         "_fd",
+        "_held",
         "_out",
         "_partial_since",
         "_reader",
@@ -97,6 +98,7 @@ class Connection:
         self._replies: deque[Reply] | None = None
         self._call: Any = None
         self._reading = self._writing = self._stopped = self._sending_soon = False
+        self._held = 0
         self._partial_since = 0.0
         self.active_at = server.loop.time()
         self.number = number
@@ -194,9 +196,21 @@ class Connection:
     def _is_full(self) -> bool:
         limits = self._server.limits
         replies = self._replies
-        return self._out.unsent > limits.max_unsent or (
-            replies is not None and len(replies) >= limits.max_unanswered
+        return (
+            self._held > 0
+            or self._out.unsent > limits.max_unsent
+            or (replies is not None and len(replies) >= limits.max_unanswered)
         )
+
+    def hold(self) -> None:
+        """No further request is served until ``release`` has been called as often."""
+        self._held += 1
+
+    def release(self) -> None:
+        """Ends a ``hold``; what has come meanwhile is served in the next turn of the loop."""
+        self._held -= 1
+        if self._stopped and not self._held:
+            self._server.loop.call_soon(self._go_on)
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:
         """Decodes one request and hands it to its handler."""

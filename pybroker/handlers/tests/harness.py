@@ -23,13 +23,27 @@ class FakeProducerIds:
         return self.last
 
 
+class FakeConnection(SimpleNamespace):
+    """A client's connection; ``held`` while no other request would be read."""
+
+    def __init__(self) -> None:
+        super().__init__(listener_name="PLAINTEXT", held=0)
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def release(self) -> None:
+        self.held -= 1
+
+
 class Node(harness.Node):
     """Broker 1, as handlers see it."""
 
     def start(self, deleted: Mapping[str, TopicImage] | None = None) -> None:
         self.producer_ids = FakeProducerIds()
         self.endpoints = {harness.NODE: ("broker1", 9092), 2: ("broker2", 9093)}
-        self.connection: Any = SimpleNamespace(listener_name="PLAINTEXT")
+        self.connection: Any = FakeConnection()
+        self.transactions: Any = None
         super().start(deleted)
 
     def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:

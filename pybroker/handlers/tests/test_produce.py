@@ -266,16 +266,6 @@ def test_case_33_old_epoch_of_a_producer(node: Node) -> None:
     assert code(node, idempotent(0, epoch=2)) == "NONE"
 
 
-def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> None:
-    partition = node.create()
-    records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    assert code(node, records, 10, transactional_id="x") == "INVALID_TXN_STATE"
-    assert code(node, records, 11, transactional_id="x") == "TRANSACTION_ABORTABLE"
-    assert code(node, records, 11) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    assert partition.log.log_end_offset == 0
-    assert partition.log.last_stable_offset == 0
-
-
 # Where to go instead
 
 

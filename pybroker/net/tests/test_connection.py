@@ -249,6 +249,27 @@ async def test_unanswered_requests_are_bounded_and_reading_resumes(harness: Harn
         assert await client.receive() == (number, b"")
 
 
+@scenario()
+async def test_a_connection_that_a_handler_holds_serves_nothing_more_until_it_is_released(
+    harness: Harness,
+) -> None:
+    client = await harness.connect()
+    assert await client.ask(ECHO, 1, b"first") == (1, b"first")
+    [connection] = harness.server.connections
+    connection.hold()
+    connection.hold()
+    for number in range(2, 5):
+        client.send(ECHO, number, b"later")
+    other = await harness.connect()
+    assert await other.ask(ECHO, 9, b"other") == (9, b"other")
+    connection.release()
+    assert await other.ask(ECHO, 10, b"other") == (10, b"other")
+    assert harness.seen == [b"first", b"other", b"other"]
+    connection.release()
+    for number in range(2, 5):
+        assert await client.receive() == (number, b"later")
+
+
 @scenario(Limits(max_unsent=100_000, idle_ms=300))
 async def test_case_51_a_client_that_never_reads_is_muted_bounded_and_then_closed(
     harness: Harness,

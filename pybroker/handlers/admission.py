@@ -1,0 +1,192 @@
+"""Who may write to a transaction: what Produce asks the transaction coordinator (KIP-890).
+
+A transactional batch goes straight to the log where its producer has an open transaction there, at
+the price of a look-up. Else the coordinator of the transactional id is asked: from Produce v12 on
+to add the partition to the transaction, before that whether the client has added it. What that means
+to the log is in ``log.verification``.
+
+Meanwhile the request waits, and with it its connection: nothing more is read from it, so what a
+producer sends is appended in the order in which it came, and no more than one request per connection
+is kept. Its batches are copied, as their buffer is used again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG
+from pybroker.handlers.call import Call
+from pybroker.log.storage import Bytes
+from pybroker.log.verification import Verification
+from pybroker.replication.partition import Partition
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import Produce, errors
+
+ABORTABLE_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 11, 12, 13
+MAGIC = 2
+FLAGS_AT = ATTRIBUTES_AT + 1
+
+_producer = struct.Struct(">qhi")
+
+RETRIABLE = (errors.NotEnoughReplicas, errors.ConcurrentTransactions)
+UNANSWERED = (
+    errors.NetworkException,
+    errors.CoordinatorLoadInProgress,
+    errors.CoordinatorNotAvailable,
+    errors.NotCoordinator,
+)
+"""The coordinator has not said anything: old clients know how to repeat NOT_ENOUGH_REPLICAS only."""
+
+
+class Producer(NamedTuple):
+    """Who wrote a batch, and where it stands in what he writes."""
+
+    id: int
+    epoch: int
+    sequence: int
+
+
+class Question(NamedTuple):
+    """A partition for which the coordinator is asked."""
+
+    partition: Partition
+    producer: Producer
+    verification: Verification
+
+
+class Answer(NamedTuple):
+    """What came of it: ``error`` is None where the batch may be appended."""
+
+    verification: Verification
+    error: errors.KafkaError | None
+
+
+Answers = Mapping[TopicPartition, Answer]
+NOT_ASKED: Answers = {}
+
+
+def transactional_producer(records: Bytes | None) -> Producer | None:
+    """The producer of a transactional batch, None for every other one and for what is none."""
+    if records is None or len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+        return None
+    if not records[FLAGS_AT] & TRANSACTIONAL_FLAG:
+        return None
+    return Producer(*_producer.unpack_from(records, PRODUCER_ID_AT))
+
+
+def questions(request: Produce.Request, call: Call) -> list[Question]:
+    """What has to be asked before this request can be served.
+
+    Raises InvalidProducerIdMapping where it holds transactional batches of several producers.
+    """
+    asked: list[Question] = []
+    producers: set[tuple[int, int]] = set()
+    now_ms = call.broker.clock.now_ms()
+    for partition, producer in _transactional(request, call):
+        producers.add((producer.id, producer.epoch))
+        if len(producers) > 1:
+            raise errors.InvalidProducerIdMapping("transactional batches of more than one producer")
+        states = partition.log.producers
+        if not states.is_ongoing(producer.id, producer.epoch) and not states.is_fenced(producer.id, producer.epoch):
+            verification = states.verifications.start(
+                *producer, bumps_epochs=call.version >= ADDS_SINCE, now_ms=now_ms
+            )
+            asked.append(Question(partition, producer, verification))
+    return asked
+
+
+def _transactional(request: Produce.Request, call: Call) -> Iterator[tuple[Partition, Producer]]:
+    """The transactional batches of the request that a partition led here would take."""
+    replicas, by_id = call.broker.replicas, call.version >= TOPIC_IDS_SINCE
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            producer = transactional_producer(data.records)
+            if producer is None or producer.id < 0:
+                continue
+            try:
+                if by_id:
+                    partition = replicas.by_id(topic.topic_id, data.index)
+                else:
+                    partition = replicas.find(topic.name, data.index)
+                partition.check_leader()
+            except errors.KafkaError:
+                continue
+            yield partition, producer
+
+
+async def ask(request: Produce.Request, asked: list[Question], call: Call) -> Answers:
+    """The coordinator's answers; the connection is held until they are there."""
+    assert request.transactional_id is not None
+    _keep_records(request)
+    producer = asked[0].producer
+    names = [each.partition.topic_partition for each in asked]
+    call.connection.hold()
+    try:
+        said = await call.broker.transactions.admit(
+            request.transactional_id, producer.id, producer.epoch, names, add=call.version >= ADDS_SINCE
+        )
+    except errors.KafkaError as error:
+        said = dict.fromkeys(names, error)
+    finally:
+        call.connection.release()
+    return {each.partition.topic_partition: _answer(each, said, call.version) for each in asked}
+
+
+def _keep_records(request: Produce.Request) -> None:
+    """The connection's buffer is used again while the request waits."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if isinstance(data.records, memoryview):
+                data.records = bytearray(data.records)
+
+
+def _answer(
+    question: Question, said: Mapping[TopicPartition, errors.KafkaError | None], version: int
+) -> Answer:
+    error = said.get(question.partition.topic_partition)
+    if error is None:
+        return Answer(question.verification, None)
+    told = as_told(error, version)
+    if not isinstance(told, RETRIABLE):
+        verifications = question.partition.log.producers.verifications
+        verifications.refuse(question.producer.id, question.verification)
+    return Answer(question.verification, told)
+
+
+def as_told(error: errors.KafkaError, version: int) -> errors.KafkaError:
+    """The coordinator's refusal in words that a producer of that version understands."""
+    unanswered = isinstance(error, UNANSWERED)
+    if unanswered or (isinstance(error, errors.ConcurrentTransactions) and version < ADDS_SINCE):
+        return errors.NotEnoughReplicas(f"the partition's transaction cannot be verified: {error}")
+    if isinstance(error, errors.ProducerFenced):
+        return errors.InvalidProducerEpoch(str(error))
+    if isinstance(error, errors.TransactionAbortable):
+        return unverified(version)
+    return error
+
+
+def unverified(version: int) -> errors.KafkaError:
+    """The refusal of a batch that belongs to no open transaction."""
+    text = "the partition has not been added to the transaction"
+    return errors.TransactionAbortable(text) if version >= ABORTABLE_SINCE else errors.InvalidTxnState(text)
+
+
+def check(partition: Partition, records: Bytes, answers: Answers, version: int) -> None:
+    """May this transactional batch be appended? Looked at in the same turn as the append.
+
+    Raises what the coordinator has said, TransactionAbortable or InvalidTxnState where it was not
+    asked or the transaction has ended since.
+    """
+    producer = transactional_producer(records)
+    states = partition.log.producers
+    if producer is None or states.is_fenced(producer.id, producer.epoch):
+        return  # the log says what is wrong
+    answer = answers.get(partition.topic_partition)
+    if answer is not None and answer.error is not None:
+        raise answer.error
+    if states.is_ongoing(producer.id, producer.epoch):
+        return
+    if answer is None or not states.verifications.stands(producer.id, answer.verification):
+        raise unverified(version)

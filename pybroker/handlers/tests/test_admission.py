@@ -1,0 +1,278 @@
+"""Produce within transactions: when the coordinator is asked, and what its word is worth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from pybroker.handlers import produce
+from pybroker.handlers.tests.harness import Node
+from pybroker.handlers.tests.test_produce import Request, code, request, send
+from pybroker.log.marker import EndTxnMarker
+from pybroker.log.verification import MAX_ENTRIES
+from pybroker.replication.tests.harness import NOW, TP, batch, idempotent, topic_id
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import Produce, errors
+
+Said = Mapping[TopicPartition, errors.KafkaError | None]
+OTHER = TopicPartition("t", 1)
+
+
+class Coordinator:
+    """Says what ``verdict`` holds, when ``word`` (if it is there) is done; remembers who asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
+        self.verdict: errors.KafkaError | None = None
+        self.raised: errors.KafkaError | None = None
+        self.word: asyncio.Future[None] | None = None
+
+    async def admit(
+        self, transactional_id: str, producer: int, epoch: int, partitions: list[TopicPartition], *, add: bool
+    ) -> Said:
+        self.asked.append((transactional_id, producer, epoch, list(partitions), add))
+        if self.word is not None:
+            await self.word
+        if self.raised is not None:
+            raise self.raised
+        return dict.fromkeys(partitions, self.verdict)
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    node = make_node()
+    node.transactions = Coordinator()
+    node.create(partitions=2)
+    return node
+
+
+def transactional(sequence: int = 0, *values: bytes, epoch: int = 0, producer: int = 7) -> bytes:
+    return batch(
+        *values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True
+    )
+
+
+def log(node: Node) -> Any:
+    return node.replicas.find("t", 0).log
+
+
+def end(node: Node, epoch: int, *, version: int = 2) -> None:
+    node.replicas.append_marker(TP, EndTxnMarker(7, epoch, 0, False, version), NOW)
+
+
+def write(node: Node, sequence: int = 0, version: int = 12, **options: Any) -> str:
+    """The outcome of one transactional batch in partition 0."""
+    return code(node, transactional(sequence, **options), version, transactional_id="x")
+
+
+@pytest.mark.parametrize(("version", "add"), [(3, False), (11, False), (12, True), (13, True)])
+def test_first_batch_of_a_transaction_is_admitted_by_the_coordinator(node: Node, version: int, add: bool) -> None:
+    assert write(node, version=version) == "NONE"
+    assert node.transactions.asked == [("x", 7, 0, [TP], add)]
+    assert log(node).last_stable_offset == 0
+
+
+def test_later_batches_of_an_open_transaction_ask_nobody(node: Node) -> None:
+    assert [write(node, sequence) for sequence in range(4)] == ["NONE"] * 4
+    assert len(node.transactions.asked) == 1
+    end(node, 1)
+    assert write(node, epoch=1) == "NONE"
+    assert len(node.transactions.asked) == 2
+
+
+def test_all_partitions_of_a_request_are_asked_for_at_once(node: Node) -> None:
+    data = [Request.PartitionProduceData(index=index, records=transactional()) for index in (0, 1, 7)]
+    topics = [Request.TopicProduceData(name="t", topic_id=topic_id("t"), partition_data=data)]
+    response = node.ask(produce, Request(acks=-1, timeout_ms=1, transactional_id="x", topic_data=topics), 13)
+    codes = [each.error_code for each in response.responses[0].partition_responses]
+    assert codes == [0, 0, errors.UnknownTopicOrPartition.code]
+    assert node.transactions.asked == [("x", 7, 0, [TP, OTHER], True)]
+
+
+def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> None:
+    node.transactions.verdict = errors.TransactionAbortable()
+    assert write(node, version=10) == "INVALID_TXN_STATE"
+    assert write(node, version=11) == "TRANSACTION_ABORTABLE"
+    assert code(node, transactional(), 11) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    assert (log(node).log_end_offset, log(node).last_stable_offset) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "told"),
+    [
+        (errors.ProducerFenced, 12, "INVALID_PRODUCER_EPOCH"),
+        (errors.InvalidProducerEpoch, 12, "INVALID_PRODUCER_EPOCH"),
+        (errors.InvalidProducerIdMapping, 12, "INVALID_PRODUCER_ID_MAPPING"),
+        (errors.ConcurrentTransactions, 12, "CONCURRENT_TRANSACTIONS"),
+        (errors.ConcurrentTransactions, 11, "NOT_ENOUGH_REPLICAS"),
+        (errors.NotCoordinator, 12, "NOT_ENOUGH_REPLICAS"),
+        (errors.CoordinatorLoadInProgress, 9, "NOT_ENOUGH_REPLICAS"),
+        (errors.CoordinatorNotAvailable, 11, "NOT_ENOUGH_REPLICAS"),
+    ],
+)
+@pytest.mark.parametrize("raised", [False, True])
+def test_refusals_are_told_in_words_that_the_client_knows(
+    node: Node, said: type[errors.KafkaError], version: int, told: str, raised: bool
+) -> None:
+    setattr(node.transactions, "raised" if raised else "verdict", said())
+    assert write(node, version=version) == told
+    assert log(node).log_end_offset == 0
+
+
+def test_batches_of_several_producers_in_one_request_are_refused(node: Node) -> None:
+    data = [
+        Request.PartitionProduceData(index=index, records=transactional(producer=index)) for index in (0, 1)
+    ]
+    topics = [Request.TopicProduceData(name="t", topic_id=topic_id("t"), partition_data=data)]
+    response = node.ask(produce, Request(acks=-1, timeout_ms=1, transactional_id="x", topic_data=topics), 12)
+    codes = {each.error_code for each in response.responses[0].partition_responses}
+    assert codes == {errors.InvalidProducerIdMapping.code}
+    assert node.transactions.asked == []
+
+
+def test_batches_without_transaction_ask_nobody_whatever_the_request_says(node: Node) -> None:
+    assert code(node, batch(), transactional_id="x") == "NONE"
+    assert code(node, idempotent(0), transactional_id="x") == "NONE"
+    assert node.transactions.asked == []
+
+
+def test_fenced_producer_is_told_without_asking(node: Node) -> None:
+    assert write(node, epoch=1) == "NONE"
+    assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"
+    assert len(node.transactions.asked) == 1
+
+
+# Sequences
+
+
+def test_transactions_v2_begin_at_sequence_0_also_where_nothing_is_known(node: Node) -> None:
+    assert write(node, 5) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert write(node, 0) == "NONE"
+    end(node, 1)
+    assert write(node, 1, epoch=1) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert write(node, 0, epoch=1) == "NONE"
+
+
+def test_transactions_v1_may_go_on_where_nothing_is_known(node: Node) -> None:
+    assert write(node, 5, version=11) == "NONE"
+    end(node, 0, version=1)
+    assert write(node, 6, version=11) == "NONE"
+
+
+def test_batch_that_the_coordinator_could_not_judge_is_not_overtaken(node: Node) -> None:
+    node.transactions.verdict = errors.NotCoordinator()
+    assert write(node, 5, version=11) == "NOT_ENOUGH_REPLICAS"
+    node.transactions.verdict = None
+    assert write(node, 6, version=11) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert write(node, 5, version=11) == "NONE"
+    assert write(node, 6, version=11) == "NONE"
+
+
+def test_batch_before_the_first_one_that_was_accepted_is_no_duplicate(node: Node) -> None:
+    assert write(node, 5, version=11) == "NONE"
+    for sequence in (6, 7, 8, 9, 10, 11):
+        assert write(node, sequence, version=11) == "NONE"
+    assert write(node, 5, version=11) == "DUPLICATE_SEQUENCE_NUMBER"
+    assert write(node, 4, version=11) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+# While the coordinator is asked
+
+
+class Waiting:
+    """A request that waits for the coordinator's word."""
+
+    def __init__(self, node: Node, records: bytes, version: int = 12) -> None:
+        self.node = node
+        self.word: asyncio.Future[None] = node.loop.create_future()
+        node.transactions.word = self.word
+        self.buffer = bytearray(records)
+        self.task = node.loop.create_task(self._ask(version))
+        node.turn()
+
+    async def _ask(self, version: int) -> Any:
+        asked = request(memoryview(self.buffer), transactional_id="x")
+        return await produce.handle(asked, self.node.call(version))  # type: ignore[misc]
+
+    def answered(self) -> Produce.Response.PartitionProduceResponse:
+        if not self.word.done():
+            self.word.set_result(None)
+        response = self.node.run(self.task)
+        return response.responses[0].partition_responses[0]
+
+
+def test_connection_is_held_meanwhile_and_its_buffer_may_be_used_again(node: Node) -> None:
+    waiting = Waiting(node, transactional(0, b"value"))
+    assert node.connection.held == 1
+    waiting.buffer[:] = bytes(len(waiting.buffer))
+    assert waiting.answered().error_code == 0
+    assert node.connection.held == 0
+    assert log(node).log_end_offset == 1
+
+
+def test_client_that_goes_away_meanwhile_leaves_nothing_held(node: Node) -> None:
+    waiting = Waiting(node, transactional())
+    waiting.task.cancel()
+    node.turn()
+    assert (node.connection.held, log(node).log_end_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_word_that_comes_after_the_end_of_the_transaction_admits_nothing(node: Node, version: int) -> None:
+    waiting = Waiting(node, transactional(), version)
+    end(node, 1)
+    node.transactions.word = None
+    assert waiting.answered().error_code == errors.InvalidProducerEpoch.code
+    waiting = Waiting(node, transactional(epoch=1), 11)
+    end(node, 1, version=1)
+    assert waiting.answered().error_code == errors.TransactionAbortable.code
+    assert log(node).last_stable_offset == log(node).log_end_offset == 2
+
+
+def test_marker_of_the_transaction_before_does_not_stop_the_next_one(node: Node) -> None:
+    assert write(node) == "NONE"
+    waiting = Waiting(node, transactional(epoch=1))
+    end(node, 1)
+    assert waiting.answered().error_code == 0
+
+
+def test_topic_made_anew_meanwhile_takes_nothing(node: Node) -> None:
+    waiting = Waiting(node, transactional())
+    node.delete()
+    node.create(generation=1)
+    assert waiting.answered().error_code == errors.TransactionAbortable.code
+    assert log(node).log_end_offset == 0
+
+
+def test_two_connections_of_one_producer_both_get_the_word(node: Node) -> None:
+    first, second = Waiting(node, transactional()), Waiting(node, transactional())
+    assert first.answered().error_code == 0
+    again = second.answered()
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert log(node).log_end_offset == 1
+
+
+# What it costs
+
+
+def test_invented_producers_leave_nothing_behind(node: Node) -> None:
+    node.transactions.verdict = errors.InvalidProducerIdMapping()
+    for producer in range(20):
+        assert write(node, producer=producer) == "INVALID_PRODUCER_ID_MAPPING"
+    assert len(log(node).producers.verifications) == 0
+    assert log(node).producers.active() == []
+
+
+def test_verifications_are_bounded_and_expire(node: Node) -> None:
+    node.transactions.verdict = errors.NotCoordinator()
+    for producer in range(MAX_ENTRIES + 5):
+        send(node, transactional(producer=producer), 12, transactional_id="x")
+    producers = log(node).producers
+    assert len(producers.verifications) == MAX_ENTRIES
+    producers.remove_expired(NOW + 999, 1000)
+    assert len(producers.verifications) == MAX_ENTRIES
+    producers.remove_expired(NOW + 1000, 1000)
+    assert len(producers.verifications) == 0
