@@ -5,12 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.coordinator.tests.harness import Node
+from pybroker.coordinator.tests.harness import HASTY, Node
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     """A broker without topics."""
     node = Node(tmp_path)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Node]:
+    """A broker that does not wait long for replicas."""
+    node = Node(tmp_path, **HASTY)
     yield node
     node.close()

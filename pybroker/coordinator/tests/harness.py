@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import JoinGroup, OffsetCommit
 
 PARTITIONS = 3
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.commit.timeout.ms": "200"}
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.commit.timeout.ms": "60000"}
+HASTY = {"offsets.commit.timeout.ms": "50"}
 
 
 class Node(harness.Node):
@@ -63,6 +65,16 @@ class Node(harness.Node):
         for _ in range(5):
             self.turn()
         return task
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Lets the loop run until something holds; fails after a minute."""
+
+        async def poll() -> None:
+            async with asyncio.timeout(60):
+                while not holds():
+                    await asyncio.sleep(0.005)
+
+        self.run(poll())
 
     def commit(self, offset: int, group: str = "g", partition: int = 0) -> Any:
         """A commit of somebody who is no member, as a coroutine."""

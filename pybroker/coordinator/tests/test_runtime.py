@@ -86,9 +86,9 @@ def test_a_commit_is_answered_when_the_replicas_have_it(node: Node) -> None:
     assert code(node.run(commit)) == errors.NONE
 
 
-def test_a_commit_that_the_replicas_do_not_get_in_time_is_an_error(node: Node) -> None:
-    node.offsets_topic(replicas=(1, 2), isr=(1, 2))
-    assert code(node.run(node.commit(5))) == errors.CoordinatorNotAvailable.code
+def test_a_commit_that_the_replicas_do_not_get_in_time_is_an_error(hasty: Node) -> None:
+    hasty.offsets_topic(replicas=(1, 2), isr=(1, 2))
+    assert code(hasty.run(hasty.commit(5))) == errors.CoordinatorNotAvailable.code
 
 
 def test_an_offset_is_not_told_before_the_replicas_have_it(node: Node) -> None:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.group.offsets import UNSTABLE
 from pybroker.coordinator.group.settings import GroupSettings
-from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
-from pybroker.coordinator.shard import Event, Moment, Record, Result
+from pybroker.coordinator.group.shard import GroupShard, Guard, OffsetsAsked
+from pybroker.coordinator.shard import Event, Moment, Producer, Record, Result
 from pyclient.protocol import (
     Heartbeat,
     JoinGroup,
@@ -19,6 +20,7 @@ from pyclient.protocol import (
     OffsetCommit,
     OffsetDelete,
     SyncGroup,
+    TxnOffsetCommit,
     errors,
 )
 from pyclient.protocol.errors import KafkaError
@@ -61,18 +63,40 @@ class Ticket:
         return answer.code if isinstance(answer, KafkaError) else getattr(answer, "error_code", 0)
 
 
-class Driver:
-    """One shard, loaded from ``log``."""
+class Held(NamedTuple):
+    """A record that is written in a transaction."""
 
-    def __init__(self, settings: GroupSettings = QUICK, log: list[Record] | None = None) -> None:
-        self.log = log if log is not None else []
+    record: Record
+    producer: Producer
+
+
+class Marker(NamedTuple):
+    """The end of a transaction."""
+
+    producer: Producer
+    committed: bool
+
+
+class Driver:
+    """One shard, loaded from ``log``: records, and in transactions Held and Marker."""
+
+    def __init__(self, settings: GroupSettings = QUICK, log: list[Any] | None = None) -> None:
+        self.log: list[Any] = log if log is not None else []
         self.monotonic_ms = 0
         self.refuse: type[KafkaError] | None = None
         self.ids = 0
         self.shard = GroupShard(settings, self._new_id)
-        for record in self.log:
-            self.shard.replay(record, None)
+        for entry in self.log:
+            self._replay(entry)
         self.perform(self.shard.loaded)
+
+    def _replay(self, entry: Any) -> None:
+        if isinstance(entry, Marker):
+            self.shard.replay_marker(*entry)
+        elif isinstance(entry, Held):
+            self.shard.replay(*entry)
+        else:
+            self.shard.replay(entry, None)
 
     def _new_id(self) -> str:
         self.ids += 1
@@ -93,9 +117,10 @@ class Driver:
             ticket.answers.append(error)
             return result
         refused = self.refuse if result.records else None
+        producer = result.producer
         for record in () if refused else result.records:
-            self.log.append(record)
-            self.shard.replay(record, None)
+            self.log.append(record if producer is None else Held(record, producer))
+            self._replay(self.log[-1])
         for token, response in result.replies:
             assert isinstance(token, Ticket)
             token.answers.append(refused() if refused else response)
@@ -230,12 +255,65 @@ class Driver:
         )
         return self.send(lambda result: self.shard.commit(request, version, result))
 
-    def committed(self, *, group: str = "g") -> dict[tuple[str, int], int]:
-        """All offsets of the group."""
-        asked = OffsetsAsked(group, None)
+    def commit_in_transaction(
+        self,
+        offsets: dict[tuple[str, int], int],
+        producer: Producer,
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        metadata: str | None = "",
+        version: int = 3,
+        guard: Guard | None = None,
+    ) -> Ticket:
+        """A TxnOffsetCommit of an admitted transaction, or of one that ``guard`` tells."""
+        topic, partition = (
+            TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic,
+            TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition,
+        )
+        request = TxnOffsetCommit.Request(
+            group_id=group,
+            member_id=member_id,
+            generation_id=generation,
+            group_instance_id=instance,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            topics=[
+                topic(
+                    name=name,
+                    partitions=[
+                        partition(
+                            partition_index=index,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (name, index), offset in offsets.items()
+            ],
+        )
+        admitted = guard or self.shard.guard(producer)
+        return self.send(
+            lambda result: self.shard.commit_in_transaction(
+                request, version, admitted, lambda name: bytes(16), result
+            )
+        )
+
+    def end(self, producer: Producer, *, committed: bool) -> None:
+        """A marker is written."""
+        self.log.append(Marker(producer, committed))
+        self._replay(self.log[-1])
+
+    def committed(
+        self, *, group: str = "g", stable: bool = False
+    ) -> dict[tuple[str, int], int | str]:
+        """All offsets of the group; with ``stable`` "?" where a transaction holds one."""
+        asked = OffsetsAsked(group, None, stable)
         ticket = self.send(lambda result: self.shard.fetch(asked, result))
         return {
-            (topic, index): each.offset
+            (topic, index): "?" if each is UNSTABLE else each.offset
             for topic, offsets in ticket.answer
             for index, each in offsets.items()
         }

@@ -1,0 +1,229 @@
+"""What the runtime does with records in transactions, markers and effects, on real logs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.coordinator.group.offsets import UNSTABLE
+from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
+from pybroker.coordinator.shard import Record, Result
+from pybroker.coordinator.tests.harness import Node
+from pybroker.log.marker import EndTxnMarker
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import TxnOffsetCommit, errors
+from pyclient.protocol.errors import KafkaError
+
+PRODUCER = 9
+
+
+class Transactions:
+    """Admits whatever comes, or answers with ``error``; ``before`` runs first."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[TopicPartition, bool]] = []
+        self.error: KafkaError | None = None
+        self.before: Callable[[], Awaitable[object]] | None = None
+
+    async def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        self.asked += [(each, add) for each in partitions]
+        if self.before is not None:
+            await self.before()
+        return dict.fromkeys(partitions, self.error)
+
+
+@pytest.fixture
+def transactions(node: Node) -> Transactions:
+    """The node admits transactions."""
+    node.offsets_topic()
+    node.groups.transactions = Transactions()
+    return node.groups.transactions
+
+
+def hold(node: Node, offset: int, version: int = 5, epoch: int = 0) -> int:
+    """A TxnOffsetCommit of one offset; its error code."""
+    topic, partition = (
+        TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic,
+        TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition,
+    )
+    partitions = [partition(partition_index=0, committed_offset=offset)]
+    request = TxnOffsetCommit.Request(
+        transactional_id="x",
+        group_id="g",
+        producer_id=PRODUCER,
+        producer_epoch=epoch,
+        topics=[topic(name="t", partitions=partitions)],
+    )
+    response = node.run(node.groups.txn_offset_commit(request, version))
+    [answered] = response.topics
+    return int(answered.partitions[0].error_code)
+
+
+def end(node: Node, *, committed: bool, epoch: int = 0) -> Any:
+    """The marker, as a coroutine."""
+    marker = EndTxnMarker(PRODUCER, epoch, 0, committed, 1)
+    partition = node.groups.partition_of("g")
+    return node.groups.runtime.complete_transaction(partition, marker)
+
+
+def stable(node: Node) -> object:
+    """The offset of t-0 as a stable read sees it."""
+    asked = OffsetsAsked("g", [("t", [0])], True)
+    [(_, offsets)] = node.run(node.groups.committed(asked))
+    return UNSTABLE if offsets[0] is UNSTABLE else offsets[0].offset
+
+
+def test_a_transaction_is_admitted_once_and_survives_restarts(
+    node: Node, transactions: Transactions
+) -> None:
+    assert [hold(node, 5), hold(node, 6)] == [errors.NONE, errors.NONE]
+    assert transactions.asked == [
+        (TopicPartition(OFFSETS_TOPIC, node.groups.partition_of("g")), True)
+    ]
+    node.stop()
+    node.start()
+    assert stable(node) is UNSTABLE
+    node.run(end(node, committed=True))
+    assert stable(node) == 6
+    node.stop()
+    node.start()
+    assert stable(node) == 6
+
+
+def test_an_aborted_transaction_is_gone_after_a_restart(
+    node: Node, transactions: Transactions
+) -> None:
+    node.run(node.commit(3))
+    hold(node, 5)
+    node.run(end(node, committed=False))
+    node.stop()
+    node.start()
+    assert stable(node) == 3
+
+
+def test_a_marker_for_a_partition_that_is_loading_waits_for_it(
+    node: Node, transactions: Transactions
+) -> None:
+    hold(node, 5)
+    node.stop()
+    node.start()
+    waiting = node.loop.create_task(end(node, committed=True))
+    assert not waiting.done()
+    node.run(waiting)
+    assert stable(node) == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "version", "told"),
+    [
+        (errors.TransactionAbortable, 5, errors.TransactionAbortable),
+        (errors.TransactionAbortable, 4, errors.TransactionAbortable),
+        (errors.TransactionAbortable, 3, errors.InvalidTxnState),
+        (errors.ProducerFenced, 5, errors.InvalidProducerEpoch),
+        (errors.InvalidProducerIdMapping, 3, errors.InvalidProducerIdMapping),
+        (errors.CoordinatorLoadInProgress, 2, errors.CoordinatorLoadInProgress),
+        (errors.CoordinatorLoadInProgress, 1, errors.CoordinatorNotAvailable),
+        (errors.ConcurrentTransactions, 5, errors.ConcurrentTransactions),
+    ],
+)
+def test_what_is_not_admitted_is_not_written(
+    node: Node,
+    transactions: Transactions,
+    error: type[KafkaError],
+    version: int,
+    told: type[KafkaError],
+) -> None:
+    transactions.error = error("no")
+    assert hold(node, 5, version) == told.code
+    assert [add for _, add in transactions.asked] == [version >= 5]
+    assert stable(node) == -1
+
+
+def test_an_admission_that_comes_after_the_marker_lets_nothing_in(
+    node: Node, transactions: Transactions
+) -> None:
+    transactions.before = lambda: end(node, committed=False)
+    assert hold(node, 5) == errors.InvalidTxnState.code
+    assert stable(node) == -1
+
+
+def test_a_transactional_batch_holds_the_last_stable_offset_until_its_marker(
+    node: Node, transactions: Transactions
+) -> None:
+    name = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of("g"))
+    log = node.replicas.partition(name).log
+    hold(node, 5)
+    assert log.last_stable_offset == log.log_end_offset - 1
+    node.run(end(node, committed=True))
+    assert log.last_stable_offset == log.log_end_offset
+
+
+def test_effects_come_when_the_records_are_safe_and_in_order(node: Node) -> None:
+    def decide(shard: GroupShard, result: Result) -> None:
+        result.write(Record(b"\0\x63", b""))
+        result.effects += ["first", "second"]
+        result.answer(None)
+
+    seen: list[tuple[int, object]] = []
+    node.groups.runtime._do = lambda partition, effect: seen.append((partition, effect))
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2))
+    waiting = node.task(node.groups.runtime.submit(1, decide))
+    assert seen == []
+    assert not waiting.done()
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1)
+    node.run(waiting)
+    assert seen == [(1, "first"), (1, "second")]
+
+
+def test_effects_of_a_refused_write_never_come(node: Node) -> None:
+    def decide(shard: GroupShard, result: Result) -> None:
+        result.write(Record(b"\0\x63", b""))
+        result.effects.append("never")
+
+    node.offsets_topic()
+    node.run(node.commit(1))
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
+    node.groups.runtime.tell(1, decide)
+
+
+def test_effects_of_a_late_promise_come_nevertheless(
+    hasty: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decide(shard: GroupShard, result: Result) -> None:
+        result.write(Record(b"\0\x63", b""))
+        result.effects.append("late")
+        result.answer(None)
+
+    seen: list[object] = []
+    monkeypatch.setattr("pybroker.coordinator.runtime.PROMISE_RETRY_S", 0.01)
+    hasty.groups.runtime._do = lambda partition, effect: seen.append(effect)
+    hasty.offsets_topic(replicas=(1, 2), isr=(1, 2))
+    with pytest.raises(errors.CoordinatorNotAvailable):
+        hasty.run(hasty.groups.runtime.submit(1, decide))
+    assert seen == []
+    hasty.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1)
+    hasty.until(lambda: bool(seen))
+    assert seen == ["late"]
+
+
+def test_the_runtime_tells_what_it_hosts(node: Node) -> None:
+    node.offsets_topic(epoch=3)
+    runtime = node.groups.runtime
+    assert runtime.is_hosted(0)
+    assert runtime.is_hosted(0, 3)
+    assert not runtime.is_hosted(0, 2)
+    assert runtime.leader_epoch(0) == 3
+    assert not runtime.is_hosted(99)
+    with pytest.raises(errors.NotCoordinator):
+        runtime.leader_epoch(99)
