@@ -31,6 +31,7 @@ from pybroker.config import (
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
 from pybroker.coordinator.groups import GroupCoordinator
+from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
 from pybroker.handlers import api_versions, rows
 from pybroker.handlers.call import Call, Connection
@@ -59,7 +60,7 @@ class Broker:
 
     config, clock, node_id: what it was made with. The rest stands after ``start``:
     cluster_id; metadata (``.image``), controller, producer_ids: the cluster; logs, replicas: data;
-    groups: consumer groups; executor: for what blocks; loop.
+    groups, transactions: coordinators; executor: for what blocks; loop.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Broker:
         was_clean = await self._open_logs()
         self._open_partitions()
         self._open_groups()
+        self._open_transactions()
         await self.node.join(
             {each.endpoint.listener: each.endpoint for each in self._bound},
             self.folder.log_dirs,
@@ -188,6 +190,20 @@ class Broker:
         self.replicas.on_leadership(self.groups.runtime.on_leadership)
         self.metadata.add_listener(self.groups.on_metadata)
 
+    def _open_transactions(self) -> None:
+        """Transactions are loaded when this broker begins to lead their partitions."""
+        self.transactions = TransactionCoordinator(
+            self.node_id,
+            self.config,
+            self.replicas,
+            self.metadata,
+            self.clock,
+            self.producer_ids,
+            self.groups.runtime,
+        )
+        self.groups.transactions = self.transactions
+        self.replicas.on_leadership(self.transactions.runtime.on_leadership)
+
     def _serve(self) -> None:
         """Takes requests."""
         routes = Routes(rows(), functools.partial(Call, self), api_versions.unsupported)
@@ -198,6 +214,7 @@ class Broker:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
         self._opened.callback(self.groups.close)
+        self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)
         housekeeping.start()

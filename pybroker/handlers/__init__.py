@@ -22,6 +22,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from pybroker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_replica_log_dirs,
     api_versions,
@@ -36,7 +38,9 @@ from pybroker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -47,6 +51,7 @@ from pybroker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -54,10 +59,14 @@ from pybroker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 from pybroker.handlers.call import Call
 from pyclient.protocol import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
     AlterConfigs,
     AlterReplicaLogDirs,
     ApiVersions,
@@ -72,7 +81,9 @@ from pyclient.protocol import (
     DescribeLogDirs,
     DescribeProducers,
     DescribeTopicPartitions,
+    DescribeTransactions,
     ElectLeaders,
+    EndTxn,
     Fetch,
     FindCoordinator,
     Heartbeat,
@@ -83,6 +94,7 @@ from pyclient.protocol import (
     ListConfigResources,
     ListGroups,
     ListOffsets,
+    ListTransactions,
     Metadata,
     OffsetCommit,
     OffsetDelete,
@@ -90,7 +102,9 @@ from pyclient.protocol import (
     OffsetForLeaderEpoch,
     Produce,
     SyncGroup,
+    TxnOffsetCommit,
     UpdateFeatures,
+    WriteTxnMarkers,
 )
 from pyclient.protocol.apis import Api
 
@@ -126,7 +140,12 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     DeleteTopics: delete_topics.handle,
     DeleteRecords: delete_records.handle,
     InitProducerId: init_producer_id.handle,
+    TxnOffsetCommit: txn_offset_commit.handle,
     OffsetForLeaderEpoch: offset_for_leader_epoch.handle,
+    AddPartitionsToTxn: add_partitions_to_txn.handle,
+    AddOffsetsToTxn: add_offsets_to_txn.handle,
+    EndTxn: end_txn.handle,
+    WriteTxnMarkers: write_txn_markers.handle,
     DescribeConfigs: describe_configs.handle,
     AlterConfigs: alter_configs.handle,
     AlterReplicaLogDirs: alter_replica_log_dirs.handle,
@@ -139,6 +158,8 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     UpdateFeatures: update_features.handle,
     DescribeCluster: describe_cluster.handle,
     DescribeProducers: describe_producers.handle,
+    DescribeTransactions: describe_transactions.handle,
+    ListTransactions: list_transactions.handle,
     ListConfigResources: list_config_resources.handle,
     DescribeTopicPartitions: describe_topic_partitions.handle,
 }

@@ -1,15 +1,15 @@
 """FindCoordinator (10): v0 groups, v1 transactional ids (KIP-98), v4 several keys (KIP-699).
 
-The coordinator of a group is the leader of its partition of ``__consumer_offsets``, which is made
-when the first group is looked for. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it
-is the one answer after which no client asks again until its timeout.
+The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a
+transactional id the leader of its partition of ``__transaction_state``. Either topic is made when
+the first of its kind is looked for.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import NO_LEADER, OFFSETS_TOPIC, TopicImage
+from pybroker.cluster.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicImage
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.handlers.call import Call
 from pyclient.protocol import FindCoordinator, errors
@@ -18,7 +18,8 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     Coordinator = FindCoordinator.Response.Coordinator
 
-_GROUP, _TRANSACTION = 0, 1
+_TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+"""The topic of the coordinators of each type."""
 _FIRST_WITH_SEVERAL_KEYS = 4
 _NO_NODE = -1
 
@@ -61,23 +62,25 @@ async def _find(key: str, key_type: int, call: Call) -> Coordinator:
 
 
 async def _leader(key: str, key_type: int, call: Call) -> int:
-    if key_type == _TRANSACTION:
-        raise errors.TransactionalIdAuthorizationFailed("this broker does not serve transactions yet")
-    if key_type != _GROUP:
+    if key_type not in _TOPICS:
         raise errors.InvalidRequest(f"there are no coordinators of type {key_type}")
-    topic = await _offsets_topic(call)
+    topic = await internal_topic(_TOPICS[key_type], call)
     leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
     if leader == NO_LEADER:
         raise errors.CoordinatorNotAvailable(f"the partition of {key} has no leader")
     return leader
 
 
-async def _offsets_topic(call: Call) -> TopicImage:
-    topic: TopicImage | None = call.broker.metadata.image.topic(OFFSETS_TOPIC)
+async def internal_topic(name: str, call: Call) -> TopicImage:
+    """The topic in which coordinators keep their state, made if need be.
+
+    Raises CoordinatorNotAvailable.
+    """
+    topic: TopicImage | None = call.broker.metadata.image.topic(name)
     if topic is not None:
         return topic
     try:
-        topic = await call.broker.controller.ensure_internal_topic(OFFSETS_TOPIC)
+        topic = await call.broker.controller.ensure_internal_topic(name)
     except KafkaError as error:
-        raise errors.CoordinatorNotAvailable(f"{OFFSETS_TOPIC}: {error}") from error
+        raise errors.CoordinatorNotAvailable(f"{name}: {error}") from error
     return topic

@@ -1,34 +1,39 @@
-"""InitProducerId (22), 0-5: a producer id for an idempotent producer (KIP-98, KIP-360).
-
-There is no transaction coordinator yet: a transactional id gets
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as from FindCoordinator.
+"""InitProducerId (22), 0-5: a producer id for an idempotent producer, or the ownership of a
+transactional id (KIP-98); v3 with the id that the producer has (KIP-360); v4 PRODUCER_FENCED.
 """
 
 from __future__ import annotations
 
+from pybroker.coordinator.shard import Producer
+from pybroker.handlers import fenced
 from pybroker.handlers.call import Call
 from pyclient.protocol import InitProducerId, errors
 
 Response = InitProducerId.Response
 
 NO_ID = NO_EPOCH = -1
+_FIRST_WITH_FENCED = 4
 
 
 async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.Response:
-    """A new id, in epoch 0, whatever id the producer had."""
+    """An id in epoch 0 for an idempotent producer, whatever it had; else the next of its owner."""
     try:
-        check(request)
-        producer_id = await call.broker.producer_ids.next()
+        expected = _expected(request)
+        if request.transactional_id is None:
+            return Response(producer_id=await call.broker.producer_ids.next(), producer_epoch=0)
+        producer = await call.broker.transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
     except errors.KafkaError as error:
-        return Response(error_code=error.code, producer_id=NO_ID, producer_epoch=NO_EPOCH)
-    return Response(producer_id=producer_id, producer_epoch=0)
+        code = fenced.code(error, call.version, _FIRST_WITH_FENCED)
+        return Response(error_code=code, producer_id=NO_ID, producer_epoch=NO_EPOCH)
+    return Response(producer_id=producer.id, producer_epoch=producer.epoch)
 
 
-def check(request: InitProducerId.Request) -> None:
-    """Raises InvalidRequest, TransactionalIdAuthorizationFailed."""
-    if request.transactional_id == "":
-        raise errors.InvalidRequest("an empty transactional id")
+def _expected(request: InitProducerId.Request) -> Producer | None:
+    """Who the producer was, None if nobody. Raises InvalidRequest."""
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         raise errors.InvalidRequest("of producer id and epoch only one is given")
-    if request.transactional_id is not None:
-        raise errors.TransactionalIdAuthorizationFailed("this broker does not serve transactions yet")
+    if request.producer_id == NO_ID:
+        return None
+    return Producer(request.producer_id, request.producer_epoch)

@@ -99,8 +99,8 @@ def test_several_groups_have_their_own_coordinators(node: Node) -> None:
     assert [(each.key, each.port) for each in response.coordinators] == [("g", 9093), ("h", 9093)]
 
 
-@pytest.mark.parametrize(("key_type", "code"), [(1, 53), (2, 42), (9, 42)])
-def test_there_are_coordinators_of_groups_only(node: Node, key_type: int, code: int) -> None:
+@pytest.mark.parametrize(("key_type", "code"), [(2, 42), (9, 42)])
+def test_there_are_coordinators_of_groups_and_transactions_only(node: Node, key_type: int, code: int) -> None:
     response = ask(node, FindCoordinator, 4, coordinator_keys=["x"], key_type=key_type)
     [found] = response.coordinators
     assert (found.error_code, found.node_id, found.port) == (code, -1, -1)

@@ -27,10 +27,6 @@ def test_producer_that_has_an_id_gets_a_new_one(node: Node) -> None:
     assert ask(node, producer_id=55, producer_epoch=3) == (0, 1000, 0)
 
 
-@pytest.mark.parametrize("fields", [{"producer_id": 5}, {"producer_epoch": 5}, {"transactional_id": ""}])
+@pytest.mark.parametrize("fields", [{"producer_id": 5}, {"producer_epoch": 5}])
 def test_contradictions_are_refused(node: Node, fields: dict[str, Any]) -> None:
     assert ask(node, **fields) == (errors.InvalidRequest.code, -1, -1)
-
-
-def test_transactional_id_is_refused_for_good(node: Node) -> None:
-    assert ask(node, transactional_id="x") == (errors.TransactionalIdAuthorizationFailed.code, -1, -1)

@@ -1,0 +1,92 @@
+"""A broker without sockets whose transaction coordinator works on real logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pybroker.cluster.image import TRANSACTIONS_TOPIC, TopicImage
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.tests import harness
+from pybroker.coordinator.transactions import FEATURE, TransactionCoordinator
+from pybroker.topic_partition import TopicPartition
+
+A = TopicPartition("t", 0)
+B = TopicPartition("t", 1)
+
+
+class ProducerIds:
+    """Gives 1000, 1001, …"""
+
+    def __init__(self) -> None:
+        self.last = 999
+
+    async def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class Node(harness.Node):
+    """Broker 1 with its groups and transactions; ``level`` is transaction.version."""
+
+    def __init__(self, root: Path, *, level: int = 2, **settings: str) -> None:
+        self.level = level
+        self.producer_ids = ProducerIds()
+        super().__init__(root, **settings)
+
+    def start(self, deleted: Mapping[str, TopicImage] | None = None) -> None:
+        super().start()
+        self.metadata.image = replace(self.metadata.image, features={FEATURE: self.level})
+        self.transactions = self.run(self._transactions())
+
+    async def _transactions(self) -> TransactionCoordinator:
+        transactions = TransactionCoordinator(
+            self.node_id,
+            self.config,
+            self.replicas,
+            self.metadata,
+            self.clock,
+            self.producer_ids,
+            self.groups.runtime,
+        )
+        self.replicas.on_leadership(transactions.runtime.on_leadership)
+        for tp, epoch in self.led:
+            transactions.runtime.on_leadership(tp, epoch)
+        return transactions
+
+    def stop(self) -> None:
+        self.transactions.close()
+        super().stop()
+
+    def state_topic(self, **options: Any) -> None:
+        """Makes or changes ``__transaction_state``."""
+        self.create(TRANSACTIONS_TOPIC, harness.PARTITIONS, **options)
+
+    def init(self, id: str = "x", expected: Producer | None = None, timeout_ms: int = 60_000) -> Producer:
+        """InitProducerId."""
+        found: Producer = self.run(self.transactions.init_producer_id(id, timeout_ms, expected))
+        return found
+
+    def add(self, producer: Producer, *partitions: TopicPartition, id: str = "x") -> None:
+        """AddPartitionsToTxn of a v2 client."""
+        self.run(self.transactions.add(id, producer, partitions or (A, B), 2))
+
+    def end(self, producer: Producer, committed: bool = True, id: str = "x") -> Producer:
+        """EndTxn v5."""
+        found: Producer = self.run(self.transactions.end(id, producer, committed, 2))
+        return found
+
+    def state(self, id: str = "x") -> str:
+        """The state of the transactional id, by its name."""
+        state: str = self.run(self.transactions.describe(id)).transaction_state
+        return state
+
+    def until(self, id: str, state: str) -> None:
+        """Lets the loop run until the transactional id is in that state."""
+        for _ in range(100_000):
+            if self.state(id) == state:
+                return
+            self.turn()
+        raise AssertionError(f"{id} is {self.state(id)}, not {state}")

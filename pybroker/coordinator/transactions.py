@@ -1,0 +1,251 @@
+"""The transaction coordinator as handlers see it: one async method per API.
+
+Which shard a transactional id belongs to is decided here, and who performs what a shard wants done:
+markers, spare producer ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from pybroker.clock import Clock
+from pybroker.cluster.image import TRANSACTIONS_TOPIC, MetadataImage
+from pybroker.config import BrokerConfig
+from pybroker.coordinator.partitioner import partition_for
+from pybroker.coordinator.runtime import Decide, Replicas, Runtime
+from pybroker.coordinator.shard import Producer, Result
+from pybroker.coordinator.txn.adding import Admission
+from pybroker.coordinator.txn.describing import Filter
+from pybroker.coordinator.txn.gate import Gate
+from pybroker.coordinator.txn.marker_sender import MarkerSender, Writer
+from pybroker.coordinator.txn.marker_writer import MarkerWriter, Offsets
+from pybroker.coordinator.txn.producer_ids import OutOfIds, SpareIds
+from pybroker.coordinator.txn.settings import TransactionSettings
+from pybroker.coordinator.txn.shard import IdsWanted, TransactionShard
+from pybroker.coordinator.txn.transaction import Ending
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import DescribeTransactions, ListTransactions, errors
+from pyclient.protocol.errors import KafkaError
+
+FEATURE: Final = "transaction.version"
+
+logger = logging.getLogger(__name__)
+
+
+class Metadata(Protocol):
+    """What is needed of ``pybroker.cluster.metadata_cache.MetadataCache``."""
+
+    image: MetadataImage
+
+
+class ProducerIds(Protocol):
+    """What is needed of ``pybroker.cluster.producer_ids.ProducerIds``."""
+
+    async def next(self) -> int: ...
+
+
+class TransactionCoordinator:
+    """The transactional ids of those partitions of ``__transaction_state`` that this broker leads.
+
+    ``runtime.on_leadership`` has to be told which these are. ``markers`` writes markers into
+    partitions that this broker leads. To be made on the broker's loop.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        replicas: Replicas,
+        metadata: Metadata,
+        clock: Clock,
+        producer_ids: ProducerIds,
+        offsets: Offsets,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._spare_ids = SpareIds()
+        self._filling: asyncio.Task[None] | None = None
+        settings = TransactionSettings.from_config(config)
+        timeout_ms = config["request.timeout.ms"]
+        self.runtime: Runtime[TransactionShard] = Runtime(
+            TRANSACTIONS_TOPIC,
+            lambda partition: TransactionShard(settings, self._spare_ids, self._version),
+            replicas,
+            clock,
+            append_timeout_ms=timeout_ms,
+            perform=self._perform,
+        )
+        self.markers = MarkerWriter(replicas, offsets, clock, timeout_ms)
+        self._sender = MarkerSender(self, lambda: metadata.image, self._writer)
+        self._gate = Gate(self, config, clock)
+
+    def close(self) -> None:
+        """Lets go of all transactions: who waits is told NOT_COORDINATOR."""
+        self._sender.close()
+        if self._filling is not None:
+            self._filling.cancel()
+        self.runtime.close()
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` that holds the id.
+
+        Raises NotCoordinator while that topic does not exist.
+        """
+        topic = self._metadata.image.topic(TRANSACTIONS_TOPIC)
+        if topic is None:
+            raise errors.NotCoordinator(f"{TRANSACTIONS_TOPIC} does not exist yet")
+        return partition_for(transactional_id, len(topic.partitions))
+
+    def _version(self) -> int:
+        return self._metadata.image.features.get(FEATURE, 0)
+
+    # Requests
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+    ) -> Producer:
+        """The producer that owns the id from now on.
+
+        ``expected``: who the caller was, None if nobody. Raises InvalidRequest,
+        InvalidTransactionTimeout, ProducerFenced, ConcurrentTransactions, and as ``Runtime.submit``.
+        """
+        found: Producer = await self._submit(
+            transactional_id,
+            lambda shard, result: shard.init_producer_id(
+                transactional_id, timeout_ms, expected, result
+            ),
+        )
+        return found
+
+    async def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[TopicPartition],
+        version: int,
+    ) -> None:
+        """Makes partitions part of the transaction of a client of that transaction version.
+
+        Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, and
+        as ``Runtime.submit``.
+        """
+        await self._submit(
+            transactional_id,
+            lambda shard, result: shard.add(
+                transactional_id, producer, partitions, version, result
+            ),
+        )
+
+    async def verify(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+    ) -> Admission:
+        """Which of the partitions are part of the transaction. Raises as ``add``."""
+        found: Admission = await self._submit(
+            transactional_id,
+            lambda shard, result: shard.verify(transactional_id, producer, partitions, result),
+        )
+        return found
+
+    async def end(
+        self, transactional_id: str, producer: Producer, committed: bool, version: int
+    ) -> Producer:
+        """Commits or aborts; returns when the outcome is durable, with who goes on (v2).
+
+        Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions,
+        InvalidTxnState, and as ``Runtime.submit``.
+        """
+        found: Producer = await self._submit(
+            transactional_id,
+            lambda shard, result: shard.end(
+                transactional_id, producer, committed, version, result
+            ),
+        )
+        return found
+
+    async def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Whether a producer may write to these partitions in its transaction (KIP-890).
+
+        ``add``: makes them part of it where they are not, and begins it if need be (clients of
+        transactions v2). When this returns, that is durable. For each partition None, or an error:
+        TransactionAbortable (not part of it), InvalidProducerIdMapping, InvalidProducerEpoch,
+        ConcurrentTransactions, InvalidRequest, NotCoordinator, CoordinatorLoadInProgress,
+        CoordinatorNotAvailable.
+        """
+        producer = Producer(producer_id, producer_epoch)
+        return await self._gate.admit(transactional_id, producer, partitions, add=add)
+
+    async def describe(
+        self, transactional_id: str
+    ) -> DescribeTransactions.Response.TransactionState:
+        """One transactional id. Raises TransactionalIdNotFound, and as ``Runtime.submit``."""
+        found: DescribeTransactions.Response.TransactionState = await self._submit(
+            transactional_id, lambda shard, result: shard.describe(transactional_id, result)
+        )
+        return found
+
+    async def list(self, wanted: Filter) -> list[ListTransactions.Response.TransactionState]:
+        """The transactional ids here that are wanted. Raises CoordinatorLoadInProgress."""
+        found = await self.runtime.on_every_shard(
+            lambda shard, result: shard.list(wanted, result)
+        )
+        return [each for some in found for each in some]
+
+    async def _submit(self, transactional_id: str, decide: Decide[TransactionShard]) -> Any:
+        if not transactional_id:
+            raise errors.InvalidRequest("an empty transactional id")
+        partition = self.partition_of(transactional_id)
+        while (reply := await self.runtime.submit(partition, partial(_attempt, decide))) is OutOfIds:
+            await self._fill()
+        return reply
+
+    # What shards want done
+
+    def _perform(self, partition: int, effect: object) -> None:
+        if isinstance(effect, Ending):
+            self._sender.send(partition, self.runtime.leader_epoch(partition), effect)
+        elif isinstance(effect, IdsWanted) and (self._filling is None or self._filling.done()):
+            self._filling = asyncio.get_running_loop().create_task(self._fill_later())
+
+    async def _fill(self) -> None:
+        self._spare_ids.lay_by(await self._producer_ids.next())
+
+    async def _fill_later(self) -> None:
+        try:
+            await self._fill()
+        except KafkaError as error:
+            logger.error("no producer id for a transaction that has timed out: %s", error)
+
+    def _writer(self, broker: int) -> Writer | None:
+        """The way to a partition's leader: there is none yet to other brokers."""
+        return self.markers if broker == self._node_id else None
+
+    def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool:
+        """Whether transactional ids of the partition are here (in that epoch)."""
+        return self.runtime.is_hosted(partition, leader_epoch)
+
+    async def complete(self, partition: int, ending: Ending) -> None:
+        """All markers of a transaction are written. Raises as ``Runtime.submit``."""
+        await self.runtime.submit(partition, lambda shard, result: shard.complete(ending, result))
+
+
+def _attempt(
+    decide: Callable[[TransactionShard, Result], None], shard: TransactionShard, result: Result
+) -> None:
+    """Where producer ids have run out the event has changed nothing: the reply is OutOfIds."""
+    try:
+        decide(shard, result)
+    except OutOfIds:
+        result.answer(OutOfIds)

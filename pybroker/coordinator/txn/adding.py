@@ -1,0 +1,61 @@
+"""Partitions of a transaction: they come in before anything is written to them (AddPartitionsToTxn,
+AddOffsetsToTxn, and implicitly with transactions v2), and a leader asks whether they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.txn.state import ONGOING, PREPARED
+from pybroker.coordinator.txn.transaction import Transaction
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+Admission = Mapping[TopicPartition, KafkaError | None]
+
+
+def add(
+    transaction: Transaction,
+    producer: Producer,
+    partitions: Iterable[TopicPartition],
+    version: int,
+    now_ms: int,
+) -> Transaction | None:
+    """The transaction with these partitions; None where it has them all.
+
+    Raises as ``check``.
+    """
+    check(transaction, producer)
+    if transaction.state is ONGOING and transaction.partitions.issuperset(partitions):
+        return None
+    return transaction.added(partitions, version, now_ms)
+
+
+def verify(
+    transaction: Transaction, producer: Producer, partitions: Iterable[TopicPartition]
+) -> Admission:
+    """Which of the partitions are in the transaction; the others get TRANSACTION_ABORTABLE.
+
+    Raises as ``check``.
+    """
+    check(transaction, producer)
+    return {
+        each: None
+        if each in transaction.partitions
+        else errors.TransactionAbortable(f"{each} is not in the transaction")
+        for each in partitions
+    }
+
+
+def check(transaction: Transaction, producer: Producer) -> None:
+    """Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions."""
+    if transaction.producer_id != producer.id:
+        raise errors.InvalidProducerIdMapping(
+            f"{transaction.transactional_id} has another producer id"
+        )
+    if transaction.epoch != producer.epoch:
+        raise errors.ProducerFenced(f"{transaction.transactional_id} has another epoch")
+    if transaction.state in PREPARED:
+        raise errors.ConcurrentTransactions(f"{transaction.transactional_id} is being ended")

@@ -1,0 +1,89 @@
+"""Whether a producer may write to partitions: the question of the partitions' leaders (KIP-890).
+
+Part 1 asks only (``add=False``): a partition that the client has not added, because its request is
+late or its transaction is over, must not get an open transaction that nobody ends. Part 2
+(``add=True``) has the leader add the partition on behalf of the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from pybroker.clock import Clock
+from pybroker.config import BrokerConfig
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.txn.adding import Admission
+from pybroker.coordinator.txn.transaction import V2
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+
+class Coordinator(Protocol):
+    """What is asked: the coordinator of the transactional id."""
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[TopicPartition],
+        version: int,
+    ) -> Awaitable[None]: ...
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+    ) -> Awaitable[Admission]: ...
+
+
+class Gate:
+    """Asks, and waits a little where the transaction before is still being ended."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        config: BrokerConfig,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._coordinator = coordinator
+        self._config = config
+        self._clock = clock
+        self._sleep = sleep
+        self._pause_s = config["add.partitions.to.txn.retry.backoff.ms"] / 1000
+        self._patience_ms = config["add.partitions.to.txn.retry.backoff.max.ms"]
+
+    async def admit(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """For each partition None, or why it may not be written to."""
+        if not add and not self._config["transaction.partition.verification.enable"]:
+            return dict.fromkeys(partitions)
+        try:
+            if not add:
+                return await self._coordinator.verify(transactional_id, producer, partitions)
+            await self._add(transactional_id, producer, partitions)
+        except errors.ProducerFenced as error:
+            return dict.fromkeys(partitions, errors.InvalidProducerEpoch(str(error)))
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)
+        return dict.fromkeys(partitions)
+
+    async def _add(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+    ) -> None:
+        until_ms = self._clock.monotonic_ms() + self._patience_ms
+        while True:
+            try:
+                await self._coordinator.add(transactional_id, producer, partitions, V2)
+                return
+            except errors.ConcurrentTransactions:
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise
+            await self._sleep(self._pause_s)

@@ -1,0 +1,77 @@
+"""InitProducerId: who owns a transactional id from now on.
+
+Without an id and epoch of its own the caller takes the id over: whoever had it is fenced. With them
+(KIP-360) it goes on after an error, provided that nobody has taken over since; that call may be
+repeated with the same outcome, which ``last_epoch`` is for. A transaction that is going on has to
+be aborted first (``ending.fence``); the caller is told to come back.
+"""
+
+from __future__ import annotations
+
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.txn.producer_ids import SpareIds
+from pybroker.coordinator.txn.state import EMPTY, PREPARED
+from pybroker.coordinator.txn.transaction import (
+    NO_EPOCH,
+    Transaction,
+    is_exhausted,
+)
+from pyclient.protocol import errors
+
+
+def first(transactional_id: str, timeout_ms: int, ids: SpareIds, now_ms: int) -> Transaction:
+    """A transactional id that nobody has had. Raises OutOfIds."""
+    producer_id = ids.take()
+    return Transaction(
+        transactional_id,
+        producer_id,
+        0,
+        timeout_ms,
+        EMPTY,
+        now_ms,
+        previous_producer_id=producer_id,
+    )
+
+
+def check(transaction: Transaction, expected: Producer | None) -> None:
+    """Raises ProducerFenced where the caller's id is not the current one, ConcurrentTransactions
+    while markers are being written.
+    """
+    if expected is not None and not _is_current(transaction, expected):
+        raise errors.ProducerFenced(f"{transaction.transactional_id} has another producer now")
+    if transaction.state in PREPARED:
+        raise errors.ConcurrentTransactions(f"{transaction.transactional_id} is being ended")
+
+
+def _is_current(transaction: Transaction, expected: Producer) -> bool:
+    """Whether the caller's producer id is the current one, or the one before that was exhausted."""
+    return expected.id == transaction.producer_id or (
+        expected.id == transaction.previous_producer_id and is_exhausted(expected.epoch)
+    )
+
+
+def again(
+    transaction: Transaction,
+    expected: Producer | None,
+    timeout_ms: int,
+    ids: SpareIds,
+    now_ms: int,
+) -> Transaction:
+    """The id after ``check``, while no transaction is going on. Raises ProducerFenced, OutOfIds."""
+    producer_id, epoch, last_epoch = _next(transaction, expected, ids)
+    return transaction.initialised(producer_id, epoch, last_epoch, timeout_ms, now_ms)
+
+
+def _next(
+    transaction: Transaction, expected: Producer | None, ids: SpareIds
+) -> tuple[int, int, int]:
+    """Producer id, epoch, and the epoch of which a retry is accepted."""
+    current = transaction.epoch
+    if expected is not None and expected.epoch not in (current, transaction.last_epoch):
+        raise errors.ProducerFenced(f"{transaction.transactional_id} has a producer of a newer epoch")
+    if expected is not None and expected.epoch != current:
+        return transaction.producer_id, current, transaction.last_epoch
+    last_epoch = NO_EPOCH if expected is None else current
+    if transaction.is_exhausted:
+        return ids.take(), 0, last_epoch
+    return transaction.producer_id, current + 1, last_epoch

@@ -1,0 +1,133 @@
+"""Brings the markers of an ended transaction to the leaders of its partitions.
+
+An ending is a task that lasts until each partition has its marker and the shard has written that
+the transaction is complete; or until this broker no longer coordinates the partition in that epoch:
+whoever does then begins anew. What fails is tried again after a pause that doubles, at whoever is
+the leader by then. Not even a leader that knows a newer coordinator or producer epoch ends it: as
+long as this broker is the coordinator, nobody else would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from pybroker.cluster.image import MetadataImage
+from pybroker.coordinator.txn.marker_writer import Outcomes
+from pybroker.coordinator.txn.transaction import Ending
+from pybroker.log.marker import EndTxnMarker
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Writer(Protocol):
+    """Writes markers into partitions of one broker."""
+
+    def write(
+        self, marker: EndTxnMarker, partitions: Sequence[TopicPartition]
+    ) -> Awaitable[Outcomes]: ...
+
+
+class Host(Protocol):
+    """Whose endings these are: the coordinator's partitions on this broker."""
+
+    def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool: ...
+
+    def complete(self, partition: int, ending: Ending) -> Awaitable[None]: ...
+
+
+class MarkerSender:
+    """The endings under way.
+
+    ``writer(broker id)`` is the way to a broker, None while there is none. ``image()`` is the
+    metadata of the moment.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        image: Callable[[], MetadataImage],
+        writer: Callable[[int], Writer | None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._host = host
+        self._image = image
+        self._writer = writer
+        self._sleep = sleep
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, partition: int, leader_epoch: int, ending: Ending) -> None:
+        """Begins an ending that a shard of that partition wants in that epoch."""
+        task = self._loop.create_task(self._end(partition, leader_epoch, ending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Lets all endings go."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _end(self, partition: int, leader_epoch: int, ending: Ending) -> None:
+        marker = EndTxnMarker(
+            ending.producer_id,
+            ending.producer_epoch,
+            leader_epoch,
+            ending.committed,
+            ending.version,
+        )
+        left = set(ending.partitions)
+        pause_s = FIRST_PAUSE_S
+        while self._host.is_hosted(partition, leader_epoch):
+            try:
+                if left:
+                    await self._deliver(marker, left, ending.transactional_id)
+                if not left:
+                    await self._host.complete(partition, ending)
+                    return
+            except errors.NotCoordinator:
+                return
+            except KafkaError as error:
+                logger.info("%s cannot be completed yet: %s", ending.transactional_id, error)
+            except Exception:
+                logger.exception("markers of %s", ending.transactional_id)
+            await self._sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _deliver(
+        self, marker: EndTxnMarker, left: set[TopicPartition], transactional_id: str
+    ) -> None:
+        """Tries every partition that is left, and takes those out of it that are done."""
+        for leader, partitions in self._by_leader(left, transactional_id).items():
+            writer = self._writer(leader)
+            if writer is None:
+                continue
+            outcomes = await writer.write(marker, partitions)
+            for each, error in outcomes.items():
+                if error is None:
+                    left.discard(each)
+                else:
+                    logger.info("a marker of %s in %s: %s", transactional_id, each, error)
+
+    def _by_leader(
+        self, left: set[TopicPartition], transactional_id: str
+    ) -> dict[int, list[TopicPartition]]:
+        """The partitions by their leader; those of deleted topics need no marker."""
+        image = self._image()
+        leaders: dict[int, list[TopicPartition]] = {}
+        for each in sorted(left):
+            found = image.partition(each.topic, each.partition)
+            if found is None:
+                logger.info("%s of %s's transaction has been deleted", each, transactional_id)
+                left.discard(each)
+            else:
+                leaders.setdefault(found.leader, []).append(each)
+        return leaders

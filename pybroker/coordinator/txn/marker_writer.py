@@ -1,0 +1,105 @@
+"""Writes the markers of ended transactions into partitions that this broker leads.
+
+The one path, whether the transaction's coordinator is this broker or another (WriteTxnMarkers).
+Partitions of ``__consumer_offsets`` get theirs through the group coordinator, whose shards have to
+take over what is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from pybroker.clock import Clock
+from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.log.marker import EndTxnMarker
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+Outcomes = Mapping[TopicPartition, KafkaError | None]
+
+_TURN: Final = 100
+"""So many markers are appended before others get their turn."""
+
+
+class Replicas(Protocol):
+    """What is needed of ``pybroker.replication.ReplicaManager``."""
+
+    def append_marker(
+        self, topic_partition: TopicPartition, marker: EndTxnMarker, now_ms: int, timeout_ms: int
+    ) -> Any: ...
+
+
+class Offsets(Protocol):
+    """What is needed of the group coordinator's runtime."""
+
+    def complete_transaction(self, partition: int, marker: EndTxnMarker) -> Awaitable[None]: ...
+
+
+class MarkerWriter:
+    """Markers into local partitions."""
+
+    def __init__(
+        self, replicas: Replicas, offsets: Offsets, clock: Clock, timeout_ms: int
+    ) -> None:
+        self._replicas = replicas
+        self._offsets = offsets
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    async def write(self, marker: EndTxnMarker, partitions: Sequence[TopicPartition]) -> Outcomes:
+        """Appends the marker to each partition; None for those where it has the promise of acks=all.
+
+        Other outcomes: InvalidProducerEpoch, TransactionCoordinatorFenced, and what may be tried
+        again: UnknownTopicOrPartition, NotLeaderOrFollower, NotEnoughReplicas,
+        NotEnoughReplicasAfterAppend, RequestTimedOut, KafkaStorageError.
+        """
+        outcomes: dict[TopicPartition, KafkaError | None] = {}
+        waiting: dict[TopicPartition, Awaitable[None]] = {}
+        for number, each in enumerate(partitions, 1):
+            try:
+                done = self._append(marker, each)
+            except KafkaError as error:
+                outcomes[each] = error
+            else:
+                outcomes[each] = None
+                if done is not None:
+                    waiting[each] = done
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        if waiting:
+            found = await asyncio.gather(*waiting.values(), return_exceptions=True)
+            for each, outcome in zip(waiting, found, strict=True):
+                outcomes[each] = _error(outcome)
+        return outcomes
+
+    def _append(self, marker: EndTxnMarker, partition: TopicPartition) -> Awaitable[None] | None:
+        if partition.topic == OFFSETS_TOPIC:
+            return self._offsets.complete_transaction(partition.partition, marker)
+        appended = self._replicas.append_marker(
+            partition, marker, self._clock.now_ms(), self._timeout_ms
+        )
+        done: Awaitable[None] | None = appended.done
+        return done
+
+
+_NOT_READY = (
+    errors.NotCoordinator,
+    errors.CoordinatorLoadInProgress,
+    errors.CoordinatorNotAvailable,
+)
+
+
+def _error(outcome: object) -> KafkaError | None:
+    """What a transaction coordinator is told: it knows no group coordinators."""
+    if isinstance(outcome, _NOT_READY):
+        return errors.NotLeaderOrFollower(str(outcome))
+    if outcome is None or isinstance(outcome, KafkaError):
+        return outcome
+    if isinstance(outcome, asyncio.CancelledError):
+        return errors.NotLeaderOrFollower("the partition has another leader now")
+    if isinstance(outcome, BaseException):
+        return errors.UnknownServerError(repr(outcome))
+    return None

@@ -1,0 +1,35 @@
+"""Spare producer ids. Where one is wanted nobody can wait; so some are laid by."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from pybroker.coordinator.txn.transaction import NO_ID, Transaction
+
+
+class OutOfIds(Exception):
+    """An event cannot go on without a new producer id; it has changed nothing."""
+
+
+class SpareIds:
+    """Ids that may be given to producers, each once."""
+
+    def __init__(self) -> None:
+        self._ids: deque[int] = deque()
+
+    def lay_by(self, producer_id: int) -> None:
+        """Adds an id."""
+        self._ids.append(producer_id)
+
+    def take(self) -> int:
+        """An id. Raises OutOfIds."""
+        if not self._ids:
+            raise OutOfIds
+        return self._ids.popleft()
+
+    def successor(self, transaction: Transaction) -> int:
+        """The id for the time after an exhausted producer's transaction, else NO_ID.
+
+        Raises OutOfIds.
+        """
+        return self.take() if transaction.is_exhausted else NO_ID

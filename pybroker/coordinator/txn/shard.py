@@ -1,0 +1,273 @@
+"""The transactional ids of one partition of ``__transaction_state``.
+
+Kafka keeps, beside the state of an id, the state that a write under way will lead to, and refuses
+everything else with CONCURRENT_TRANSACTIONS meanwhile. There is no such thing here: a record that
+the log has taken counts at once for the next event, and what that event writes lies behind it in
+the log; only who was told has waited for the promise of both.
+
+When a transaction has been prepared, and the record is safe, an ``Ending`` goes out; whoever has
+written its markers comes back with ``complete``. Loading begins the endings anew that it finds: a
+marker that is written twice is harmless.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from cy.buffer import DecodeError
+from pybroker.coordinator.shard import Event, Producer, Record, Result
+from pybroker.coordinator.timer_wheel import TimerWheel
+from pybroker.coordinator.txn import adding, describing, ending, initialising, records
+from pybroker.coordinator.txn.describing import Filter
+from pybroker.coordinator.txn.producer_ids import OutOfIds, SpareIds
+from pybroker.coordinator.txn.settings import TransactionSettings
+from pybroker.coordinator.txn.state import IDLE, ONGOING, PREPARED
+from pybroker.coordinator.txn.transaction import (
+    NO_EPOCH,
+    NO_ID,
+    V2,
+    Ending,
+    Transaction,
+)
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+EXPIRE_AT_ONCE: Final = 1_000
+_PAUSE_MS: Final = 100
+
+NOBODY: Final = Producer(NO_ID, NO_EPOCH)
+"""The producer in the answer to an EndTxn of transactions v1."""
+
+logger = logging.getLogger(__name__)
+
+
+class IdsWanted:
+    """An effect: the spare producer ids are used up."""
+
+
+class TransactionShard:
+    """A partition's state machine. ``version()`` is the finalized ``transaction.version``."""
+
+    unordered = frozenset({records.TRANSACTION_TYPE.to_bytes(2, "big")})
+
+    def __init__(
+        self, settings: TransactionSettings, ids: SpareIds, version: Callable[[], int]
+    ) -> None:
+        self.settings = settings
+        self.transactions: dict[str, Transaction] = {}
+        self.ongoing: dict[str, None] = {}
+        """The ids whose transaction is going on."""
+        self.timers: TimerWheel[Event] = TimerWheel(10)
+        self._ids = ids
+        self._version = version
+        self._written: tuple[Record, Transaction] | None = None
+        """What the last event wanted written, so that it need not be read again."""
+
+    # Durable state
+
+    def replay(self, record: Record, producer: Producer | None = None) -> None:
+        """A transactional id is now what the record says."""
+        written, self._written = self._written, None
+        if written is not None and written[0] == record:
+            self._put(written[1])
+            return
+        try:
+            self._read(record)
+        except (DecodeError, ValueError) as error:
+            logger.error("a record of __transaction_state is skipped: %s", error)
+
+    def _read(self, record: Record) -> None:
+        transactional_id = records.read_key(record.key)
+        if transactional_id is None:
+            return
+        if record.value is None:
+            self.transactions.pop(transactional_id, None)
+            self.ongoing.pop(transactional_id, None)
+        else:
+            self._put(records.read_value(transactional_id, record.value))
+
+    def _put(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        self.transactions[transactional_id] = transaction
+        if transaction.state is ONGOING:
+            self.ongoing[transactional_id] = None
+        else:
+            self.ongoing.pop(transactional_id, None)
+
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """Nothing here is written in transactions."""
+
+    def _write(self, transaction: Transaction, result: Result) -> None:
+        """Only one per event: ``_written`` holds no more."""
+        record = records.record(transaction, records.value_version(self._version()))
+        self._written = (record, transaction)
+        result.write(record)
+
+    def loaded(self, result: Result) -> None:
+        """Finishes what a coordinator before this one has prepared."""
+        for transaction in self.transactions.values():
+            if transaction.state in PREPARED:
+                result.effects.append(Ending.of(transaction))
+        self._look_for_timeouts_in(self.settings.timeout_check_interval_ms, result)
+        self._expire_in(self.settings.expiration_check_interval_ms, result)
+
+    def _known(self, transactional_id: str) -> Transaction:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise errors.InvalidProducerIdMapping(f"{transactional_id} has no producer")
+        return transaction
+
+    # Requests. Each may raise OutOfIds: then it is to be repeated when there are some.
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None, result: Result
+    ) -> None:
+        """Answers with a ``Producer``. Raises InvalidTransactionTimeout, ProducerFenced,
+        ConcurrentTransactions, the last also when it has aborted what was going on.
+        """
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            raise errors.InvalidTransactionTimeout(
+                f"a transaction timeout is from 1 to {self.settings.max_timeout_ms} ms"
+            )
+        now_ms = result.now.wall_ms
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            following = initialising.first(transactional_id, timeout_ms, self._ids, now_ms)
+        else:
+            initialising.check(known, expected)
+            if known.state is ONGOING:
+                self._fence(known, result)
+                result.answer(errors.ConcurrentTransactions("what was going on is being aborted"))
+                return
+            following = initialising.again(known, expected, timeout_ms, self._ids, now_ms)
+        self._write(following, result)
+        result.answer(Producer(following.producer_id, following.epoch))
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        version: int,
+        result: Result,
+    ) -> None:
+        """Answers with None when the partitions are in the transaction.
+
+        ``version``: the client's transaction version. Raises as ``adding.check``.
+        """
+        known = self._known(transactional_id)
+        following = adding.add(known, producer, partitions, version, result.now.wall_ms)
+        if following is None:
+            result.reads = True
+        else:
+            self._write(following, result)
+        result.answer(None)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        result: Result,
+    ) -> None:
+        """Answers with an ``Admission``. Raises as ``adding.check``."""
+        result.reads = True
+        result.answer(adding.verify(self._known(transactional_id), producer, partitions))
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        committed: bool,
+        version: int,
+        result: Result,
+    ) -> None:
+        """Answers, before any marker is written, with the ``Producer`` that goes on (v2) or NOBODY.
+
+        ``version``: the client's transaction version. Raises as ``ending.end``.
+        """
+        known = self._known(transactional_id)
+        now_ms = result.now.wall_ms
+        prepared = ending.end(known, producer, committed, version, self._ids, now_ms)
+        if prepared is None:
+            result.reads = True
+            following = known
+        else:
+            self._prepare(prepared, result)
+            following = prepared.completed(now_ms)
+        goes_on = Producer(following.producer_id, following.epoch)
+        result.answer(goes_on if version >= V2 else NOBODY)
+
+    def _prepare(self, prepared: Transaction, result: Result) -> None:
+        self._write(prepared, result)
+        result.effects.append(Ending.of(prepared))
+
+    def _fence(self, transaction: Transaction, result: Result) -> None:
+        now_ms = result.now.wall_ms
+        self._prepare(ending.fence(transaction, self._version(), self._ids, now_ms), result)
+
+    def complete(self, ended: Ending, result: Result) -> None:
+        """Every partition has its marker."""
+        known = self.transactions.get(ended.transactional_id)
+        if known is not None and known.state in PREPARED and Ending.of(known) == ended:
+            self._write(known.completed(result.now.wall_ms), result)
+        result.answer(None)
+
+    def describe(self, transactional_id: str, result: Result) -> None:
+        """Answers with a DescribeTransactions ``TransactionState``. Raises TransactionalIdNotFound."""
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            raise errors.TransactionalIdNotFound(f"{transactional_id} has no producer")
+        result.reads = True
+        result.answer(describing.describe(known))
+
+    def list(self, wanted: Filter, result: Result) -> None:
+        """Answers with a list of ListTransactions ``TransactionState``."""
+        now_ms = result.now.wall_ms
+        found = (each for each in self.transactions.values() if wanted.matches(each, now_ms))
+        result.answer([describing.listed(each) for each in found])
+
+    # Time
+
+    def _look_for_timeouts_in(self, delay_ms: int, result: Result) -> None:
+        self.timers.schedule(result.now.monotonic_ms + delay_ms, self._look_for_timeouts)
+
+    def _look_for_timeouts(self, result: Result) -> None:
+        """Each that has timed out gets an event of its own: one that is refused harms no other."""
+        for transactional_id in self.ongoing:
+            if self.transactions[transactional_id].has_timed_out(result.now.wall_ms):
+                abort = partial(self._abort_timed_out, transactional_id)
+                self.timers.schedule(result.now.monotonic_ms, abort)
+        self._look_for_timeouts_in(self.settings.timeout_check_interval_ms, result)
+
+    def _abort_timed_out(self, transactional_id: str, result: Result) -> None:
+        known = self.transactions.get(transactional_id)
+        if known is None or not known.has_timed_out(result.now.wall_ms):
+            return
+        try:
+            self._fence(known, result)
+        except OutOfIds:
+            result.effects.append(IdsWanted())
+            abort = partial(self._abort_timed_out, transactional_id)
+            self.timers.schedule(result.now.monotonic_ms + _PAUSE_MS, abort)
+        else:
+            logger.info("the transaction of %s has timed out and is aborted", transactional_id)
+
+    def _expire_in(self, delay_ms: int, result: Result) -> None:
+        self.timers.schedule(result.now.monotonic_ms + delay_ms, self._expire)
+
+    def _expire(self, result: Result) -> None:
+        """Forgets ids that nobody has used for long, some at a time."""
+        latest_ms = result.now.wall_ms - self.settings.id_expiration_ms
+        delay_ms = self.settings.expiration_check_interval_ms
+        result.atomic = False
+        for transactional_id, known in self.transactions.items():
+            if known.state in IDLE and known.updated_ms <= latest_ms:
+                result.write(records.tombstone(transactional_id))
+                if len(result.records) >= EXPIRE_AT_ONCE:
+                    delay_ms = min(delay_ms, _PAUSE_MS)
+                    break
+        self._expire_in(delay_ms, result)

@@ -1,0 +1,32 @@
+"""AddOffsetsToTxn (25), 0-4: a group whose offsets the transaction commits (KIP-98); v2
+PRODUCER_FENCED. To the coordinator it is the group's partition of ``__consumer_offsets``.
+"""
+
+from __future__ import annotations
+
+from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.coordinator.partitioner import partition_for
+from pybroker.coordinator.shard import Producer
+from pybroker.handlers import fenced, find_coordinator
+from pybroker.handlers.call import Call
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import AddOffsetsToTxn
+from pyclient.protocol.errors import KafkaError
+
+Response = AddOffsetsToTxn.Response
+
+_FIRST_WITH_FENCED = 2
+
+
+async def handle(request: AddOffsetsToTxn.Request, call: Call) -> AddOffsetsToTxn.Response:
+    """The group's partition becomes part of the transaction; the topic is made if need be."""
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        topic = await find_coordinator.internal_topic(OFFSETS_TOPIC, call)
+        index = partition_for(request.group_id, len(topic.partitions))
+        await call.broker.transactions.add(
+            request.transactional_id, producer, [TopicPartition(OFFSETS_TOPIC, index)], 0
+        )
+    except KafkaError as error:
+        return Response(error_code=fenced.code(error, call.version, _FIRST_WITH_FENCED))
+    return Response()

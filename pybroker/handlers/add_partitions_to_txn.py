@@ -1,0 +1,97 @@
+"""AddPartitionsToTxn (24), 0-5: partitions of a transaction, before they are written to (KIP-98); v2
+PRODUCER_FENCED; v4 several transactions, from brokers, which may also only ask (KIP-890).
+
+One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.txn.transaction import V2
+from pybroker.handlers import fenced
+from pybroker.handlers.call import Call
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import AddPartitionsToTxn, errors
+from pyclient.protocol.errors import KafkaError
+
+Request = AddPartitionsToTxn.Request
+Response = AddPartitionsToTxn.Response
+Outcomes = Mapping[TopicPartition, KafkaError | None]
+
+_FIRST_WITH_FENCED = 2
+_FIRST_OF_BROKERS = 4
+
+
+async def handle(request: AddPartitionsToTxn.Request, call: Call) -> AddPartitionsToTxn.Response:
+    """An outcome per partition of each transaction."""
+    if call.version >= _FIRST_OF_BROKERS:
+        return Response(results_by_transaction=[await _result(each, call) for each in request.transactions])
+    transaction = Request.AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    result = await _result(transaction, call)
+    return Response(results_by_topic_v3_and_below=result.topic_results)
+
+
+async def _result(
+    transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
+) -> AddPartitionsToTxn.Response.AddPartitionsToTxnResult:
+    partitions = [
+        TopicPartition(topic.name, index)
+        for topic in transaction.topics
+        for index in topic.partitions
+    ]
+    outcomes = _refused(partitions, call) or await _ask(transaction, partitions, call)
+    topics: dict[str, list[AddPartitionsToTxn.Response.AddPartitionsToTxnPartitionResult]] = {}
+    for each in partitions:
+        error = outcomes[each]
+        code = errors.NONE if error is None else fenced.code(error, call.version, _FIRST_WITH_FENCED)
+        topics.setdefault(each.topic, []).append(
+            Response.AddPartitionsToTxnPartitionResult(
+                partition_index=each.partition, partition_error_code=code
+            )
+        )
+    return Response.AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            Response.AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
+            for name, results in topics.items()
+        ],
+    )
+
+
+def _refused(partitions: Sequence[TopicPartition], call: Call) -> Outcomes | None:
+    """The outcomes where some of the partitions do not exist, else None."""
+    image = call.broker.metadata.image
+    if all(image.partition(*each) is not None for each in partitions):
+        return None
+    return {
+        each: errors.UnknownTopicOrPartition(f"there is no {each}")
+        if image.partition(*each) is None
+        else errors.OperationNotAttempted("another partition was refused")
+        for each in partitions
+    }
+
+
+async def _ask(
+    transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction,
+    partitions: Sequence[TopicPartition],
+    call: Call,
+) -> Outcomes:
+    coordinator = call.broker.transactions
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    transactional_id = transaction.transactional_id
+    try:
+        if transaction.verify_only:
+            found: Outcomes = await coordinator.verify(transactional_id, producer, partitions)
+            return found
+        version = V2 if call.version >= _FIRST_OF_BROKERS else 0
+        await coordinator.add(transactional_id, producer, partitions, version)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error)
+    return dict.fromkeys(partitions)

@@ -1,0 +1,29 @@
+"""DescribeTransactions (65), KIP-664."""
+
+from __future__ import annotations
+
+from pybroker.handlers.call import Call
+from pyclient.protocol import DescribeTransactions
+from pyclient.protocol.errors import KafkaError
+
+TransactionState = DescribeTransactions.Response.TransactionState
+
+
+async def handle(
+    request: DescribeTransactions.Request, call: Call
+) -> DescribeTransactions.Response:
+    """The state of each transactional id, or why it is not known here."""
+    return DescribeTransactions.Response(
+        transaction_states=[await _describe(each, call) for each in request.transactional_ids]
+    )
+
+
+async def _describe(
+    transactional_id: str, call: Call
+) -> DescribeTransactions.Response.TransactionState:
+    try:
+        found: DescribeTransactions.Response.TransactionState
+        found = await call.broker.transactions.describe(transactional_id)
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    return found

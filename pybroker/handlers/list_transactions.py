@@ -1,0 +1,39 @@
+"""ListTransactions (66), KIP-664; v1 by duration (KIP-994), v2 by a pattern of ids (KIP-1152)."""
+
+from __future__ import annotations
+
+import re2
+
+from pybroker.coordinator.txn.describing import Filter, Pattern, read_states
+from pybroker.handlers.call import Call
+from pyclient.protocol import ListTransactions, errors
+from pyclient.protocol.errors import KafkaError
+
+
+async def handle(request: ListTransactions.Request, call: Call) -> ListTransactions.Response:
+    """The transactional ids that this broker coordinates and that are wanted."""
+    states, unknown = read_states(request.state_filters)
+    try:
+        wanted = Filter(
+            states,
+            frozenset(request.producer_id_filters),
+            request.duration_filter,
+            _pattern(request.transactional_id_pattern),
+        )
+        found = await call.broker.transactions.list(wanted)
+    except KafkaError as error:
+        return ListTransactions.Response(error_code=error.code)
+    return ListTransactions.Response(unknown_state_filters=unknown, transaction_states=found)
+
+
+def _pattern(text: str | None) -> Pattern | None:
+    """RE2, whose time is linear. Raises InvalidRegularExpression."""
+    if not text:
+        return None
+    try:
+        options = re2.Options()
+        options.log_errors = False
+        pattern: Pattern = re2.compile(text, options)
+        return pattern
+    except re2.error as error:
+        raise errors.InvalidRegularExpression(f"{text!r} is no regular expression") from error
