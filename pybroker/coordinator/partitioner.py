@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _LEAST = 1 << 31
 
 
@@ -14,6 +16,7 @@ def java_hash(text: str) -> int:
     return value
 
 
+@lru_cache(maxsize=16_384)
 def partition_for(id: str, partitions: int) -> int:
     """``abs(hash(id)) % partitions``, with Java's signed hash and Kafka's ``abs``: of the least
     int32, which has no positive counterpart, it is 0.

@@ -347,7 +347,8 @@ class Runtime(Generic[S]):
     def _write(self, hosted: Hosted[S], result: Result) -> Promise | None:
         now_ms = result.now.wall_ms
         producer = result.producer
-        for records in [result.records] if result.atomic else _parts(result.records):
+        whole = result.atomic or len(result.records) == 1
+        for records in (result.records,) if whole else _parts(result.records):
             batch = self._builder(producer)
             for key, value in records:
                 batch.append(now_ms, key, value)
