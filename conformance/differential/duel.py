@@ -41,7 +41,7 @@ class Patience:
     pause_s: float = 0.0
 
 
-QUICK = Patience(0.06, 0.03, 10)
+QUICK = Patience(0.06, 0.03, 2)
 CALM = Patience(0.6, 0.4, 30, pause_s=0.1)
 
 
