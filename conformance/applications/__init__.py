@@ -1,0 +1,1 @@
+"""Whole applications that others wrote for Kafka, run on the broker under test: Kafka Streams, Kafka Connect."""

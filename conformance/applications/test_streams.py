@@ -1,0 +1,139 @@
+"""Kafka Streams 4.3.1 with exactly_once_v2: S115. Every flight is counted once, whoever is killed meanwhile.
+
+The application is ``conformance/java/FlightsPerRoute.java``. It emits every count, so a read_committed reader must see
+1, 2, 3 … for each route: a flight counted twice, lost, or counted in an aborted transaction breaks the row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance import dataset, peers
+from conformance.applications.committed import CommittedReader, read_all
+from conformance.applications.process import Application
+from conformance.brokers import Broker
+from conformance.conftest import NewBroker
+from conformance.scenarios.support import until, write
+from conformance.wire_client import Wire
+
+APPLICATION_ID = "routes"
+CHANGELOG = f"{APPLICATION_ID}-counts-changelog"
+PARTITIONS = 3
+#: A member that was killed is missed soon; a lost connection is tried again at once; a slow machine does not end a
+#: transaction (Streams gives it 10 s).
+SETTINGS = (
+    "session.timeout.ms=6000",
+    "heartbeat.interval.ms=500",
+    "commit.interval.ms=50",
+    "reconnect.backoff.ms=10",
+    "reconnect.backoff.max.ms=100",
+    "producer.transaction.timeout.ms=60000",
+)
+WAIT_S = 120
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """The flights, without the file's header."""
+    return dataset.flights().decode().splitlines()[1:]
+
+
+def route_of(line: str) -> str:
+    fields = line.split(",")
+    return f"{fields[12]}-{fields[13]}"
+
+
+class Run:
+    """The application on a broker, its input written in parts, its output read all the time."""
+
+    def __init__(self, broker: Broker, folder: Path, reader: CommittedReader) -> None:
+        self.broker = broker
+        self.reader = reader
+        self.written = 0
+        arguments = (broker.bootstrap, str(folder / "state"), APPLICATION_ID, "flights", "counts", *SETTINGS)
+        command = peers.program("FlightsPerRoute", *arguments, heap="512m")
+        self.application = Application(command, folder / "streams.log")
+
+    def write(self, lines: Sequence[str]) -> None:
+        write(self.broker, "flights", [line.encode() for line in lines])
+        self.written += len(lines)
+
+    def await_counts(self, count: int) -> None:
+        """Waits until the application has emitted so many counts in committed transactions."""
+
+        def come() -> bool:
+            self.application.check()
+            return self.reader.poll() >= count
+
+        try:
+            until(come, "the counts", WAIT_S)
+        except AssertionError as error:
+            state = f"{self.reader.poll()} of {count} counts came"
+            raise AssertionError(f"{error}: {state}\n{self.application.logged()[-3000:]}") from error
+
+
+@pytest.fixture
+def run(new_broker: NewBroker, tmp_path: Path) -> Iterator[Run]:
+    broker = new_broker(log_retention_ms=-1, transaction_abort_timed_out_transaction_cleanup_interval_ms=500)
+    with Wire(broker.address) as wire:
+        for topic in ("flights", "counts"):
+            wire.create_topic(topic, PARTITIONS)
+    with CommittedReader(broker, "counts", PARTITIONS) as reader:
+        made = Run(broker, tmp_path, reader)
+        with made.application:
+            yield made
+
+
+def run_under_kills(run: Run, lines: Sequence[str], kills: Sequence[str]) -> None:
+    """A part of the input after the other; while one is worked on, somebody is killed and comes back."""
+    parts = [lines[begin :: len(kills) + 1] for begin in range(len(kills) + 1)]
+    for part, victim in zip(parts, [*kills, None], strict=True):
+        before = run.written
+        run.write(part)
+        run.await_counts(before + 1)
+        if victim == "application":
+            run.application.kill()
+            run.application.start()
+        elif victim == "broker":
+            run.broker.crash()
+        elif victim == "stop":
+            assert run.application.stop() == 143
+            run.application.start()
+    run.await_counts(run.written)
+
+
+def check(run: Run, lines: Sequence[str]) -> None:
+    """Each route counts up by one, to the number of its flights; so does the changelog, where it is kept."""
+    run.application.stop()
+    expected = Counter(map(route_of, lines))
+    counts: dict[str, list[int]] = defaultdict(list)
+    for message in read_all(run.broker, "counts", PARTITIONS):
+        counts[message.key().decode()].append(int(message.value()))
+    wrong = {route: row for route, row in counts.items() if row != list(range(1, expected[route] + 1))}
+    assert not wrong, dict(itertools.islice(wrong.items(), 3))
+    assert counts.keys() == expected.keys()
+    stored = {
+        message.key().decode(): int.from_bytes(message.value(), "big")
+        for message in read_all(run.broker, CHANGELOG, PARTITIONS)
+    }
+    assert stored == expected
+
+
+def test_every_flight_is_counted_once_though_application_and_broker_are_killed(
+    run: Run, lines: list[str]
+) -> None:
+    some = lines[:12_000]
+    run_under_kills(run, some, ["application", "broker"])
+    check(run, some)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_all_flights_are_counted_once_over_twelve_kills(run: Run, lines: list[str]) -> None:
+    run_under_kills(run, lines, ["application", "broker", "broker", "stop", "application", "broker"] * 2)
+    check(run, lines)
