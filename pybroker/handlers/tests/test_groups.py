@@ -27,6 +27,7 @@ from pyclient.protocol import (
     OffsetDelete,
     OffsetFetch,
     SyncGroup,
+    TxnOffsetCommit,
     errors,
 )
 from pyclient.protocol.apis import Api
@@ -278,6 +279,65 @@ def test_offsets_are_deleted_one_by_one(node: Node) -> None:
     assert ask(node, OffsetDelete, 0, group_id="h", topics=topics).error_code == 69
 
 
+# Offsets in transactions
+
+
+class Transactions:
+    """Admits everything."""
+
+    async def admit(self, *who: object, add: bool) -> dict[Any, None]:
+        return {}
+
+
+def hold(node: Node, version: int, *indexes: int, **fields: Any) -> Any:
+    asked = TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition
+    partitions = [asked(partition_index=index, committed_offset=7) for index in indexes]
+    topics = [TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic(name="t", partitions=partitions)]
+    node.groups.transactions = Transactions()
+    request = {"transactional_id": "x", "group_id": "g", "producer_id": 5} | fields
+    return ask(node, TxnOffsetCommit, version, topics=topics, **request)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_offsets_are_held_by_a_transaction_and_partitions_that_do_not_exist_refused(
+    node: Node, version: int
+) -> None:
+    assert outcomes(hold(node, version, 0, 4)) == {0: 0, 4: 3}
+    assert node.committed() == {}
+
+
+def test_a_transaction_of_no_group_is_invalid(node: Node) -> None:
+    assert outcomes(hold(node, 3, 0, group_id="")) == {0: errors.InvalidGroupId.code}
+
+
+def test_semantics_32_unstable_offsets_are_an_error_for_who_wants_stable_ones(node: Node) -> None:
+    hold(node, 5, 0)
+    topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+    single = ask(node, OffsetFetch, 7, group_id="g", topics=topics, require_stable=True)
+    assert outcomes(single) == {0: errors.UnstableOffsetCommit.code, 1: 0}
+    assert [each.committed_offset for each in single.topics[0].partitions] == [-1, -1]
+    several = OffsetFetch.Request.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])
+    group = OffsetFetch.Request.OffsetFetchRequestGroup(group_id="g", topics=[several])
+    [answered] = ask(node, OffsetFetch, 9, groups=[group], require_stable=True).groups
+    assert outcomes(answered) == {0: errors.UnstableOffsetCommit.code, 1: 0}
+    [answered] = ask(node, OffsetFetch, 9, groups=[group]).groups
+    assert outcomes(answered) == {0: 0, 1: 0}
+
+
+def test_an_offset_of_a_former_topic_of_that_name_does_not_count(node: Node) -> None:
+    commit(node, 10)
+    gone = node.metadata.image.topics["t"]
+    node.publish_without("t")
+    node.create("t", 4, generation=1)
+    assert gone.id != node.metadata.image.topics["t"].id
+    topic = OffsetFetch.Request.OffsetFetchRequestTopics(
+        topic_id=topic_id("t", 1), partition_indexes=[0]
+    )
+    group = OffsetFetch.Request.OffsetFetchRequestGroup(group_id="g", topics=[topic])
+    [answered] = ask(node, OffsetFetch, 10, groups=[group]).groups
+    assert [each.committed_offset for each in answered.topics[0].partitions] == [-1]
+
+
 # Whole groups
 
 
@@ -318,4 +378,4 @@ def test_groups_are_listed_by_state_and_type(
 def test_deleting_groups_tells_each_outcome(node: Node) -> None:
     commit(node)
     response = ask(node, DeleteGroups, 2, groups_names=["g", "h", ""])
-    assert [each.error_code for each in response.results] == [0, 69, 24]
+    assert [each.error_code for each in response.results] == [0, 69, 69]
