@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.node import ClusterNode
+from pybroker.compaction_workers import CompactionWorkers
 from pybroker.config import (
     BrokerConfig,
     ConfigError,
@@ -219,6 +220,9 @@ class Broker:
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
+        compaction = CompactionWorkers(self.logs, self.config, self.clock, self.loop)
+        compaction.start()
+        self._opened.push_async_callback(compaction.stop)
 
     # -- while it runs -----------------------------------------------------------------------------
 
