@@ -130,7 +130,8 @@ class DistributedWorker(Application):
             with urllib.request.urlopen(asked, timeout=60) as reply:
                 return json.loads(reply.read() or b"{}")
         except urllib.error.HTTPError as error:
-            assert error.code in (404, 409, 500, 503), f"{error.code}: {error.read().decode()}"
+            if error.code not in (404, 409, 500, 503):
+                raise AssertionError(f"{error.code}: {error.read().decode()}") from error
             return None
         except OSError:
             self.check()
