@@ -17,8 +17,20 @@ Response = WriteTxnMarkers.Response
 
 
 async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarkers.Response:
-    """An outcome per partition of each marker, once all of them have the promise of acks=all."""
-    return Response(markers=[await _write(marker, call) for marker in request.markers])
+    """An outcome per partition of each marker, once all of them have the promise of acks=all.
+
+    A marker of nobody fails the request: UNKNOWN_SERVER_ERROR for all, as from Kafka.
+    """
+    sane = all(marker.producer_id >= 0 and marker.producer_epoch >= 0 for marker in request.markers)
+    write = _write if sane else _refuse
+    return Response(markers=[await write(marker, call) for marker in request.markers])
+
+
+async def _refuse(
+    asked: WriteTxnMarkers.Request.WritableTxnMarker, call: Call
+) -> WriteTxnMarkers.Response.WritableTxnMarkerResult:
+    error = errors.UnknownServerError("a marker has a producer id and epoch")
+    return _result(asked, dict.fromkeys(_partitions(asked), error))
 
 
 async def _write(
@@ -31,10 +43,19 @@ async def _write(
         asked.transaction_result,
         asked.transaction_version,
     )
-    partitions = [
+    return _result(asked, await call.broker.transactions.markers.write(marker, _partitions(asked)))
+
+
+def _partitions(asked: WriteTxnMarkers.Request.WritableTxnMarker) -> list[TopicPartition]:
+    return [
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes
     ]
-    outcomes = await call.broker.transactions.markers.write(marker, partitions)
+
+
+def _result(
+    asked: WriteTxnMarkers.Request.WritableTxnMarker,
+    outcomes: Mapping[TopicPartition, KafkaError | None],
+) -> WriteTxnMarkers.Response.WritableTxnMarkerResult:
     return Response.WritableTxnMarkerResult(
         producer_id=asked.producer_id,
         topics=[_told(topic.name, topic.partition_indexes, outcomes) for topic in asked.topics],

@@ -217,6 +217,20 @@ def test_markers_of_other_coordinators_are_written(node: Node, version: int) -> 
     assert answer.markers[0].topics[0].partitions[0].error_code == 52
 
 
+@pytest.mark.parametrize(("id", "epoch"), [(-1, 0), (5, -1)])
+def test_markers_of_nobody_are_refused(node: Node, id: int, epoch: int) -> None:
+    Request = WriteTxnMarkers.Request  # noqa: N806
+    topics = [Request.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+    markers = [
+        Request.WritableTxnMarker(producer_id=each[0], producer_epoch=each[1], topics=topics)
+        for each in ((7, 0), (id, epoch))
+    ]
+    answer = ask(node, WriteTxnMarkers, 1, markers=markers)
+    codes = [each.topics[0].partitions[0].error_code for each in answer.markers]
+    assert codes == [errors.UnknownServerError.code] * 2
+    assert node.replicas.find("t", 0).log.log_end_offset == 0
+
+
 def test_no_marker_is_no_answer(node: Node) -> None:
     answer = ask(node, WriteTxnMarkers, 1, markers=[])
     assert answer.markers == []
