@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pybroker.clock import Clock
 from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta, MetadataImage
 from pybroker.config import BrokerConfig
+from pybroker.coordinator.consumer_groups import ConsumerGroups
 from pybroker.coordinator.group.classic import refusal
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.keeping import Committed
@@ -79,6 +80,8 @@ class GroupCoordinator:
         self._metadata = metadata
         self.transactions: Transactions | None = None
         """Who admits transactional commits; to be set before requests are served."""
+        self.consumers = ConsumerGroups(config, lambda: metadata.image, self.partition_of)
+        """The new protocol (KIP-848)."""
         self.runtime: Runtime[GroupShard] = Runtime(
             OFFSETS_TOPIC,
             self._new_shard,
@@ -86,15 +89,21 @@ class GroupCoordinator:
             clock,
             append_timeout_ms=config["offsets.commit.timeout.ms"],
             codec=config["offsets.topic.compression.codec"],
+            perform=self.consumers.perform,
         )
+        self.consumers.runtime = self.runtime
 
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(
-            self._settings, lambda: str(uuid.uuid4()), lambda: self._metadata.image
+            self._settings,
+            lambda: str(uuid.uuid4()),
+            lambda: self._metadata.image,
+            self.consumers.facts,
         )
 
     def close(self) -> None:
         """Lets go of all groups: who waits is told NOT_COORDINATOR."""
+        self.consumers.close()
         self.runtime.close()
 
     def partition_of(self, group_id: str) -> int:
@@ -295,7 +304,7 @@ class GroupCoordinator:
 
     async def list_groups(self, request: ListGroups.Request) -> ListGroups.Response:
         """All groups here, or those of the states and types that are asked for."""
-        states = frozenset(name.lower() for name in request.states_filter)
+        states = frozenset(name.strip().lower() for name in request.states_filter)
         types = frozenset(name.lower() for name in request.types_filter)
         try:
             found = await self.runtime.on_every_shard(
@@ -315,8 +324,7 @@ class GroupCoordinator:
         outcome = DeleteGroups.Response.DeletableGroupResult(group_id=group_id)
         try:
             await self._submit(
-                _named(group_id),
-                lambda shard, result: shard.delete_group(group_id, result),
+                group_id, lambda shard, result: shard.delete_group(group_id, result)
             )
         except KafkaError as error:
             outcome.error_code = error.code

@@ -143,7 +143,7 @@ class ClassicGroup(Rebalancing):
         if value.leader is not None and value.leader in self.members:
             self.members.leader_id = value.leader
         self.state = STABLE if self.members else EMPTY
-        self.subscribed = self._find_subscribed()
+        self.subscribed = self.find_subscribed()
 
     def accept(self, value: GroupMetadataValue) -> None:
         """A record of the living group has been written: its assignments are in force."""

@@ -282,7 +282,7 @@ class Rebalancing:
     def _begin_generation(self, result: Result) -> None:
         self.generation += 1
         self.protocol = self.members.choose_protocol()
-        self.subscribed = self._find_subscribed()
+        self.subscribed = self.find_subscribed()
         self._enter(COMPLETING, result)
         logger.info(
             "group %s begins generation %d with %d members, %s",
@@ -302,7 +302,7 @@ class Rebalancing:
                 result.reply(token, self.join_response(member, everybody if leads else []))
         self._in(self.rebalance_timeout_ms, self._end_sync, result)
 
-    def _find_subscribed(self) -> frozenset[str] | None:
+    def find_subscribed(self) -> frozenset[str] | None:
         if not self.has_consumers:
             return None
         found: set[str] = set()

@@ -13,11 +13,16 @@ from typing import NamedTuple
 from pybroker.cluster.image import MetadataImage
 from pybroker.coordinator.group import committing, describing, joining, keeping, records, syncing
 from pybroker.coordinator.group.classic import ClassicGroup, GroupContext
+from pybroker.coordinator.group.consumer import classic_members
+from pybroker.coordinator.group.consumer import records as consumer_records
+from pybroker.coordinator.group.consumer.context import ConsumerContext, ConsumerFacts
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
 from pybroker.coordinator.group.group import Group
 from pybroker.coordinator.group.joining import Caller, Join
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.group.settings import GroupSettings
-from pybroker.coordinator.shard import Event, Producer, Record, Result
+from pybroker.coordinator.shard import Event, Failure, Producer, Record, Result
 from pybroker.coordinator.timer_wheel import TimerWheel
 from pyclient.protocol import (
     Heartbeat,
@@ -73,6 +78,7 @@ class GroupShard:
         settings: GroupSettings,
         new_id: Callable[[], str],
         image: Callable[[], MetadataImage] = MetadataImage,
+        facts: ConsumerFacts | None = None,
     ) -> None:
         self.settings = settings
         self.timers: TimerWheel[Event] = TimerWheel()
@@ -81,6 +87,17 @@ class GroupShard:
         self._records = 0
         """How many offset records have been replayed."""
         self.context = GroupContext(settings, self.timers, new_id, image)
+        self.consumers = ConsumerProtocol(
+            ConsumerContext(
+                facts or ConsumerFacts.default(image),
+                self.groups,
+                self.timers,
+                new_id,
+                self.simple_group,
+            ),
+            self.groups,
+            self.forget,
+        )
         self._guards: dict[int, set[Guard]] = {}
         """By producer id."""
         self._lives = False
@@ -94,6 +111,8 @@ class GroupShard:
             self._replay_offset(OffsetCommitKey.decode(record.key), record.value, producer)
         elif kind == records.GROUP_TYPE:
             self._replay_group(GroupMetadataKey.decode(record.key).group, record.value)
+        elif kind in consumer_records.TYPES:
+            self.consumers.replay(kind, record)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         """Pending offsets of the producer are committed, or forgotten."""
@@ -119,9 +138,12 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         group = self.groups.get(group_id)
+        downgraded = self.consumers.take_downgraded(group_id) if value is not None else None
         if value is None:
             if isinstance(group, ClassicGroup):
                 self.forget(group)
+        elif downgraded is not None:
+            self.groups[group_id] = downgraded
         elif isinstance(group, ClassicGroup) and self._lives:
             group.accept(GroupMetadataValue.decode(value))
         else:
@@ -157,21 +179,48 @@ class GroupShard:
                 f"session timeout {request.session_timeout_ms} is not within {low}…{high} ms"
             )
         group = self.groups.get(request.group_id)
-        if group is None:
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            classic_members.join(group, Join(request, caller), result)
+            return
+        if not isinstance(group, ClassicGroup):
             if request.member_id:
                 raise errors.UnknownMemberId(f"group {request.group_id} has no members")
+            if group is not None:
+                result.write(*group.tombstones())
+                result.on_failure = self._not_classic(group)
             group = self.groups[request.group_id] = self.simple_group(request.group_id)
             group.since_ms = result.now.wall_ms
-        joining.join(self._classic(group), Join(request, caller), result)
+        joining.join(group, Join(request, caller), result)
+
+    def _not_classic(self, group: Group) -> Failure:
+        """An empty consumer group was to become a classic one, and could not be deleted."""
+
+        def undo(result: Result, error: errors.KafkaError) -> None:
+            classic = self.groups[group.id]
+            if isinstance(classic, ClassicGroup):
+                for member in classic.members:
+                    result.reply(classic.members.stop_waiting(member), error)
+            classic.die()
+            self.groups[group.id] = group
+
+        return undo
 
     def sync(self, request: SyncGroup.Request, result: Result) -> None:
         """SyncGroup: a ``SyncGroup.Response``, or what ``syncing.sync`` raises."""
-        syncing.sync(self._with_members(request.group_id), request, result)
+        group = self._with_members(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            classic_members.sync(group, request, result)
+        else:
+            syncing.sync(self._classic(group), request, result)
 
     def heartbeat(self, request: Heartbeat.Request, result: Result) -> None:
         """Heartbeat: a ``Heartbeat.Response``, or what ``syncing.heartbeat`` raises."""
-        syncing.heartbeat(self._with_members(request.group_id), request, result)
-        result.answer(Heartbeat.Response())
+        group = self._with_members(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            classic_members.heartbeat(group, request, result)
+        else:
+            syncing.heartbeat(self._classic(group), request, result)
+            result.answer(Heartbeat.Response())
 
     def leave(
         self,
@@ -181,13 +230,16 @@ class GroupShard:
     ) -> None:
         """LeaveGroup: an outcome for each member, or UnknownMemberId where there is no group."""
         group = self._with_members(group_id)
-        result.answer(syncing.leave(group, members, result))
+        if isinstance(group, ConsumerGroup):
+            result.answer(classic_members.leave(group, members, result))
+        else:
+            result.answer(syncing.leave(self._classic(group), members, result))
 
-    def _with_members(self, group_id: str) -> ClassicGroup:
+    def _with_members(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise errors.UnknownMemberId(f"group {group_id} has no members")
-        return self._classic(group)
+        return group
 
     def _classic(self, group: Group) -> ClassicGroup:
         """The group as one of the classic protocol. Raises InconsistentGroupProtocol."""

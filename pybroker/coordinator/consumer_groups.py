@@ -1,0 +1,114 @@
+"""Consumer groups of the new protocol as handlers see them, and what they need of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pybroker.cluster.image import MetadataImage
+from pybroker.config import BrokerConfig
+from pybroker.coordinator.group.consumer import heartbeating
+from pybroker.coordinator.group.consumer.context import ConsumerFacts
+from pybroker.coordinator.group.consumer.regexes import Resolve, Resolved
+from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Paces
+from pybroker.coordinator.group.consumer.topics import Topics
+from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.runtime import Runtime
+from pyclient.protocol import ConsumerGroupDescribe, ConsumerGroupHeartbeat, errors
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.shard import GroupShard
+
+GROUP_VERSION = "group.version"
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerGroups:
+    """The new protocol of a broker's group coordinator.
+
+    ``partition_of`` tells which shard a group belongs to; ``runtime`` has to be set before use.
+    """
+
+    runtime: Runtime[GroupShard]
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+        partition_of: Callable[[str], int],
+    ) -> None:
+        self._image = image
+        self._partition_of = partition_of
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.facts = ConsumerFacts(
+            ConsumerSettings.from_config(config), Paces(config, image), Topics(image)
+        )
+
+    # Requests
+
+    async def heartbeat(
+        self, request: ConsumerGroupHeartbeat.Request, caller: Caller
+    ) -> ConsumerGroupHeartbeat.Response:
+        """A member joins, goes on, or leaves."""
+        try:
+            self._check_supported()
+            heartbeating.check(request, caller.version, self.facts.settings.assignors)
+            reply: ConsumerGroupHeartbeat.Response = await self.runtime.submit(
+                self._partition_of(request.group_id),
+                lambda shard, result: shard.consumers.heartbeat(request, caller, result),
+            )
+            return reply
+        except KafkaError as error:
+            return ConsumerGroupHeartbeat.Response(
+                error_code=error.code, error_message=str(error)
+            )
+
+    async def describe(self, group_id: str) -> ConsumerGroupDescribe.Response.DescribedGroup:
+        """One group."""
+        described = ConsumerGroupDescribe.Response.DescribedGroup
+        try:
+            self._check_supported()
+            if not group_id:
+                raise errors.InvalidGroupId
+            reply: ConsumerGroupDescribe.Response.DescribedGroup = await self.runtime.submit(
+                self._partition_of(group_id),
+                lambda shard, result: shard.consumers.describe(group_id, result),
+            )
+            return reply
+        except KafkaError as error:
+            return described(group_id=group_id, error_code=error.code, error_message=str(error))
+
+    def _check_supported(self) -> None:
+        """Raises UnsupportedVersion where the cluster has switched the protocol off."""
+        if self._image().features.get(GROUP_VERSION, 1) < 1:
+            raise errors.UnsupportedVersion(f"{GROUP_VERSION} is 0")
+
+    # Effects
+
+    def perform(self, partition: int, effect: object) -> None:
+        """Looks up regular expressions on another thread, and tells the group."""
+        if not isinstance(effect, Resolve):
+            raise TypeError(f"nobody performs {effect!r}")
+        task = asyncio.get_running_loop().create_task(self._resolve(partition, effect))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _resolve(self, partition: int, resolve: Resolve) -> None:
+        found: Mapping[str, Resolved] | None = None
+        try:
+            found = await asyncio.to_thread(resolve.look)
+        except Exception:
+            logger.exception("regular expressions of group %s", resolve.group_id)
+        self.runtime.tell(
+            partition,
+            lambda shard, result: shard.consumers.resolved(resolve.group_id, found, result),
+        )
+
+    def close(self) -> None:
+        """Nothing is looked up any more."""
+        for task in tuple(self._tasks):
+            task.cancel()

@@ -1,0 +1,22 @@
+"""Server-side assignors (KIP-848): who shall have which partitions of a consumer group.
+
+An assignor is a function of a ``GroupSpec``; the same spec gives the same assignment. Every
+partition of a topic that somebody reads gets one member, who reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pybroker.coordinator.group.assignors import range as range_assignor
+from pybroker.coordinator.group.assignors import uniform
+from pybroker.coordinator.group.assignors.spec import GroupSpec, Partitions
+
+Assignor = Callable[[GroupSpec], dict[str, Partitions]]
+"""The partitions of each member, by topic id; a member that gets nothing may be left out."""
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    "uniform": uniform.assign,
+    "range": range_assignor.assign,
+}

@@ -1,0 +1,283 @@
+"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat.
+
+To them a member epoch is a generation and the coordinator is a leader that has assigned already:
+a JoinGroup takes them into the next epoch at once, with an empty list of members, and SyncGroup
+brings what they have. Where they have to take another step, their heartbeat is answered with
+REBALANCE_IN_PROGRESS, and they are waited for: to join, then to sync.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from cy.buffer import DecodeError
+from pybroker.coordinator.group.classic import refusal
+from pybroker.coordinator.group.consumer import (
+    downgrading,
+    heartbeating,
+    leaving,
+    targeting,
+    timeouts,
+)
+from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
+from pybroker.coordinator.group.consumer.member import (
+    ClassicFacts,
+    ConsumerMember,
+    MemberState,
+)
+from pybroker.coordinator.group.consumer.reconciling import Claimed
+from pybroker.coordinator.group.consumer.timeouts import Wait
+from pybroker.coordinator.group.joining import Join
+from pybroker.coordinator.group.members import Protocols
+from pybroker.coordinator.shard import Result
+from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup, errors
+from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.records import ConsumerProtocolSubscription
+
+_FIRST_WITH_KNOWN_MEMBER_IDS = 4
+
+
+class _Joining(NamedTuple):
+    """A JoinGroup as the group understands it."""
+
+    member_id: str
+    said: ConsumerProtocolSubscription
+    join: Join
+
+
+def join(group: ConsumerGroup, join: Join, result: Result) -> None:
+    """JoinGroup: answered at once.
+
+    Raises InconsistentGroupProtocol, GroupMaxSizeReached, UnknownMemberId, FencedInstanceId.
+    """
+    request = join.request
+    if not group.context.settings.may_migrate:
+        raise errors.InconsistentGroupProtocol(
+            f"Cannot join the consumer group {group.id} with the classic protocol "
+            "because the group migration is disabled."
+        )
+    member_id = request.member_id or group.context.new_id()
+    heartbeating.check_room(group, member_id)
+    _check_supported(group, request.protocol_type, join.protocols)
+    instance_id = request.group_instance_id
+    if (
+        not request.member_id
+        and instance_id is None
+        and join.caller.version >= _FIRST_WITH_KNOWN_MEMBER_IDS
+    ):
+        result.answer(refusal(errors.MemberIdRequired, member_id))
+        return
+    _join(group, _Joining(member_id, _read(join.protocols), join), result)
+
+
+def _check_supported(group: ConsumerGroup, protocol_type: str, protocols: Protocols) -> None:
+    known = group.classic_protocols
+    agreed = any(known.get(name, 0) == group.classic_members for name, _ in protocols)
+    if protocol_type != CONSUMER_PROTOCOL or not agreed:
+        raise errors.InconsistentGroupProtocol(f"group {group.id} has other protocols")
+
+
+def _read(protocols: Protocols) -> ConsumerProtocolSubscription:
+    try:
+        return ConsumerProtocolSubscription.decode(protocols[0][1])
+    except DecodeError as error:
+        raise errors.UnknownServerError("the embedded consumer protocol is malformed") from error
+
+
+def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
+    before, replaced = _member(group, joining, result)
+    downgrades = replaced is not None and downgrading.follows_from_replacing(group, replaced)
+    updated = _updated(before, joining)
+    epoch, subscriptions, changed = heartbeating.subscribe(
+        group, before, updated, result, bumps_unresolved=True
+    )
+    claimed = _claimed(group, joining.said)
+    if downgrades and group.assignment_epoch < epoch:
+        goal = None
+    elif downgrades:
+        goal = group.assignment_epoch, group.target_of(updated)
+    else:
+        change = targeting.Change(heartbeating.known(group, before), updated)
+        goal = targeting.update(group, epoch, change, subscriptions, result)
+    after = updated
+    if goal is not None:
+        after = heartbeating.advance(group, updated, goal, subscriptions, claimed, changed, result)
+    group.context.timeouts.stop(group.id, after.id, Wait.JOIN)
+    if downgrades:
+        assert replaced is not None
+        downgrading.downgrade_with(group, replaced, after, goal is None, result)
+    else:
+        timeouts.touch(group, after, result)
+        timeouts.expect(group, after, Wait.SYNC, result)
+    result.reads = True
+    result.answer(_response(after))
+
+
+def _member(
+    group: ConsumerGroup, joining: _Joining, result: Result
+) -> tuple[ConsumerMember, ConsumerMember | None]:
+    """The member as it was, and the static member that had its instance id, if it has one."""
+    instance_id = joining.join.request.group_instance_id
+    member_id = joining.member_id
+    if instance_id is None:
+        return group.members.get(member_id) or ConsumerMember(member_id), None
+    before = group.static_member(instance_id)
+    if joining.join.request.member_id:
+        return leaving.leaving_member(group, member_id, instance_id), before
+    return heartbeating.static_joiner(group, member_id, instance_id, True, result), before
+
+
+def _updated(member: ConsumerMember, joining: _Joining) -> ConsumerMember:
+    join, said = joining.join, joining.said
+    timeout_ms = join.rebalance_timeout_ms
+    instance_id = join.request.group_instance_id
+    updated = replace(
+        member,
+        instance_id=member.instance_id if instance_id is None else instance_id,
+        rack_id=said.rack_id or member.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topics=frozenset(said.topics),
+        regex="",
+        client_id=join.caller.client_id,
+        client_host=join.caller.client_host,
+        classic=ClassicFacts(join.request.session_timeout_ms, join.protocols),
+    )
+    return member if updated == member else updated
+
+
+def _claimed(group: ConsumerGroup, said: ConsumerProtocolSubscription) -> Claimed:
+    image = group.context.topics.image
+    return {
+        topic.id: frozenset(each.partitions)
+        for each in said.owned_partitions
+        if (topic := image.topic(each.topic)) is not None
+    }
+
+
+def _response(member: ConsumerMember) -> JoinGroup.Response:
+    assert member.classic is not None
+    return JoinGroup.Response(
+        generation_id=member.epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=member.classic.protocols[0][0],
+        member_id=member.id,
+    )
+
+
+# In a generation
+
+
+def sync(group: ConsumerGroup, request: SyncGroup.Request, result: Result) -> None:
+    """SyncGroup: what the member has.
+
+    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol,
+    RebalanceInProgress.
+    """
+    if group.is_empty:
+        raise errors.UnknownMemberId(f"group {group.id} has no members")
+    member, classic = _classic(group, request.member_id, request.group_instance_id)
+    _check_generation(member, request.generation_id)
+    name, metadata = classic.protocols[0]
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL):
+        raise errors.InconsistentGroupProtocol(f"group {group.id} is one of consumers")
+    if request.protocol_name not in (None, name):
+        raise errors.InconsistentGroupProtocol(f"member {member.id} was told to use {name}")
+    if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+        _expect_join(group, member, result)
+        raise errors.RebalanceInProgress(
+            f"A new rebalance is triggered in group {group.id} "
+            f"and member {member.id} should rejoin to catch up."
+        )
+    group.context.timeouts.stop(group.id, member.id, Wait.SYNC)
+    timeouts.touch(group, member, result)
+    version = int.from_bytes(metadata[:2], "big")
+    result.reads = True
+    result.answer(
+        SyncGroup.Response(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=downgrading.assigned_bytes(group, member.assigned, version),
+        )
+    )
+
+
+def heartbeat(group: ConsumerGroup, request: Heartbeat.Request, result: Result) -> None:
+    """Heartbeat: a ``Heartbeat.Response``.
+
+    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration.
+    """
+    member, _ = _classic(group, request.member_id, request.group_instance_id)
+    _check_generation(member, request.generation_id)
+    timeouts.touch(group, member, result)
+    code = errors.NONE
+    if _has_to_join(group, member):
+        code = errors.RebalanceInProgress.code
+        _expect_join(group, member, result)
+    result.reads = True
+    result.answer(Heartbeat.Response(error_code=code))
+
+
+def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED:
+        return True
+    return member.state is MemberState.UNRELEASED and not _waits_for_others(group, member)
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    return any(
+        partition not in member.assigned.get(topic_id, ()) and group.is_owned(topic_id, partition)
+        for topic_id, partitions in group.targets.get(member.id, {}).items()
+        for partition in partitions
+    )
+
+
+def _expect_join(group: ConsumerGroup, member: ConsumerMember, result: Result) -> None:
+    if not group.context.timeouts.waits(group.id, member.id, Wait.JOIN):
+        timeouts.expect(group, member, Wait.JOIN, result)
+
+
+def _classic(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicFacts]:
+    member = leaving.leaving_member(group, member_id, instance_id)
+    if member.classic is None:
+        raise errors.UnknownMemberId(f"Member {member.id} does not use the classic protocol.")
+    return member, member.classic
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise errors.IllegalGeneration(
+            f"The request generation id {generation} is not equal to the member epoch "
+            f"{member.epoch} of member {member.id}."
+        )
+
+
+def leave(
+    group: ConsumerGroup, members: list[LeaveGroup.Request.MemberIdentity], result: Result
+) -> list[LeaveGroup.Response.MemberResponse]:
+    """LeaveGroup: an outcome for each; members of either protocol may be named."""
+    outcomes, gone = [], {}
+    for identity in members:
+        outcome = LeaveGroup.Response.MemberResponse(
+            member_id=identity.member_id, group_instance_id=identity.group_instance_id
+        )
+        try:
+            member = _leaving(group, identity)
+            gone[member.id] = member
+        except KafkaError as error:
+            outcome.error_code = error.code
+        outcomes.append(outcome)
+    leaving.fence(group, list(gone.values()), result)
+    return outcomes
+
+
+def _leaving(
+    group: ConsumerGroup, identity: LeaveGroup.Request.MemberIdentity
+) -> ConsumerMember:
+    """The member that is meant; an administrator names static ones by their instance id alone."""
+    member = group.static_member(identity.group_instance_id)
+    if member is not None and not identity.member_id:
+        return member
+    return leaving.leaving_member(group, identity.member_id, identity.group_instance_id)

@@ -1,0 +1,77 @@
+"""Who may commit and fetch the offsets of a consumer group.
+
+A member commits in its own epoch. An earlier epoch is accepted for a partition that the member has
+had since then: the answer to its last heartbeat may not have reached it yet (KIP-1251). Whoever is
+no member (an administrator) commits only while nobody is in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.coordinator.group.group import CheckPartition, Commit
+from pyclient.protocol import errors
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.consumer.group import ConsumerGroup
+    from pybroker.coordinator.group.consumer.member import ConsumerMember
+
+_FIRST_FOR_CONSUMERS = 9
+
+
+def may_commit(group: ConsumerGroup, commit: Commit) -> CheckPartition | None:
+    """See ``Group.may_commit``."""
+    if commit.epoch < 0 and not group.members:
+        return None
+    nobody = commit.epoch == -1 and not commit.member_id and commit.instance_id is None
+    if commit.transactional and nobody:
+        return None
+    member = group.member(commit.member_id)
+    if not commit.transactional and member.classic is None and commit.version < _FIRST_FOR_CONSUMERS:
+        raise errors.UnsupportedVersion(
+            "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
+        )
+    if commit.epoch == member.epoch:
+        return None
+    if commit.epoch > member.epoch:
+        raise _stale(
+            member, f"Received {{}} {commit.epoch} is newer than current member epoch {member.epoch}."
+        )
+    return _check_of(member, commit.epoch)
+
+
+def _check_of(member: ConsumerMember, epoch: int) -> CheckPartition:
+    def check(topic: str, topic_id: bytes, partition: int) -> None:
+        since = member.assignment_epoch(topic_id, partition)
+        if since is None:
+            raise _stale(
+                member,
+                f"Partition {topic}-{partition} is not assigned or pending revocation for member.",
+            )
+        if epoch < since:
+            raise _stale(
+                member,
+                f"Received {{}} {epoch} is older than assignment epoch {since} "
+                f"for partition {topic}-{partition}.",
+            )
+
+    return check
+
+
+def may_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
+    """See ``Group.may_fetch``."""
+    if member_id is None and member_epoch < 0:
+        return
+    member = group.member(member_id or "")
+    if member_epoch != member.epoch:
+        raise _stale(
+            member,
+            f"The received {{}} {member_epoch} does not match the expected member epoch {member.epoch}.",
+        )
+
+
+def _stale(member: ConsumerMember, text: str) -> errors.KafkaError:
+    """The error of the member's protocol; {} in the text is what an epoch is called there."""
+    if member.classic is None:
+        return errors.StaleMemberEpoch(text.replace("{}", "member epoch"))
+    return errors.IllegalGeneration(text.replace("{}", "generation id"))

@@ -1,0 +1,136 @@
+"""A consumer group becomes a classic one when its last member of the new protocol is gone.
+
+The rest are members that speak the classic protocol already. The classic group is made at once,
+with all that its record cannot say (protocols that are not in use), and takes its place when that
+record is replayed. Its members are asked to join anew, unless a static member has merely changed
+its protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
+from pybroker.coordinator.group.consumer.member import ConsumerMember, Owned, Target
+from pybroker.coordinator.group.members import Member
+from pybroker.coordinator.group.records import group_record
+from pybroker.coordinator.group.state import STABLE
+from pybroker.coordinator.shard import Result
+from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.records import ConsumerProtocolAssignment
+
+logger = logging.getLogger(__name__)
+
+_FIRST_VERSION = 0
+
+
+def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> bool:
+    """Without these members, some classic ones are left and nobody else."""
+    classic = sum(member.classic is not None for member in members)
+    left = len(group.members) - len(members)
+    return group.classic_members - classic == left and _may(group, left)
+
+
+def follows_from_replacing(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """This member alone speaks the new protocol, and a classic one takes its place."""
+    everybody = len(group.members)
+    others_are_classic = group.classic_members == everybody - 1 and member.classic is None
+    return others_are_classic and _may(group, everybody)
+
+
+def _may(group: ConsumerGroup, members: int) -> bool:
+    settings = group.context.settings
+    return settings.may_downgrade and 0 < members <= settings.classic_max_size
+
+
+def downgrade_without(
+    group: ConsumerGroup, leaving: Sequence[ConsumerMember], result: Result
+) -> None:
+    """The group becomes classic without these members, and is rebalanced."""
+    gone = {member.id for member in leaving}
+    stay = [member for member in group.members.values() if member.id not in gone]
+    classic = _classic(group, stay, result)
+    result.write(*group.tombstones())
+    _install(group, classic, {each.id: each.id for each in stay}, result)
+    classic.prepare_rebalance(result)
+
+
+def downgrade_with(
+    group: ConsumerGroup,
+    replaced: ConsumerMember,
+    joining: ConsumerMember,
+    rebalances: bool,
+    result: Result,
+) -> None:
+    """The group becomes classic, with ``joining`` in the place of the static member."""
+    others = [each for each in group.members.values() if each.id != replaced.id]
+    classic = _classic(group, [*others, joining], result)
+    result.write(*group.tombstones_for([*(each.id for each in others), joining.id]))
+    targets = {each.id: each.id for each in others} | {joining.id: replaced.id}
+    _install(group, classic, targets, result)
+    if rebalances:
+        classic.prepare_rebalance(result)
+
+
+def _classic(
+    group: ConsumerGroup, members: Iterable[ConsumerMember], result: Result
+) -> ClassicGroup:
+    classic = group.context.new_classic(group.id)
+    classic.state = STABLE
+    classic.since_ms = result.now.wall_ms
+    classic.generation = group.epoch
+    classic.protocol_type = CONSUMER_PROTOCOL
+    for member in members:
+        assert member.classic is not None
+        classic.members.add(
+            Member(
+                member.id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
+                member.classic.protocols,
+            )
+        )
+    classic.protocol = classic.members.choose_protocol()
+    return classic
+
+
+def _install(
+    group: ConsumerGroup, classic: ClassicGroup, targets: dict[str, str], result: Result
+) -> None:
+    """Writes the group with its assignments; ``targets``: whose target each member has."""
+    for member in classic.members:
+        target = group.targets.get(targets[member.id], {})
+        version = int.from_bytes(member.metadata(classic.protocol)[:2], "big")
+        member.assignment = assigned_bytes(group, target, version)
+        classic.touch(member, result)
+    classic.subscribed = classic.find_subscribed()
+    assignments = {member.id: member.assignment for member in classic.members}
+    result.write(group_record(classic, assignments))
+    group.context.downgraded[group.id] = classic
+
+    def undo(next: Result, error: KafkaError) -> None:
+        group.context.downgraded.pop(group.id, None)
+        classic.die()
+
+    result.on_failure = undo
+    logger.info("group %s becomes a classic group of %d members", group.id, len(classic.members))
+
+
+def assigned_bytes(group: ConsumerGroup, partitions: Target | Owned, version: int) -> bytes:
+    """Partitions as a classic consumer is told; topics that are gone are left out."""
+    image = group.context.topics.image
+    part = ConsumerProtocolAssignment.TopicPartition
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            part(topic=topic.name, partitions=sorted(each))
+            for topic_id, each in partitions.items()
+            if (topic := image.topic_by_id(topic_id)) is not None
+        ]
+    )
+    highest = ConsumerProtocolAssignment.max_version
+    return ConsumerProtocolAssignment.encode(min(max(version, _FIRST_VERSION), highest), message)

@@ -1,0 +1,351 @@
+"""ConsumerGroupHeartbeat: joins, goes on, and leaves.
+
+A heartbeat says what has changed at the member, if anything, and is answered with what the member
+does not know yet. Most say nothing and change nothing: these are answered first, without a look at
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from pybroker.coordinator.group.consumer import (
+    leaving,
+    reconciling,
+    records,
+    regexes,
+    targeting,
+    timeouts,
+)
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.member import (
+    JOIN,
+    LEAVE,
+    LEAVE_STATIC,
+    NO_TARGET,
+    ConsumerMember,
+    MemberState,
+    Owned,
+    Target,
+)
+from pybroker.coordinator.group.consumer.reconciling import Claimed, Goal
+from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
+from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.shard import Result
+from pyclient.protocol import ConsumerGroupHeartbeat, errors
+
+Request = ConsumerGroupHeartbeat.Request
+Response = ConsumerGroupHeartbeat.Response
+
+_FIRST_WITH_CLIENTS_IDS = 1
+_STABLE = MemberState.STABLE
+
+
+def check(request: Request, version: int, assignors: Collection[str]) -> None:
+    """What can be said against a request without its group.
+
+    Raises InvalidRequest, UnsupportedAssignor.
+    """
+    epoch = request.member_epoch
+    if version >= _FIRST_WITH_CLIENTS_IDS or epoch > JOIN or epoch == LEAVE:
+        _check_not_blank(request.member_id, "MemberId")
+    _check_not_blank(request.group_id, "GroupId")
+    _check_not_blank(request.instance_id, "InstanceId")
+    _check_not_blank(request.rack_id, "RackId")
+    if epoch == JOIN:
+        _check_join(request)
+    elif epoch == LEAVE_STATIC:
+        if request.instance_id is None:
+            raise errors.InvalidRequest("InstanceId can't be null.")
+    elif epoch < LEAVE_STATIC:
+        raise errors.InvalidRequest("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise errors.UnsupportedAssignor(
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}."
+        )
+
+
+def _check_not_blank(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise errors.InvalidRequest(f"{name} can't be empty.")
+
+
+def _check_join(request: Request) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise errors.InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise errors.InvalidRequest("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise errors.InvalidRequest(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must"
+            " be non-null when (re-)joining."
+        )
+
+
+def beat(group: ConsumerGroup, request: Request, caller: Caller, result: Result) -> None:
+    """A member joins, or goes on.
+
+    Raises GroupMaxSizeReached, UnknownMemberId, FencedMemberEpoch, FencedInstanceId,
+    UnreleasedInstanceId, InvalidRegularExpression.
+    """
+    if _goes_on(group, request, caller, result):
+        return
+    member_id = request.member_id
+    check_room(group, member_id)
+    member = _member(group, request, member_id or group.context.new_id(), result)
+    step(group, member, _updated(member, request, caller), request, result)
+
+
+# Nothing new
+
+
+def _goes_on(group: ConsumerGroup, request: Request, caller: Caller, result: Result) -> bool:
+    """Answers a heartbeat that says nothing of a member that has all it shall have."""
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or request.member_epoch != member.epoch
+        or member.epoch != group.assignment_epoch
+        or group.epoch != group.assignment_epoch
+        or member.state is not _STABLE
+        or member.classic is not None
+        or _says_something(request)
+        or request.instance_id != member.instance_id
+        or caller.client_id != member.client_id
+        or caller.client_host != member.client_host
+        or targeting.is_stale(group)
+        or (group.subscriptions.regexes and regexes.is_due(group, result.now.wall_ms))
+    ):
+        return False
+    pace = group.context.pace_of(group.id)
+    at_ms = result.now.monotonic_ms + pace.session_timeout_ms
+    if not group.context.timeouts.extend(group.id, member.id, at_ms):
+        timeouts.touch(group, member, result)
+    result.reads = True
+    result.answer(
+        Response(
+            member_id=member.id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=pace.heartbeat_interval_ms,
+        )
+    )
+    return True
+
+
+def _says_something(request: Request) -> bool:
+    return (
+        request.rebalance_timeout_ms != -1
+        or request.subscribed_topic_names is not None
+        or request.subscribed_topic_regex is not None
+        or request.server_assignor is not None
+        or request.rack_id is not None
+    )
+
+
+# Who it is
+
+
+def check_room(group: ConsumerGroup, member_id: str) -> None:
+    """Raises GroupMaxSizeReached for somebody new in a full group."""
+    most = group.context.settings.max_size
+    if len(group.members) >= most and member_id not in group.members:
+        raise errors.GroupMaxSizeReached(
+            f"The consumer group has reached its maximum capacity of {most} members."
+        )
+
+
+def _member(
+    group: ConsumerGroup, request: Request, member_id: str, result: Result
+) -> ConsumerMember:
+    """The member as it was: a new one has nothing."""
+    claimed = _claimed(request)
+    epoch = request.member_epoch
+    if request.instance_id is not None and epoch == JOIN:
+        return static_joiner(group, member_id, request.instance_id, False, result)
+    if request.instance_id is not None:
+        member = leaving.leaving_member(group, member_id, request.instance_id)
+    elif epoch == JOIN:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    else:
+        member = group.member(member_id)
+    _check_epoch(member, epoch, claimed)
+    return member
+
+
+def static_joiner(
+    group: ConsumerGroup, member_id: str, instance_id: str, is_classic: bool, result: Result
+) -> ConsumerMember:
+    """A static member that joins; it takes the place of who had its instance id.
+
+    Raises UnreleasedInstanceId while that one is there, and both speak the new protocol.
+    """
+    before = group.static_member(instance_id)
+    if before is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if not is_classic and before.classic is None and before.epoch != LEAVE_STATIC:
+        raise errors.UnreleasedInstanceId(
+            f"Static member {member_id} with instance id {instance_id} cannot join the group "
+            f"because the instance id is owned by {before.id} member."
+        )
+    member = replace(before, id=member_id, epoch=0, previous_epoch=0)
+    leaving.remove(group.id, before.id, result)
+    result.write(
+        records.member_record(group.id, member),
+        records.target_record(group.id, member_id, group.targets.get(before.id, NO_TARGET)),
+        records.current_record(group.id, member),
+    )
+    if before.id != member_id:
+        group.context.timeouts.forget(group.id, before.id)
+    return member
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
+    """Raises FencedMemberEpoch; the epoch before is good for who has nothing that it should not."""
+    if epoch == member.epoch:
+        return
+    greater = epoch > member.epoch
+    if greater or epoch != member.previous_epoch or not _is_within(claimed, member.assigned):
+        size = "greater" if greater else "smaller"
+        raise errors.FencedMemberEpoch(
+            f"The consumer group member has a {size} member epoch ({epoch}) than the one known by "
+            f"the group coordinator ({member.epoch}). "
+            "The member must abandon all its partitions and rejoin."
+        )
+
+
+def _is_within(claimed: Claimed, owned: Owned) -> bool:
+    if claimed is None:
+        return False
+    return all(
+        topic_id in owned and partitions <= owned[topic_id].keys()
+        for topic_id, partitions in claimed.items()
+    )
+
+
+def _claimed(request: Request) -> Claimed:
+    if request.topic_partitions is None:
+        return None
+    return {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions}
+
+
+# What is new
+
+
+def _updated(member: ConsumerMember, request: Request, caller: Caller) -> ConsumerMember:
+    """The member with what it says now; what it leaves out is as before."""
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    updated = replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=None,
+    )
+    return member if updated == member else updated
+
+
+def step(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    updated: ConsumerMember,
+    request: Request,
+    result: Result,
+) -> None:
+    """One step of the member towards the target, and the answer."""
+    epoch, subscriptions, changed = subscribe(group, before, updated, result)
+    change = targeting.Change(known(group, before), updated)
+    goal = targeting.update(group, epoch, change, subscriptions, result)
+    claimed = _claimed(request)
+    after = advance(group, updated, goal, subscriptions, claimed, changed, result)
+    timeouts.touch(group, after, result)
+    result.reads = True
+    is_full = request.rebalance_timeout_ms != -1 and claimed is not None and (
+        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    )
+    tells = request.member_epoch == JOIN or is_full or after.assigned != before.assigned
+    result.answer(
+        Response(
+            member_id=after.id,
+            member_epoch=after.epoch,
+            heartbeat_interval_ms=group.context.pace_of(group.id).heartbeat_interval_ms,
+            assignment=assignment(after.assigned) if tells else None,
+        )
+    )
+
+
+def known(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember | None:
+    """The member, if the group counts it already, be it under its former id."""
+    if member.id in group.members:
+        return member
+    if member.instance_id is not None and member.instance_id in group.static:
+        return member
+    return None
+
+
+def subscribe(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    updated: ConsumerMember,
+    result: Result,
+    *,
+    bumps_unresolved: bool = False,
+) -> tuple[int, Subscriptions, bool]:
+    """The group's epoch with what the member says now, its subscriptions, whether they changed.
+
+    A new regular expression alone makes no new epoch before its topics are known, unless
+    ``bumps_unresolved``. Raises InvalidRegularExpression.
+    """
+    if updated is not before or updated.id not in group.members:
+        result.write(records.member_record(group.id, updated))
+    names_changed = updated.topics != before.topics
+    change = regexes.update(group, before, updated, result)
+    changed = names_changed or change is not regexes.Change.NONE
+    subscriptions = group.subscriptions.after(known(group, before), updated)
+    bump = names_changed or change is regexes.Change.RESOLVED or (bumps_unresolved and changed)
+    epoch = group.epoch
+    if bump or targeting.is_stale(group):
+        epoch = targeting.next_epoch(group, subscriptions, bump, result)
+    return epoch, subscriptions, changed
+
+
+def advance(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    goal: tuple[int, Target],
+    subscriptions: Subscriptions,
+    claimed: Claimed,
+    subscription_changed: bool,
+    result: Result,
+) -> ConsumerMember:
+    """Writes the member's next step, if there is one; it is waited for where it has to act."""
+    epoch, target = goal
+    if not subscription_changed and member.is_reconciled_to(epoch):
+        return member
+    topic_ids = group.context.topics.ids(subscriptions.names_of(member))
+    next = reconciling.reconcile(
+        member, Goal(epoch, target, topic_ids, group.is_owned), claimed, subscription_changed
+    )
+    if next != member:
+        result.write(records.current_record(group.id, next))
+        timeouts.expect_revocation(group, next, result)
+    return next
+
+
+def assignment(owned: Owned) -> Response.Assignment:
+    """What a member has, as it is told."""
+    part = Response.TopicPartitions
+    return Response.Assignment(
+        topic_partitions=[
+            part(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in owned.items()
+        ]
+    )

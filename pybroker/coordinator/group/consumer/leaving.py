@@ -1,0 +1,92 @@
+"""Members that leave, or that are put out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pybroker.coordinator.group.consumer import downgrading, records
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.member import (
+    LEAVE_STATIC,
+    NOTHING,
+    ConsumerMember,
+    Owned,
+)
+from pybroker.coordinator.shard import Result
+from pyclient.protocol import ConsumerGroupHeartbeat, errors
+
+logger = logging.getLogger(__name__)
+
+
+def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat.Request, result: Result) -> None:
+    """A heartbeat with the epoch LEAVE or LEAVE_STATIC.
+
+    Raises UnknownMemberId, FencedInstanceId.
+    """
+    member = leaving_member(group, request.member_id, request.instance_id)
+    if request.instance_id is not None and request.member_epoch == LEAVE_STATIC:
+        result.write(records.current_record(group.id, _away(member)))
+    else:
+        fence(group, [member], result)
+    result.answer(
+        ConsumerGroupHeartbeat.Response(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+    )
+
+
+def leaving_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> ConsumerMember:
+    """The member that a request names. Raises UnknownMemberId, FencedInstanceId."""
+    if instance_id is None:
+        return group.member(member_id)
+    member = group.static_member(instance_id)
+    if member is None:
+        raise errors.UnknownMemberId(f"Instance id {instance_id} is unknown.")
+    check_not_fenced(member, member_id)
+    return member
+
+
+def check_not_fenced(member: ConsumerMember, member_id: str) -> None:
+    """Raises FencedInstanceId where the instance is another member's by now."""
+    if member.id != member_id:
+        raise errors.FencedInstanceId(
+            f"Static member {member_id} with instance id {member.instance_id} "
+            f"was fenced by member {member.id}."
+        )
+
+
+def _away(member: ConsumerMember) -> ConsumerMember:
+    """A static member that will be back: it keeps what it has, and nothing else."""
+    kept: Owned = {id: dict.fromkeys(owned, 0) for id, owned in member.assigned.items()}
+    return replace(member, epoch=LEAVE_STATIC, assigned=kept, pending_revocation=NOTHING)
+
+
+def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> None:
+    """The members are out: the group has a new epoch, or becomes a classic one."""
+    if not members:
+        return
+    if downgrading.follows_from_leaving(group, members):
+        downgrading.downgrade_without(group, members, result)
+        return
+    for member in members:
+        remove(group.id, member.id, result)
+    for regex in group.subscriptions.unused_without(members):
+        result.write(records.no_regex_record(group.id, regex))
+    left = group.subscriptions.without(members)
+    metadata_hash = group.context.topics.hash_of(left.topics)
+    result.write(records.group_record(group.id, group.epoch + 1, metadata_hash))
+    for member in members:
+        group.context.timeouts.forget(group.id, member.id)
+
+
+def remove(group_id: str, member_id: str, result: Result) -> None:
+    """Writes that the member is out."""
+    result.write(
+        records.no_current_record(group_id, member_id),
+        records.no_target_record(group_id, member_id),
+        records.no_member_record(group_id, member_id),
+    )

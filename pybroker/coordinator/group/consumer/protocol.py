@@ -1,0 +1,207 @@
+"""Consumer groups of a shard: requests of the new protocol, and the records that are theirs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import (
+    describing,
+    heartbeating,
+    leaving,
+    records,
+    regexes,
+    upgrading,
+)
+from pybroker.coordinator.group.consumer.context import ConsumerContext
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.member import JOIN, LEAVE, LEAVE_STATIC
+from pybroker.coordinator.group.consumer.regexes import Resolved
+from pybroker.coordinator.group.group import Group
+from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.shard import Record, Result
+from pyclient.protocol import ConsumerGroupHeartbeat, errors
+from pyclient.protocol.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerProtocol:
+    """What a shard hands to its consumer groups.
+
+    ``groups`` are the shard's groups of any kind; ``forget`` takes a deleted one out of them.
+    """
+
+    def __init__(
+        self, context: ConsumerContext, groups: dict[str, Group], forget: Callable[[Group], None]
+    ) -> None:
+        self.context = context
+        context.put_out = self._put_out
+        self._groups = groups
+        self._forget = forget
+
+    # Requests
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeat.Request, caller: Caller, result: Result
+    ) -> None:
+        """ConsumerGroupHeartbeat: a ``ConsumerGroupHeartbeat.Response``.
+
+        The request has passed ``heartbeating.check``. Raises GroupIdNotFound and what
+        ``heartbeating.beat`` and ``leaving.leave`` raise.
+        """
+        group = self._groups.get(request.group_id)
+        if request.member_epoch in (LEAVE, LEAVE_STATIC):
+            leaving.leave(self.existing(request.group_id), request, result)
+            return
+        if not isinstance(group, ConsumerGroup):
+            joins = request.member_epoch == JOIN
+            group = upgrading.consumer_group(self.context, request.group_id, joins, result)
+        heartbeating.beat(group, request, caller, result)
+
+    def existing(self, group_id: str) -> ConsumerGroup:
+        """The consumer group; raises GroupIdNotFound."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise errors.GroupIdNotFound(f"Group {group_id} not found.")
+        if not isinstance(group, ConsumerGroup):
+            raise errors.GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+        return group
+
+    def describe(self, group_id: str, result: Result) -> None:
+        """ConsumerGroupDescribe, one of them: a ``DescribedGroup``. Raises GroupIdNotFound."""
+        result.reads = True
+        result.answer(describing.describe(self.existing(group_id)))
+
+    def resolved(
+        self, group_id: str, found: Mapping[str, Resolved] | None, result: Result
+    ) -> None:
+        """What a ``regexes.Resolve`` has found; None: it has failed."""
+        self.context.resolving.discard(group_id)
+        group = self._groups.get(group_id)
+        if found is not None and isinstance(group, ConsumerGroup):
+            regexes.resolved(group, found, result)
+
+    def _put_out(
+        self, group_id: str, member_id: str, epoch: int | None, why: str, result: Result
+    ) -> None:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        member = group.members.get(member_id)
+        if member is not None and epoch in (None, member.epoch):
+            logger.info("group %s: member %s is out: %s", group_id, member_id, why)
+            leaving.fence(group, [member], result)
+
+    # The log
+
+    def replay(self, kind: int, record: Record) -> None:
+        """Takes over a record of one of ``records.TYPES``."""
+        _REPLAY[kind](self, record.key, record.value)
+
+    def _of(self, group_id: str, value: bytes | None) -> ConsumerGroup | None:
+        """The group that the record is of; made where there is a value."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if value is None:
+            return None
+        if group is not None:
+            group.die()
+        made = self._groups[group_id] = ConsumerGroup(group_id, self.context)
+        return made
+
+    def _group(self, key: bytes, value: bytes | None) -> None:
+        group_id = ConsumerGroupMetadataKey.decode(key).group_id
+        group = self._of(group_id, value)
+        if group is None:
+            return
+        if value is None:
+            self._forget(group)
+            self.context.resolved_at.pop(group_id, None)
+        else:
+            message = ConsumerGroupMetadataValue.decode(value)
+            group.replay_group(message.epoch, message.metadata_hash)
+
+    def _partition_metadata(self, key: bytes, value: bytes | None) -> None:
+        group = self._of(ConsumerGroupPartitionMetadataKey.decode(key).group_id, value)
+        if group is not None:
+            group.has_partition_metadata = value is not None
+
+    def _member(self, key: bytes, value: bytes | None) -> None:
+        names = ConsumerGroupMemberMetadataKey.decode(key)
+        group = self._of(names.group_id, value)
+        if group is None:
+            return
+        if value is None:
+            group.remove(names.member_id)
+        else:
+            group.replay_member(names.member_id, ConsumerGroupMemberMetadataValue.decode(value))
+
+    def _target_epoch(self, key: bytes, value: bytes | None) -> None:
+        group = self._of(ConsumerGroupTargetAssignmentMetadataKey.decode(key).group_id, value)
+        if group is None:
+            return
+        if value is None:
+            group.replay_target_epoch(-1, 0)
+        else:
+            message = ConsumerGroupTargetAssignmentMetadataValue.decode(value)
+            group.replay_target_epoch(message.assignment_epoch, message.assignment_timestamp)
+
+    def _target(self, key: bytes, value: bytes | None) -> None:
+        names = ConsumerGroupTargetAssignmentMemberKey.decode(key)
+        group = self._of(names.group_id, value)
+        if group is not None:
+            target = None if value is None else records.read_target(value)
+            group.replay_target(names.member_id, target)
+
+    def _current(self, key: bytes, value: bytes | None) -> None:
+        names = ConsumerGroupCurrentMemberAssignmentKey.decode(key)
+        group = self._of(names.group_id, value)
+        if group is not None:
+            message = None
+            if value is not None:
+                message = ConsumerGroupCurrentMemberAssignmentValue.decode(value)
+            group.replay_current(names.member_id, message)
+
+    def _regex(self, key: bytes, value: bytes | None) -> None:
+        names = ConsumerGroupRegularExpressionKey.decode(key)
+        group = self._of(names.group_id, value)
+        if group is None:
+            return
+        found = None
+        if value is not None:
+            message = ConsumerGroupRegularExpressionValue.decode(value)
+            found = Resolved(frozenset(message.topics), message.version, message.timestamp)
+        group.replay_regex(names.regular_expression, found)
+
+    # Change of protocol
+
+    def take_downgraded(self, group_id: str) -> ClassicGroup | None:
+        """The classic group that was made ready for the record which is being replayed, if any."""
+        return self.context.downgraded.pop(group_id, None)
+
+
+_REPLAY = {
+    records.GROUP: ConsumerProtocol._group,
+    records.PARTITION_METADATA: ConsumerProtocol._partition_metadata,
+    records.MEMBER: ConsumerProtocol._member,
+    records.TARGET_EPOCH: ConsumerProtocol._target_epoch,
+    records.TARGET: ConsumerProtocol._target,
+    records.CURRENT: ConsumerProtocol._current,
+    records.REGEX: ConsumerProtocol._regex,
+}

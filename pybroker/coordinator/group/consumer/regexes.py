@@ -1,0 +1,154 @@
+"""Subscriptions by regular expression (KIP-848; the syntax is RE2, matching is linear in time).
+
+The coordinator looks for the topics that match, so that all members agree. That is done off the
+loop: the shard emits a ``Resolve`` as an effect, and is told what was found (``resolved``). A group
+looks again when an expression is new, when topics have been made since (at most every 10 s), and
+every ``group.consumer.regex.refresh.interval.ms``; always in the course of a heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.cluster.image import MetadataImage
+from pybroker.coordinator import topic_regex
+from pybroker.coordinator.group.consumer import records
+from pybroker.coordinator.shard import Result
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.group.consumer.group import ConsumerGroup
+    from pybroker.coordinator.group.consumer.member import ConsumerMember
+
+MIN_REFRESH_MS: Final = 10_000
+
+
+class Resolved(NamedTuple):
+    """The topics that an expression stands for, in which version of the metadata, and since when."""
+
+    topics: frozenset[str]
+    version: int
+    resolved_ms: int
+
+
+class Resolve(NamedTuple):
+    """An effect: find the topics that match these expressions, and tell the group."""
+
+    group_id: str
+    regexes: frozenset[str]
+    image: MetadataImage
+    now_ms: int
+
+    def look(self) -> dict[str, Resolved]:
+        """Looks; takes a while where there are many topics."""
+        found = topic_regex.matching(self.regexes, self.image.topics)
+        version = self.image.version
+        return {regex: Resolved(topics, version, self.now_ms) for regex, topics in found.items()}
+
+
+class Change(IntEnum):
+    """What a heartbeat has done to the expressions of a group."""
+
+    NONE = 0
+    UPDATED = 1
+    """A member has another expression, whose topics are not known yet."""
+    RESOLVED = 2
+    """A member has another expression, whose topics are known."""
+
+
+def update(
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result
+) -> Change:
+    """A member may have another expression, and it may be time to look again.
+
+    Raises InvalidRegularExpression.
+    """
+    change = Change.NONE
+    is_new = False
+    if before.regex != after.regex:
+        change, is_new = _replaced(group, before, after, result)
+    if is_new or group.subscriptions.regexes:
+        _maybe_resolve(group, before, after, is_new, result)
+    return change
+
+
+def _replaced(
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result
+) -> tuple[Change, bool]:
+    """How the change counts, and whether the expression is new to the group."""
+    subscriptions = group.subscriptions
+    if before.regex and subscriptions.regexes.get(before.regex) == 1:
+        result.write(records.no_regex_record(group.id, before.regex))
+    if not after.regex:
+        return Change.RESOLVED, False
+    if after.regex not in subscriptions.regexes:
+        topic_regex.check(after.regex)
+        return Change.UPDATED, True
+    known = after.regex in subscriptions.resolved
+    return (Change.RESOLVED if known else Change.UPDATED), False
+
+
+def is_due(group: ConsumerGroup, now_ms: int) -> bool:
+    """A group whose members' expressions have not changed should look again."""
+    context = group.context
+    subscriptions = group.subscriptions
+    if not subscriptions.regexes or group.id in context.resolving:
+        return False
+    last = next(iter(subscriptions.resolved.values()), None)
+    if last is None:
+        return True
+    if now_ms <= last.resolved_ms + MIN_REFRESH_MS:
+        return False
+    return (
+        len(subscriptions.regexes) != len(subscriptions.resolved)
+        or context.resolved_at.get(group.id, -1) < context.topics.grown_at
+        or now_ms > last.resolved_ms + context.settings.regex_refresh_interval_ms
+    )
+
+
+def _maybe_resolve(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    is_new: bool,
+    result: Result,
+) -> None:
+    context = group.context
+    now_ms = result.now.wall_ms
+    if group.id in context.resolving:
+        return
+    last = next(iter(group.subscriptions.resolved.values()), None)
+    if last is not None and now_ms <= last.resolved_ms + MIN_REFRESH_MS:
+        return
+    if not is_new and not is_due(group, now_ms):
+        return
+    regexes = group.subscriptions.after(before, after).regexes
+    if regexes:
+        context.resolving.add(group.id)
+        result.effects.append(
+            Resolve(group.id, frozenset(regexes), context.topics.image, now_ms)
+        )
+        result.on_failure = lambda next, error: context.resolving.discard(group.id)
+
+
+def resolved(
+    group: ConsumerGroup, found: Mapping[str, Resolved], result: Result
+) -> None:
+    """What was found; the group has a new epoch where that is something new."""
+    context = group.context
+    subscriptions = group.subscriptions
+    wanted = {regex: each for regex, each in found.items() if regex in subscriptions.regexes}
+    for regex, each in wanted.items():
+        result.write(records.regex_record(group.id, regex, each))
+        context.resolved_at[group.id] = each.version
+    metadata_hash = context.topics.hash_of(subscriptions.with_resolved(wanted).topics)
+    changed = any(
+        each.topics != _topics(subscriptions.resolved.get(regex)) for regex, each in wanted.items()
+    )
+    if changed or metadata_hash != group.metadata_hash:
+        result.write(records.group_record(group.id, group.epoch + 1, metadata_hash))
+
+
+def _topics(resolved: Resolved | None) -> Iterable[str]:
+    return frozenset() if resolved is None else resolved.topics

@@ -1,0 +1,151 @@
+"""A classic group becomes a consumer group when the first member of the new protocol joins.
+
+Its members stay: they speak the classic protocol on (``classic_members``), their generation is the
+first epoch, what the leader had assigned them is what they have, and no partition is taken from
+them by the change itself. Members that are just joining or syncing are told to join anew.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from cy.buffer import DecodeError
+from pybroker.coordinator.group.classic import ClassicGroup, refusal
+from pybroker.coordinator.group.consumer import records, timeouts
+from pybroker.coordinator.group.consumer.context import ConsumerContext
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.member import (
+    ClassicFacts,
+    ConsumerMember,
+    Owned,
+    Target,
+)
+from pybroker.coordinator.group.members import Member
+from pybroker.coordinator.shard import Result
+from pyclient.protocol import errors
+from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+logger = logging.getLogger(__name__)
+
+
+def consumer_group(
+    context: ConsumerContext, group_id: str, joins: bool, result: Result
+) -> ConsumerGroup:
+    """The group that is to be a consumer group: new, or made of a classic one, for who joins.
+
+    It becomes the shard's when its records have been written. Raises GroupIdNotFound.
+    """
+    group = context.groups.get(group_id)
+    if group is None:
+        if not joins:
+            raise errors.GroupIdNotFound(f"Consumer group {group_id} not found.")
+        return ConsumerGroup(group_id, context)
+    if not joins or not isinstance(group, ClassicGroup):
+        raise errors.GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+    if group.is_empty:
+        result.write(*group.tombstones())
+        return ConsumerGroup(group_id, context)
+    _check(context, group)
+    upgraded = _upgraded(context, group)
+    _send_away(group, result)
+    result.write(*group.tombstones())
+    _write(upgraded, result)
+    for member in upgraded.members.values():
+        timeouts.touch(upgraded, member, result)
+    logger.info("group %s becomes a consumer group with %d members", group_id, len(group.members))
+    return upgraded
+
+
+def _check(context: ConsumerContext, group: ClassicGroup) -> None:
+    """Raises GroupIdNotFound where the group may not be upgraded."""
+    why = None
+    if not context.settings.may_upgrade:
+        why = "online upgrade is disabled"
+    elif not group.has_consumers:
+        why = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > context.settings.max_size:
+        why = "the group size exceeds the consumer group maximum size"
+    if why is not None:
+        raise _refused(group, why)
+
+
+def _refused(group: ClassicGroup, why: str) -> errors.KafkaError:
+    text = f"Cannot upgrade classic group {group.id} to consumer group because {why}."
+    logger.info("%s", text)
+    return errors.GroupIdNotFound(text)
+
+
+def _upgraded(context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup:
+    upgraded = ConsumerGroup(group.id, context)
+    upgraded.epoch = upgraded.assignment_epoch = group.generation
+    try:
+        for member in group.members:
+            owned = _owned(context, group, member)
+            upgraded.put(_member(group, member, owned))
+            upgraded.targets[member.id] = _as_target(owned)
+    except DecodeError as error:
+        raise _refused(group, f"the embedded consumer protocol is malformed: {error}") from error
+    upgraded.metadata_hash = context.topics.hash_of(upgraded.subscriptions.topics)
+    return upgraded
+
+
+def _owned(context: ConsumerContext, group: ClassicGroup, member: Member) -> Owned:
+    """What the leader has assigned; topics that are gone are left out."""
+    if not member.assignment:
+        return {}
+    message = ConsumerProtocolAssignment.decode(member.assignment)
+    if message.user_data:
+        raise _refused(
+            group,
+            "an unsupported custom assignor is in use. Please refer to the documentation "
+            "or switch to a default assignor before re-attempting the upgrade",
+        )
+    image = context.topics.image
+    owned: dict[bytes, dict[int, int]] = {}
+    for each in message.assigned_partitions:
+        topic = image.topic(each.topic)
+        if topic is not None:
+            owned[topic.id] = dict.fromkeys(each.partitions, group.generation)
+    return owned
+
+
+def _as_target(owned: Owned) -> Target:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+
+
+def _member(group: ClassicGroup, member: Member, owned: Owned) -> ConsumerMember:
+    metadata = member.metadata(group.protocol) or member.protocols[0][1]
+    said = ConsumerProtocolSubscription.decode(metadata)
+    return ConsumerMember(
+        member.id,
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        instance_id=member.instance_id,
+        rack_id=said.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(said.topics),
+        assigned=owned,
+        classic=ClassicFacts(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _send_away(group: ClassicGroup, result: Result) -> None:
+    """Whoever waits for the classic rebalance is told to join anew."""
+    for member in group.members:
+        token = group.members.stop_waiting(member)
+        result.reply(token, refusal(errors.RebalanceInProgress, member.id))
+        result.reply(member.sync_token, errors.RebalanceInProgress())
+        member.sync_token = None
+
+
+def _write(group: ConsumerGroup, result: Result) -> None:
+    members = list(group.members.values())
+    result.write(
+        *(records.member_record(group.id, member) for member in members),
+        records.group_record(group.id, group.epoch, group.metadata_hash),
+        *(records.target_record(group.id, each.id, group.targets[each.id]) for each in members),
+        records.target_epoch_record(group.id, group.assignment_epoch, 0),
+        *(records.current_record(group.id, member) for member in members),
+    )

@@ -1,0 +1,31 @@
+"""ConsumerGroupDescribe (69): groups of the new consumer protocol (KIP-848); v1 which protocol a
+member speaks (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.handlers import authorized_operations
+from pybroker.handlers.call import Call
+from pyclient.protocol import ConsumerGroupDescribe, errors
+
+if TYPE_CHECKING:
+    Described = ConsumerGroupDescribe.Response.DescribedGroup
+
+
+async def handle(
+    request: ConsumerGroupDescribe.Request, call: Call
+) -> ConsumerGroupDescribe.Response:
+    """The groups, in the order of the request; GROUP_ID_NOT_FOUND for those of the classic kind."""
+    described = [await _describe(group_id, request, call) for group_id in request.group_ids]
+    return ConsumerGroupDescribe.Response(groups=described)
+
+
+async def _describe(
+    group_id: str, request: ConsumerGroupDescribe.Request, call: Call
+) -> Described:
+    found: Described = await call.broker.groups.consumers.describe(group_id)
+    if request.include_authorized_operations and found.error_code == errors.NONE:
+        found.authorized_operations = authorized_operations.GROUP
+    return found
