@@ -128,16 +128,37 @@ def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED, more: Sequence
     return [java, f"-Xmx{heap}", *options, "-cp", class_path]
 
 
-def tool(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
-    """The command line of one of Kafka's tools, with the class archive that its last run left, or making one."""
-    archive = folder() / "cds" / f"{main_class}.jsa"
+def tool(main_class: str, *arguments: str, heap: str = "256m", archive_to: Path | None = None) -> list[str]:
+    """The command line of one of Kafka's tools, with the class archive that its last run left.
+
+    ``archive_to``: where to leave one at its end, if there is none yet.
+    """
+    archive = _archive(main_class)
     options = [*SHORT_LIVED, "-Xlog:disable", "-Xlog:all=error:stderr"]
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")
-    elif os.access(folder(), os.W_OK):
-        archive.parent.mkdir(exist_ok=True)
-        options.append(f"-XX:ArchiveClassesAtExit={archive}")
+    elif archive_to is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={archive_to}")
     return [*jvm(heap, options), main_class, *arguments]
+
+
+def _archive(main_class: str) -> Path:
+    return folder() / "cds" / f"{main_class}.jsa"
+
+
+@contextlib.contextmanager
+def _archiving(main_class: str) -> Iterator[Path | None]:
+    """Where a run may leave its class archive; it gets its name when it is whole, for others may be reading it."""
+    archive = _archive(main_class)
+    if archive.exists() or not os.access(libs().parent, os.W_OK):
+        yield None
+        return
+    archive.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        unfinished = Path(scratch, archive.name)
+        yield unfinished
+        if unfinished.exists():
+            unfinished.rename(archive)
 
 
 def program(name: str, *arguments: str, heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
@@ -169,8 +190,9 @@ class Java:
             feed["stdin"] = stdin
         else:
             feed["stdin"] = subprocess.DEVNULL
-        command = tool(main_class, *arguments, heap=heap)
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, **feed)  # type: ignore[call-overload]
+        with _archiving(main_class) as archive_to:
+            command = tool(main_class, *arguments, heap=heap, archive_to=archive_to)
+            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, **feed)  # type: ignore[call-overload]
         output, errors = done.stdout.decode(), done.stderr.decode()
         if check and (done.returncode != 0 or "Exception" in errors):
             raise PeerError(
