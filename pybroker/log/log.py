@@ -207,11 +207,11 @@ class Log(LogFiles):
             segment.append(records, last, timestamp)
         except OSError as error:
             raise self._append_failed(segment, error) from error
-        self.log_end_offset = last + 1
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, first)
         if batch.producer_id >= 0:
             self._remember_producer(batch, marker, first, last, timestamp)
+        self.log_end_offset = last + 1  # now that a sync from another thread finds all that belongs to it
         if last + 1 - self._durability.recovery_point >= self._flush_messages:
             self.flush()
         return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
@@ -239,13 +239,13 @@ class Log(LogFiles):
             segment.append_all(data, run)
         except OSError as error:
             raise self._append_failed(segment, error) from error
-        self.log_end_offset = last + 1
         for batch in run:
             self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 start = batch.position - run[0].position
                 marker = markers.decode(data[start : start + batch.size]) if batch.is_control else None
                 self._remember_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        self.log_end_offset = last + 1
 
     def _segment_for(self, length: int, last: int, timestamp: int, now_ms: int, first: int) -> Segment:
         """The active segment, or where it is full the next one.
@@ -280,8 +280,11 @@ class Log(LogFiles):
         if not batch.is_control:
             self.producers.append(batch, first, last, timestamp)
         elif marker is not None:
+            index = self._active.txn_index
             with self._failing("writing the transaction index"):
-                append_marker(self.producers, self._active.txn_index, batch, marker, first, timestamp)
+                if append_marker(self.producers, index, batch, marker, first, timestamp):
+                    index.save()
+                    self._durability.names_synced = False  # it may be new
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Seals the active segment and starts another one at the log's end.
@@ -362,8 +365,8 @@ class Log(LogFiles):
         found: list[AbortedTransaction] = []
         with self._failing("reading the transaction index"):
             for number in range(self.segments.find(start), len(self.segments)):
-                for aborted in self.segments[number].txn_index:
-                    if aborted.last_offset >= start and aborted.first_offset < end:
+                for aborted in self.segments[number].txn_index.ended_since(start):
+                    if aborted.first_offset < end:
                         found.append(aborted)
                     if aborted.last_stable_offset >= end:
                         return found

@@ -207,9 +207,11 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """The least offset of a transaction that is undecided, or decided but not replicated."""
-        if not self._ongoing and not self._unreplicated:
-            return None
-        return min(*self._ongoing, *self._unreplicated, (1 << 63) - 1)
+        ongoing = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return ongoing
+        decided = min(self._unreplicated)
+        return decided if ongoing is None or decided < ongoing else ongoing
 
     def remove_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
         """Forgets producers that have written nothing for ``expiration_ms`` and have no open
@@ -305,6 +307,6 @@ def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:
             return earlier
     text = f"sequence {batch.base_sequence}, expected {entry.next_sequence}"
     behind = (entry.last_sequence - batch.base_sequence) & SEQUENCE_MASK
-    if behind < entry.appended:
+    if batch.last_offset_delta <= behind < entry.appended:
         raise errors.DuplicateSequenceNumber(f"producer {entry.producer_id}: {text}")
     raise errors.OutOfOrderSequenceNumber(f"producer {entry.producer_id}: {text}")

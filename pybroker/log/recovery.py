@@ -36,7 +36,7 @@ from pybroker.log.leader_epochs import LeaderEpochs
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.producer_state import ProducerStates
-from pybroker.log.replay import replay_batch, replay_producers
+from pybroker.log.replay import Markers, replay_batch, replay_producers
 from pybroker.log.segment import Segment
 from pybroker.log.segment_files import DELETED_SUFFIX, SUFFIX
 from pybroker.log.segments import Segments
@@ -290,6 +290,7 @@ class _Loader:
         segment.start_indexes()
         segment.txn_index.delete()
         expected = segment.base_offset
+        markers = Markers(segment)
         try:
             for position, batch in segment.verified_batches(0, recovery_point):
                 if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
@@ -297,9 +298,10 @@ class _Loader:
                 expected = batch.next_offset
                 segment.note(position, batch)
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-                replay_batch(producers, segment, position, batch, index=True)
+                replay_batch(producers, markers, position, batch, segment.txn_index)
         finally:
             segment.seal()
+            segment.txn_index.save()
         if next_base is not None and expected < next_base and not self.config.is_compacted:
             raise MalformedBatch(segment.size, f"offsets {expected} to {next_base - 1} are missing")
 

@@ -1,16 +1,44 @@
-"""Derived state made again from the batches of a log: producers, leader epochs, the transaction
-index.
+"""Derived state made again from the batches of a log: producers and the transaction index.
+
+Headers tell all but the kind of a marker. Markers lie close together where there are many of them,
+so their bytes are read in pieces and not one by one.
 """
 
 from __future__ import annotations
 
-from cy.batch import Batch
+from cy.batch import Batch, CorruptBatch, InvalidBatch
 from pybroker.log import marker as markers
+from pybroker.log.batches import MalformedBatch
 from pybroker.log.marker import Marker
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
+
+PIECE_BYTES = 64 << 10
+
+
+class Markers:
+    """Reads the markers of one segment, whose batches come in order."""
+
+    __slots__ = ("_piece", "_segment", "_start")
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._start = 0
+        self._piece = b""
+
+    def at(self, position: int, batch: Batch) -> Marker | None:
+        """The marker in the control batch at ``position``; raises MalformedBatch, OSError."""
+        begin = position - self._start
+        if begin < 0 or begin + batch.size > len(self._piece):
+            length = min(max(PIECE_BYTES, batch.size), self._segment.size - position)
+            self._piece = self._segment.read_bytes(position, length)
+            self._start, begin = position, 0
+        try:
+            return markers.decode(self._piece[begin : begin + batch.size])
+        except (CorruptBatch, InvalidBatch) as error:
+            raise MalformedBatch(position, f"no marker: {error}", size=batch.size) from error
 
 
 def replay_producers(producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int) -> None:
@@ -25,26 +53,30 @@ def replay_producers(producers: ProducerStates, segments: Segments, log_start_of
             segment = segments[number]
             position = segment.position_of(start) if start > segment.base_offset else 0
             if position >= 0:
+                replayed = Markers(segment)
                 for at, batch in segment.batches(position):
-                    replay_batch(producers, segment, at, batch)
+                    replay_batch(producers, replayed, at, batch)
     producers.end_offset = log_end_offset
 
 
 def replay_batch(
-    producers: ProducerStates, segment: Segment, position: int, batch: Batch, *, index: bool = False
+    producers: ProducerStates,
+    segment_markers: Markers,
+    position: int,
+    batch: Batch,
+    txn_index: TransactionIndex | None = None,
 ) -> None:
     """Takes one batch into ``producers``.
 
-    With ``index`` an aborted transaction is added to the segment's index too.
+    An aborted transaction is added to ``txn_index``, which the caller saves. Raises MalformedBatch.
     """
     if batch.producer_id < 0:
         return
     if not batch.is_control:
         producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
         return
-    marker = markers.decode(segment.read_bytes(position, batch.size))
+    marker = segment_markers.at(position, batch)
     if marker is not None:
-        txn_index = segment.txn_index if index else None
         append_marker(producers, txn_index, batch, marker, batch.base_offset, batch.max_timestamp)
 
 
@@ -55,15 +87,17 @@ def append_marker(
     marker: Marker,
     offset: int,
     timestamp: int,
-) -> None:
+) -> bool:
     """Ends the producer's transaction with the marker at ``offset``.
 
-    An aborted one goes into the index. Raises OSError.
+    True where it went into ``txn_index``, as an aborted one. Raises OSError.
     """
     completed = producers.append_marker(batch, marker, offset, timestamp)
     if completed is None:
-        return
-    if txn_index is not None and completed.is_aborted:
+        return False
+    indexed = txn_index is not None and completed.is_aborted
+    if txn_index is not None and indexed:
         stable = producers.stable_offset_after(completed)
         txn_index.add(AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable))
     producers.complete(completed)
+    return indexed

@@ -96,15 +96,16 @@ class SegmentFiles:
         self.time_index.save()
 
     def sync(self, *, with_indexes: bool) -> None:
-        """Returns when the log, and where asked the indexes, are on the disk. Raises OSError.
+        """Returns when the log with its transaction index, and where asked the other indexes, are
+        on the disk. Raises OSError.
 
         Never to be retried.
         """
         (self._file or self._storage.open(self.path)).sync()
+        self.txn_index.sync()
         if with_indexes:
             self.offset_index.save(sync=True)
             self.time_index.save(sync=True)
-            self.txn_index.save(sync=True)
 
     def relocate(self, folder: str) -> None:
         """The folder has another name now."""

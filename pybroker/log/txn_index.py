@@ -5,6 +5,10 @@ int64 last offset (that of the marker), int64 last stable offset when the marker
 the order of their markers; the file exists only where there is an entry. A read_committed fetch
 asks for those that overlap its range; the search may stop at an entry whose last stable offset is
 beyond the range, since every later transaction began after that.
+
+Unlike the other indexes it cannot be found out to be wrong: an entry that is missing shows records
+of an aborted transaction. So it is synced with the log, before the recovery point is raised, and
+made again for every segment beyond that.
 """
 
 from __future__ import annotations
@@ -13,10 +17,14 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pybroker.log.file_cache import FileCache
 from pybroker.log.index_file import IndexFile
+from pybroker.log.storage import Storage
 
 VERSION = 0
 _entry = struct.Struct(">hqqqq")
+_marker_offset = struct.Struct(">q")
+_MARKER_OFFSET_AT = 18
 
 
 class AbortedTransaction(NamedTuple):
@@ -33,18 +41,43 @@ class TransactionIndex(IndexFile):
 
     ENTRY_SIZE = 34
     SUFFIX = ".txnindex"
-    __slots__ = ()
+    __slots__ = ("_synced",)
+
+    def __init__(self, storage: Storage, cache: FileCache, folder: str, base_offset: int) -> None:
+        super().__init__(storage, cache, folder, base_offset)
+        self._synced = True
 
     def add(self, aborted: AbortedTransaction) -> None:
-        """Adds a transaction whose abort marker has just been appended."""
+        """Adds a transaction whose abort marker has just been appended, or is read back."""
         self.append(_entry.pack(VERSION, *aborted))
-        self.save()
+        self._synced = False
+
+    def sync(self) -> None:
+        """Returns when every entry is on the disk; raises OSError."""
+        if not self._synced:
+            self._synced = True  # before the sync: an entry that is added meanwhile needs another
+            self.save(sync=True)
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
-        for _, *fields in _entry.iter_unpack(bytes(self.entries)):
-            yield AbortedTransaction(*fields)
+        return self._since(0)
+
+    def ended_since(self, offset: int) -> Iterator[AbortedTransaction]:
+        """The transactions whose markers are at or beyond ``offset``, in the order of these."""
+        entries = self.entries
+        low, high = 0, len(entries) // self.ENTRY_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            (marker,) = _marker_offset.unpack_from(entries, middle * self.ENTRY_SIZE + _MARKER_OFFSET_AT)
+            low, high = (middle + 1, high) if marker < offset else (low, middle)
+        return self._since(low)
+
+    def _since(self, number: int) -> Iterator[AbortedTransaction]:
+        entries = self.entries
+        for at in range(number * self.ENTRY_SIZE, len(entries) - self.ENTRY_SIZE + 1, self.ENTRY_SIZE):
+            yield AbortedTransaction(*_entry.unpack_from(entries, at)[1:])
 
     def truncate_to_offset(self, offset: int) -> None:
         """Drops the transactions whose markers are at or beyond ``offset``."""
         if len(self):
             self.truncate(sum(aborted.last_offset < offset for aborted in self))
+            self._synced = False

@@ -105,8 +105,12 @@ def test_transaction_index_exists_only_where_there_is_an_aborted_transaction(tmp
     assert list(tmp_path.iterdir()) == []
     index.add(AbortedTransaction(7, 1, 5, 6))
     index.add(AbortedTransaction(8, 2, 9, 10))
+    index.save()
     data = (tmp_path / "00000000000000000000.txnindex").read_bytes()
     assert [*struct.iter_unpack(">hqqqq", data)] == [(0, 7, 1, 5, 6), (0, 8, 2, 9, 10)]
+    assert [each.producer_id for each in index.ended_since(5)] == [7, 8]
+    assert [each.producer_id for each in index.ended_since(6)] == [8]
+    assert list(index.ended_since(10)) == []
     index.truncate_to_offset(9)
     assert list(index) == [AbortedTransaction(7, 1, 5, 6)]
 
