@@ -1,0 +1,245 @@
+"""Offsets in transactions, frame by frame: KIP-447, KIP-890, and what a crash leaves of them (case 42)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from conformance.brokers import Broker
+from conformance.conftest import NewBroker
+from conformance.members import Member, committed, find_coordinator
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+UNKNOWN_TOPIC, ILLEGAL_GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 3, 22, 24, 25
+INVALID_TXN_STATE, FENCED_INSTANCE, UNSTABLE, TRANSACTION_ABORTABLE = 48, 82, 88, 120
+RETRIABLE = (14, 15, 16, 51)
+OLDEST, OLDER, NEWEST = 0, 3, 5
+
+
+class Transactional:
+    """A producer's coordinator calls, one at a time; what is retriable is tried until it is not."""
+
+    def __init__(self, wire: Wire, group: str) -> None:
+        self.wire = wire
+        self.group = group
+        self.id = f"txn-{uuid.uuid4()}"
+        self.begin_session()
+
+    def begin_session(self) -> None:
+        """A new epoch."""
+        until(lambda: self._found() == 0, "a transaction coordinator", 60)
+        reply = self.settled(lambda: self._init(), lambda reply: int(reply.error_code))
+        assert reply.error_code == 0, reply
+        self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+
+    def _found(self) -> int:
+        return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=1).error_code)
+
+    def _init(self) -> Any:
+        return self.wire.ask(
+            "InitProducerId",
+            4,
+            transactional_id=self.id,
+            transaction_timeout_ms=60_000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+
+    def settled(self, ask: Callable[[], Any], code: Callable[[Any], int]) -> Any:
+        """The first reply that is not retriable."""
+        replies: list[Any] = []
+
+        def look() -> bool:
+            replies.append(ask())
+            return code(replies[-1]) not in RETRIABLE
+
+        until(look, "an answer that is not retriable", 60)
+        return replies[-1]
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
+    def add_offsets(self) -> int:
+        """AddOffsetsToTxn, which clients of transactions v1 send before they commit."""
+        reply = self.settled(
+            lambda: self.wire.ask("AddOffsetsToTxn", 3, group_id=self.group, **self.claim),
+            lambda reply: int(reply.error_code),
+        )
+        return int(reply.error_code)
+
+    def commit_offset(self, topic: str, offset: int, version: int, **fields: Any) -> int:
+        """TxnOffsetCommit of partition 0."""
+        row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+        topics = [{"name": topic, "partitions": [row]}]
+        asked = {"group_id": self.group, **self.claim, **fields}
+        reply = self.settled(
+            lambda: self.wire.ask("TxnOffsetCommit", version, topics=topics, **asked), code_of
+        )
+        return code_of(reply)
+
+    def end(self, *, commit: bool, version: int = 3) -> int:
+        reply = self.settled(
+            lambda: self.wire.ask("EndTxn", version, committed=commit, **self.claim),
+            lambda reply: int(reply.error_code),
+        )
+        if version >= NEWEST and reply.error_code == 0:
+            self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+        return int(reply.error_code)
+
+
+def code_of(reply: Any) -> int:
+    """The error of the only partition."""
+    return int(reply.topics[0].partitions[0].error_code)
+
+
+def row(wire: Wire, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
+    """Error code and offset of partition 0."""
+    wanted = [{"name": topic, "partition_indexes": [0]}]
+    reply = wire.ask("OffsetFetch", 7, group_id=group, topics=wanted, require_stable=stable)
+    found = reply.topics[0].partitions[0]
+    return int(found.error_code), int(found.committed_offset)
+
+
+def settle(wire: Wire, group: str, topic: str) -> int:
+    """The offset once no transaction holds it."""
+    until(lambda: row(wire, group, topic, stable=True)[0] != UNSTABLE, "the marker", 60)
+    return row(wire, group, topic, stable=True)[1]
+
+
+@pytest.fixture
+def producer(wire: Wire, group: str) -> Transactional:
+    """A transactional producer that will commit for a group whose coordinator has loaded."""
+    find_coordinator(wire, group)
+    return Transactional(wire, group)
+
+
+@pytest.mark.parametrize("version", [OLDEST, 1, 2, OLDER, 4])
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_offset_counts_when_its_transaction_is_committed_and_only_then(
+    producer: Transactional, wire: Wire, group: str, topic: str, version: int, commit: bool
+) -> None:
+    assert producer.add_offsets() == 0
+    assert producer.commit_offset(topic, 5, version) == 0
+    assert row(wire, group, topic, stable=True) == (UNSTABLE, -1)
+    assert row(wire, group, topic, stable=False) == (0, -1)
+    assert producer.end(commit=commit) == 0
+    assert settle(wire, group, topic) == (5 if commit else -1)
+
+
+def test_transactions_v2_add_the_group_with_the_commit(
+    producer: Transactional, wire: Wire, group: str, topic: str
+) -> None:
+    for offset in (5, 6):
+        assert producer.commit_offset(topic, offset, NEWEST) == 0
+        assert producer.end(commit=True, version=NEWEST) == 0
+        assert settle(wire, group, topic) == offset
+
+
+@pytest.mark.parametrize(("version", "code"), [(OLDER, INVALID_TXN_STATE), (4, TRANSACTION_ABORTABLE)])
+def test_case_39_a_group_that_was_not_added_is_refused(
+    producer: Transactional, wire: Wire, group: str, topic: str, version: int, code: int
+) -> None:
+    assert producer.commit_offset(topic, 5, version) == code
+    assert row(wire, group, topic, stable=True) == (0, -1)
+
+
+def test_what_a_zombie_commits_never_counts(
+    producer: Transactional, wire: Wire, group: str, topic: str
+) -> None:
+    assert producer.add_offsets() == 0
+    assert producer.commit_offset(topic, 5, OLDER) == 0
+    old = producer.epoch
+    producer.begin_session()
+    assert settle(wire, group, topic) == -1
+    assert producer.commit_offset(topic, 6, OLDER, producer_epoch=old) != 0
+    assert settle(wire, group, topic) == -1
+
+
+def test_the_offset_that_was_written_last_counts(
+    producer: Transactional, wire: Wire, group: str, topic: str
+) -> None:
+    assert producer.add_offsets() == 0
+    assert producer.commit_offset(topic, 5, OLDER) == 0
+    plain = {"partition_index": 0, "committed_offset": 9, "committed_metadata": ""}
+    topics = [{"name": topic, "partitions": [plain]}]
+    reply = wire.ask("OffsetCommit", 8, group_id=group, topics=topics)
+    assert code_of(reply) == 0
+    assert producer.end(commit=True) == 0
+    assert settle(wire, group, topic) == 9
+
+
+def test_partitions_and_groups_that_cannot_be_are_refused(
+    producer: Transactional, topic: str
+) -> None:
+    assert producer.add_offsets() == 0
+    assert producer.commit_offset("nowhere", 5, OLDER) == UNKNOWN_TOPIC
+    assert producer.commit_offset(topic, 5, OLDER, group_id="") == INVALID_GROUP
+
+
+@pytest.fixture
+def static(broker: Broker, group: str, producer: Transactional) -> Iterator[Member]:
+    """The only member of a stable group, with an instance id."""
+    with Member(broker, group, instance_id="i") as one:
+        yield one.join_alone()
+
+
+def test_members_commit_in_their_own_generation_only(
+    producer: Transactional, static: Member, wire: Wire, topic: str
+) -> None:
+    assert producer.add_offsets() == 0
+    me = {"member_id": static.member_id, "generation_id": static.generation}
+    assert producer.commit_offset(topic, 5, OLDER, **me, group_instance_id="i") == 0
+    late = {**me, "generation_id": static.generation + 1}
+    assert producer.commit_offset(topic, 6, OLDER, **late) == ILLEGAL_GENERATION
+    assert producer.commit_offset(topic, 6, OLDER, **{**me, "member_id": "x"}) == UNKNOWN_MEMBER
+    other = {**me, "member_id": "x", "group_instance_id": "i"}
+    assert producer.commit_offset(topic, 6, OLDER, **other) == FENCED_INSTANCE
+    assert producer.end(commit=True) == 0
+    assert settle(wire, producer.group, topic) == 5
+
+
+def test_a_deleted_group_takes_along_what_a_transaction_holds(
+    producer: Transactional, wire: Wire, group: str, topic: str
+) -> None:
+    assert producer.add_offsets() == 0
+    assert producer.commit_offset(topic, 5, OLDER) == 0
+    [deleted] = wire.ask("DeleteGroups", 1, groups_names=[group]).results
+    assert deleted.error_code == 0
+    assert row(wire, group, topic, stable=True) == (0, -1)
+    assert producer.end(commit=True) == 0
+    assert settle(wire, group, topic) == -1
+
+
+def test_case_42_transactions_go_on_after_the_broker_was_killed(
+    new_broker: NewBroker, group: str
+) -> None:
+    """Held before the kill, ended after it; and ended before it, found after it."""
+    broker = new_broker()
+    with Wire(broker.address, 60) as wire:
+        for name in ("held", "ended"):
+            wire.create_topic(name)
+        find_coordinator(wire, group)
+        ended, held = Transactional(wire, group), Transactional(wire, group)
+        for producer, topic in ((ended, "ended"), (held, "held")):
+            assert producer.add_offsets() == 0
+            assert producer.commit_offset(topic, 5, OLDER) == 0
+        assert ended.end(commit=True) == 0
+        assert settle(wire, group, "ended") == 5
+    broker.kill()
+    broker.start()
+    with Wire(broker.address, 60) as wire:
+        held.wire = wire
+        assert committed(wire, group, "ended") == 5
+        assert row(wire, group, "held", stable=True) == (UNSTABLE, -1)
+        assert held.commit_offset("held", 6, OLDER) == 0
+        assert held.end(commit=True) == 0
+        assert settle(wire, group, "held") == 6
