@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from conformance import dataset, peers
+from conformance import dataset, drivers, peers
 from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
 from conformance.brokers import Broker
@@ -77,6 +77,12 @@ class Run:
             raise AssertionError(f"{error}: {state}\n{self.application.logged()[-3000:]}") from error
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _drivers_end() -> Iterator[None]:
+    yield
+    drivers.close_all()
+
+
 @pytest.fixture
 def run(new_broker: NewBroker, tmp_path: Path) -> Iterator[Run]:
     broker = new_broker(log_retention_ms=-1, transaction_abort_timed_out_transaction_cleanup_interval_ms=500)
@@ -107,6 +113,13 @@ def run_under_kills(run: Run, lines: Sequence[str], kills: Sequence[str]) -> Non
     run.await_counts(run.written)
 
 
+def wrong_routes(counts: Mapping[str, Sequence[int]], expected: Mapping[str, int]) -> dict[str, Sequence[int]]:
+    """The routes whose counts do not go 1, 2, 3 … up to the number of their flights."""
+    routes = counts.keys() | expected.keys()
+    rows = {route: list(counts.get(route, ())) for route in routes}
+    return {route: row for route, row in rows.items() if row != list(range(1, expected.get(route, 0) + 1))}
+
+
 def check(run: Run, lines: Sequence[str]) -> None:
     """Each route counts up by one, to the number of its flights; so does the changelog, where it is kept."""
     run.application.stop()
@@ -114,14 +127,32 @@ def check(run: Run, lines: Sequence[str]) -> None:
     counts: dict[str, list[int]] = defaultdict(list)
     for message in read_all(run.broker, "counts", PARTITIONS):
         counts[message.key().decode()].append(int(message.value()))
-    wrong = {route: row for route, row in counts.items() if row != list(range(1, expected[route] + 1))}
+    wrong = wrong_routes(counts, expected)
     assert not wrong, dict(itertools.islice(wrong.items(), 3))
-    assert counts.keys() == expected.keys()
     stored = {
         message.key().decode(): int.from_bytes(message.value(), "big")
         for message in read_all(run.broker, CHANGELOG, PARTITIONS)
     }
     assert stored == expected
+
+
+def check_reset(run: Run) -> None:
+    """Kafka's StreamsResetter takes back what the application left: offsets to the begin, internal topics gone."""
+    jvm = drivers.opened("java").jvm
+    words = ("--bootstrap-server", run.broker.bootstrap, "--application-id", APPLICATION_ID)
+    more = ("--input-topics", "flights", "--force")
+    printed = jvm.tool("org.apache.kafka.tools.StreamsResetter", *words, *more)
+    assert printed.code == 0, printed
+    with Wire(run.broker.address) as wire:
+        topics = {row.name for row in wire.ask("Metadata", 1, topics=None).topics}
+    assert {"flights", "counts"} <= topics
+    assert not {name for name in topics if name.startswith(APPLICATION_ID)}
+
+
+@pytest.mark.parametrize("planted", [[1, 2, 2, 3], [1, 3], [1, 2], [1, 3, 2], []])
+def test_the_check_sees_a_count_that_is_doubled_lost_or_out_of_order(planted: list[int]) -> None:
+    assert wrong_routes({"JFK-LAX": [1, 2, 3]}, {"JFK-LAX": 3}) == {}
+    assert wrong_routes({"JFK-LAX": planted}, {"JFK-LAX": 3}) == {"JFK-LAX": planted}
 
 
 def test_every_flight_is_counted_once_though_application_and_broker_are_killed(
@@ -130,6 +161,22 @@ def test_every_flight_is_counted_once_though_application_and_broker_are_killed(
     some = lines[:12_000]
     run_under_kills(run, some, ["application", "broker"])
     check(run, some)
+    check_reset(run)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_flight_is_counted_once_with_the_first_version_of_transactions(
+    run: Run, lines: list[str]
+) -> None:
+    """Streams then adds partitions and offsets by requests of their own."""
+    words = ("--bootstrap-server", run.broker.bootstrap, "downgrade", "--feature", "transaction.version=1")
+    printed = drivers.opened("java").jvm.tool("org.apache.kafka.tools.FeatureCommand", *words)
+    assert printed.code == 0, printed
+    run.application.kill()
+    run.application.start()
+    run_under_kills(run, lines[:12_000], ["application", "broker", "application"])
+    check(run, lines[:12_000])
 
 
 @pytest.mark.long
