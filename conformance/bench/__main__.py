@@ -11,17 +11,30 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from conformance.bench import cases, report, scale
+from conformance.bench import cases, coordinators, report, scale
 from conformance.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-START, END = "<!-- measured: start -->", "<!-- measured: end -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Cases that go together. ``page``: the marks in docs/benchmarks.md around what was measured; ``file``: the name of
+    the raw figures and of the plot."""
+
+    cold: tuple[cases.Case, ...]
+    warm: tuple[cases.Case, ...]
+    warm_up: Callable[[Broker, float], None]
+    page: str
+    file: str
+
+
 SETTINGS = {"group_initial_rebalance_delay_ms": "0", "log_retention_check_interval_ms": "300000"}
 
 
@@ -30,16 +43,19 @@ def say(text: str) -> None:
     click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
-def measure(kind: str, number: int, load: cases.Scale, warm_up_s: float, only: set[str]) -> list[report.Measurement]:
+def measure(
+    suite: Suite, kind: str, number: int, load: cases.Scale, warm_up_s: float, only: set[str]
+) -> list[report.Measurement]:
     """One round of one broker: cold cases on a fresh broker, load until it is warm, warm cases."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
     found: list[report.Measurement] = []
     try:
         with KINDS[kind](folder / "data", **SETTINGS) as broker:
-            found += run(broker, "cold", number, _chosen(cases.COLD, only), load)
-            warm = _chosen(cases.WARM, only)
+            found += run(broker, "cold", number, _chosen(suite.cold, only), load)
+            warm = _chosen(suite.warm, only)
             if warm_up_s > 0 and warm:
-                warm_up(broker, warm_up_s)
+                say(f"warming {kind} for {warm_up_s:g} s")
+                suite.warm_up(broker, warm_up_s)
                 found += run(broker, "warm", number, warm, load)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -66,28 +82,41 @@ def run(
 
 def warm_up(broker: Broker, seconds: float) -> None:
     """Load of every kind until the time is over: a JVM compiles what it meets often."""
-    say(f"warming {broker.name} for {seconds:g} s")
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         cases.produce_small(broker, cases.FULL)
         cases.transfer(broker, cases.QUICK)
 
 
-def write(measurements: list[report.Measurement], command: str) -> None:
-    """Renews the measured part of docs/benchmarks.md, the raw figures and the plot."""
+SUITES = {
+    "records": Suite(cases.COLD, cases.WARM, warm_up, "measured", "benchmarks"),
+    "coordinators": Suite(
+        coordinators.REQUESTS,
+        (*coordinators.REQUESTS, *coordinators.LARGE),
+        coordinators.warm_up,
+        "coordinators",
+        "coordinators",
+    ),
+}
+
+
+def write(suite: Suite, measurements: list[report.Measurement], command: str) -> None:
+    """Renews a measured part of docs/benchmarks.md, its raw figures and its plot."""
     found = report.rows(measurements)
-    report.plot(found, DOCS / "img" / "benchmarks.png")
+    report.plot(found, DOCS / "img" / f"{suite.file}.png")
     raw = json.dumps([asdict(one) for one in measurements], indent=0)
-    (DOCS / "benchmarks.json").write_text(raw + "\n")
+    (DOCS / f"{suite.file}.json").write_text(raw + "\n")
     page = DOCS / "benchmarks.md"
-    head, _, rest = page.read_text().partition(START)
-    tail = rest.partition(END)[2]
+    start, end = f"<!-- {suite.page}: start -->", f"<!-- {suite.page}: end -->"
+    head, _, rest = page.read_text().partition(start)
+    tail = rest.partition(end)[2]
     origin = f"Measured by `{command}` on {report.machine()}."
-    measured = f"\n{origin}\n\n{report.table(found)}\n\n![plot](img/benchmarks.png)\n"
-    page.write_text(f"{head}{START}{measured}{END}{tail}")
+    measured = f"\n{origin}\n\n{report.table(found)}\n\n![plot](img/{suite.file}.png)\n"
+    page.write_text(f"{head}{start}{measured}{end}{tail}")
 
 
 @click.command()
+@click.option("--suite", "chosen", default="records", show_default=True, type=click.Choice(sorted(SUITES)))
 @click.option("--rounds", default=3, show_default=True, help="how often each broker is measured")
 @click.option("--quick", is_flag=True, help="a tenth of the load, one round, cold only")
 @click.option("--warm-up", default=90.0, show_default=True, help="seconds of load before the warm figures; 0: none")
@@ -96,6 +125,7 @@ def write(measurements: list[report.Measurement], command: str) -> None:
 @click.option("--breadth", is_flag=True, help="10,000 partitions and 15,000 connections instead")
 @click.option("--write", "writes", is_flag=True, help="renew docs/benchmarks.md, its figures and its plot")
 def main(
+    chosen: str,
     rounds: int,
     quick: bool,
     warm_up: float,
@@ -114,10 +144,10 @@ def main(
     measurements: list[report.Measurement] = []
     for number in range(1, rounds + 1):
         for kind in kinds or ("ours", "kafka"):
-            measurements += measure(kind, number, load, warm_up, set(only))
+            measurements += measure(SUITES[chosen], kind, number, load, warm_up, set(only))
     click.echo(report.table(report.rows(measurements)))
     if writes:
-        write(measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
+        write(SUITES[chosen], measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
 
 
 def show_breadth(kind: str) -> None:

@@ -36,6 +36,7 @@ WRONG: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "generation": ("next", "before", "none"),
         "instance": ("own", "shared", "unknown"),
         "assign": ("first", "nobody"),
+        "nonsense": (True,),
         "protocol": ("roundrobin",),
         "type": ("connect",),
         "group": ("empty",),

@@ -38,7 +38,7 @@ def _tree(value: Any, name: str, world: World) -> Any:
         return sum(len(row["partitions"]) for row in value)
     if isinstance(value, list | tuple):
         rows = [_tree(inner, name, world) for inner in value]
-        return sorted(rows, key=repr) if rows and isinstance(rows[0], dict) else rows
+        return sorted(rows, key=repr)
     return _leaf(value, name, world)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from conformance.differential.requests.verb import Fields, Verb
@@ -72,8 +73,18 @@ def sync(world: World, actor: Actor, step: Step) -> Fields:
         **common(world, actor, step),
         "protocol_type": step.get("type", "consumer"),
         "protocol_name": step.get("protocol", "range"),
-        "assignments": [{"member_id": one, "assignment": b"piece %d" % place} for place, one in enumerate(kept)],
+        "assignments": [
+            {"member_id": one, "assignment": assignment(world, place, step)} for place, one in enumerate(kept)
+        ],
     }
+
+
+def assignment(world: World, place: int, step: Step) -> bytes:
+    """A ``ConsumerProtocolAssignment`` v0 of one partition, or bytes that are none."""
+    if step.get("nonsense"):
+        return b"piece %d" % place
+    topic = world.topic("a").encode()
+    return struct.pack(">hih", 0, 1, len(topic)) + topic + struct.pack(">iii", 1, place, -1)
 
 
 def leave(world: World, actor: Actor, step: Step) -> Fields:

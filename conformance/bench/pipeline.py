@@ -1,0 +1,160 @@
+"""Load by hand: many connections from one thread, pre-encoded frames, several requests of each in flight.
+
+A ``Client`` is one connection as a state machine: it says what to send first and what after each reply. ``drive`` runs
+any number of them until all are done.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.bench.cases import LoadError
+from conformance.brokers import Broker
+
+SILENCE_S = 120.0
+RECEIVE_SIZE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Frames to send after a pause."""
+
+    frames: bytes
+    delay_s: float
+
+
+class Client:
+    """One connection; ``done`` ends it."""
+
+    done = False
+
+    def start(self) -> bytes:
+        """The first frames."""
+        raise NotImplementedError
+
+    def answer(self, reply: bytes) -> bytes | Later:
+        """What follows a reply (which comes without its length); nothing: wait for the next one."""
+        raise NotImplementedError
+
+
+class Repeated(Client):
+    """One frame many times, ``depth`` of them in flight; every reply must be the expected one."""
+
+    def __init__(self, frame: bytes, expected: bytes, count: int, depth: int = 5) -> None:
+        self.frame, self.expected = frame, expected
+        self.unsent, self.due, self.depth = count, count, depth
+
+    def start(self) -> bytes:
+        first = min(self.depth, self.unsent)
+        self.unsent -= first
+        return self.frame * first
+
+    def answer(self, reply: bytes) -> bytes:
+        if reply != self.expected:
+            raise LoadError(f"{reply!r} instead of {self.expected!r}")
+        self.due -= 1
+        self.done = self.due == 0
+        if not self.unsent:
+            return b""
+        self.unsent -= 1
+        return self.frame
+
+
+class _Link:
+    """The socket of a client and what is on its way."""
+
+    def __init__(self, address: tuple[str, int], client: Client) -> None:
+        self.client = client
+        self.socket = socket.create_connection(address, 60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.received = bytearray()
+
+    def replies(self) -> list[bytes]:
+        """The whole replies that have come."""
+        data = self.socket.recv(RECEIVE_SIZE)
+        if not data:
+            raise LoadError("the broker closed the connection")
+        self.received += data
+        found, place = [], 0
+        while len(self.received) - place >= 4:
+            (size,) = struct.unpack_from(">i", self.received, place)
+            if len(self.received) - place - 4 < size:
+                break
+            found.append(bytes(self.received[place + 4 : place + 4 + size]))
+            place += 4 + size
+        del self.received[:place]
+        return found
+
+
+class Load:
+    """Connections that stay open over several runs."""
+
+    def __init__(self, broker: Broker, clients: Sequence[Client]) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._links = [_Link(broker.address, client) for client in clients]
+        self._later: list[tuple[float, int, _Link, bytes]] = []
+        self._number = itertools.count()
+        for link in self._links:
+            self._selector.register(link.socket, selectors.EVENT_READ, link)
+
+    def run(self) -> float:
+        """Starts all clients and returns the seconds until the last is done.
+
+        Raises:
+            LoadError: a client got what it did not expect, or nothing.
+        """
+        start = time.monotonic()
+        for link in self._links:
+            link.client.done = False
+            link.socket.sendall(link.client.start())
+        left = len(self._links)
+        while left:
+            left -= self._turn()
+        return time.monotonic() - start
+
+    def _turn(self) -> int:
+        """Serves what is ready; returns how many clients it finished."""
+        timeout = max(0.0, self._later[0][0] - time.monotonic()) if self._later else SILENCE_S
+        ready = self._selector.select(timeout)
+        if not ready and not self._later:
+            raise LoadError(f"no reply within {SILENCE_S:g} s")
+        finished = sum(self._serve(key.data) for key, _ in ready)
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            _, _, link, frames = heapq.heappop(self._later)
+            link.socket.sendall(frames)
+        return finished
+
+    def _serve(self, link: _Link) -> int:
+        out = bytearray()
+        for reply in link.replies():
+            following = link.client.answer(reply)
+            if isinstance(following, Later):
+                due = time.monotonic() + following.delay_s
+                heapq.heappush(self._later, (due, next(self._number), link, following.frames))
+            else:
+                out += following
+        if out:
+            link.socket.sendall(out)
+        return link.client.done
+
+    def close(self) -> None:
+        self._selector.close()
+        for link in self._links:
+            link.socket.close()
+
+
+def drive(broker: Broker, clients: Sequence[Client]) -> float:
+    """Runs clients once, each on a connection of its own; returns seconds."""
+    load = Load(broker, clients)
+    try:
+        return load.run()
+    finally:
+        load.close()
