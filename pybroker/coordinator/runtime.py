@@ -26,19 +26,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from cy.batch import Builder
 from pybroker.clock import Clock
 from pybroker.coordinator import loading
+from pybroker.coordinator.batching import builder, parts
+from pybroker.coordinator.replies import Promise, coordinator_error, send, settle, why_not
 from pybroker.coordinator.shard import (
     Event,
     Moment,
     Producer,
-    Record,
-    Reply,
     Result,
     Shard,
 )
@@ -52,12 +51,10 @@ if TYPE_CHECKING:
 
 LOAD_WAIT_S = 10.0
 PROMISE_RETRY_S = 1.0
-SPLIT_BYTES = 512 << 10
 ACKS_ALL = -1
 
 S = TypeVar("S", bound=Shard)
 Token = asyncio.Future[Any]
-Promise = asyncio.Future[Any]
 Decide = Callable[[S, Result], None]
 Perform = Callable[[int, object], None]
 
@@ -185,7 +182,7 @@ class Runtime(Generic[S]):
         if hosted.alarm is not None:
             hosted.alarm.cancel()
         for token in tuple(hosted.waiting):
-            _settle(token, errors.NotCoordinator(f"{hosted.name} has another leader now"))
+            settle(token, errors.NotCoordinator(f"{hosted.name} has another leader now"))
 
     def close(self) -> None:
         """Lets go of every partition; whoever waits is told NOT_COORDINATOR."""
@@ -294,10 +291,10 @@ class Runtime(Generic[S]):
         try:
             event(result)
         except KafkaError as error:
-            _settle(token, error)
+            settle(token, error)
         except Exception:
             logger.exception("%s: an event failed", hosted.name)
-            _settle(token, errors.UnknownServerError())
+            settle(token, errors.UnknownServerError())
         else:
             self._carry_out(hosted, result)
         self._set_alarm(hosted)
@@ -313,7 +310,7 @@ class Runtime(Generic[S]):
         except KafkaError as error:
             self._refused(hosted, result, error)
         else:
-            _send(result.replies, promise)
+            send(result.replies, promise)
             if result.effects:
                 self._when_safe(hosted, result.effects, promise)
 
@@ -323,7 +320,7 @@ class Runtime(Generic[S]):
             return
         if promise is not None and not promise.done():
             promise.add_done_callback(partial(self._when_safe, hosted, effects))
-        elif promise is None or _why_not(promise) is None:
+        elif promise is None or why_not(promise) is None:
             for effect in effects:
                 self._do(hosted.name.partition, effect)
         else:
@@ -348,8 +345,8 @@ class Runtime(Generic[S]):
         now_ms = result.now.wall_ms
         producer = result.producer
         whole = result.atomic or len(result.records) == 1
-        for records in (result.records,) if whole else _parts(result.records):
-            batch = self._builder(producer)
+        for records in (result.records,) if whole else parts(result.records):
+            batch = builder(self._codec, producer)
             for key, value in records:
                 batch.append(now_ms, key, value)
             appended = self._replicas.append(
@@ -365,17 +362,6 @@ class Runtime(Generic[S]):
                 hosted.shard.replay(record, producer)
         promise: Promise | None = appended.done
         return promise
-
-    def _builder(self, producer: Producer | None) -> Builder:
-        if producer is None:
-            return Builder(codec=self._codec)
-        return Builder(
-            codec=self._codec,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            base_sequence=0,
-            transactional=True,
-        )
 
     def _settled(self, hosted: Hosted[S]) -> Promise | None:
         """The promise of all that the shard's state comes from.
@@ -393,7 +379,7 @@ class Runtime(Generic[S]):
         logger.warning("%s: an append was refused: %s", hosted.name, error)
         told = coordinator_error(error)
         for token, _ in result.replies:
-            _settle(token, told)
+            settle(token, told)
         on_failure = result.on_failure
         if on_failure is not None:
             self._perform(hosted, lambda next: on_failure(next, told))
@@ -420,62 +406,3 @@ class Runtime(Generic[S]):
 
 def _nothing_to_do(partition: int, effect: object) -> None:
     raise TypeError(f"nobody performs {effect!r}")
-
-
-def _settle(token: Any, outcome: Any) -> None:
-    """Ends a token, unless there is none or whoever waited has gone."""
-    if token is None or token.done():
-        return
-    if isinstance(outcome, KafkaError):
-        token.set_exception(outcome)
-    else:
-        token.set_result(outcome)
-
-
-def _send(replies: list[Reply], promise: Promise | None) -> None:
-    """Tells everybody, once the promise holds."""
-    if promise is not None and not promise.done():
-        promise.add_done_callback(partial(_send, replies))
-        return
-    error = None if promise is None else _why_not(promise)
-    for token, response in replies:
-        _settle(token, response if error is None else error)
-
-
-def _why_not(promise: Promise) -> KafkaError | None:
-    if promise.cancelled():
-        return errors.NotCoordinator()
-    error = promise.exception()
-    if isinstance(error, KafkaError):
-        return coordinator_error(error)
-    return None if error is None else errors.UnknownServerError()
-
-
-def _parts(records: list[Record]) -> Iterator[list[Record]]:
-    """The records in runs that fit into a batch."""
-    part: list[Record] = []
-    size = 0
-    for record in records:
-        size += len(record.key) + len(record.value or b"")
-        if part and size > SPLIT_BYTES:
-            yield part
-            part, size = [], len(record.key) + len(record.value or b"")
-        part.append(record)
-    yield part
-
-
-_TOLD: dict[type[KafkaError], type[KafkaError]] = {
-    errors.UnknownTopicOrPartition: errors.CoordinatorNotAvailable,
-    errors.NotEnoughReplicas: errors.CoordinatorNotAvailable,
-    errors.NotEnoughReplicasAfterAppend: errors.CoordinatorNotAvailable,
-    errors.RequestTimedOut: errors.CoordinatorNotAvailable,
-    errors.NotLeaderOrFollower: errors.NotCoordinator,
-    errors.FencedLeaderEpoch: errors.NotCoordinator,
-    errors.KafkaStorageError: errors.NotCoordinator,
-}
-
-
-def coordinator_error(error: KafkaError) -> KafkaError:
-    """What a client is told when a write to the internal topic has failed with ``error``."""
-    told = _TOLD.get(type(error), errors.UnknownServerError)
-    return told(f"the coordinator could not write: {error}")

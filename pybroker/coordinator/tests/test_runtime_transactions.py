@@ -169,6 +169,15 @@ def test_a_transactional_batch_holds_the_last_stable_offset_until_its_marker(
     assert log.last_stable_offset == log.log_end_offset
 
 
+def test_the_log_refuses_an_old_epoch_that_was_admitted_by_mistake(
+    node: Node, transactions: Transactions
+) -> None:
+    hold(node, 5, epoch=1)
+    node.run(end(node, committed=True, epoch=1))
+    assert hold(node, 6, epoch=0) == errors.InvalidProducerEpoch.code
+    assert stable(node) == 5
+
+
 def test_effects_come_when_the_records_are_safe_and_in_order(node: Node) -> None:
     def decide(shard: GroupShard, result: Result) -> None:
         result.write(Record(b"\0\x63", b""))

@@ -1,0 +1,36 @@
+"""From the records of an event to the batches in which they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cy.batch import Builder
+from pybroker.coordinator.shard import Producer, Record
+
+SPLIT_BYTES = 512 << 10
+
+
+def parts(records: list[Record]) -> Iterator[list[Record]]:
+    """The records in runs that fit into a batch."""
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        size += len(record.key) + len(record.value or b"")
+        if part and size > SPLIT_BYTES:
+            yield part
+            part, size = [], len(record.key) + len(record.value or b"")
+        part.append(record)
+    yield part
+
+
+def builder(codec: int, producer: Producer | None) -> Builder:
+    """An empty batch, in the transaction of ``producer`` where there is one."""
+    if producer is None:
+        return Builder(codec=codec)
+    return Builder(
+        codec=codec,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
