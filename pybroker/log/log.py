@@ -46,7 +46,7 @@ from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.storage import Bytes
 from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
-from pybroker.log.txn_index import AbortedTransaction
+from pybroker.log.txn_index import AbortedTransaction, overlapping
 from pybroker.log.validation import rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -181,14 +181,12 @@ class Log(LogFiles):
             raise self.log_dir.storage_error()
         from_client = origin is Origin.CLIENT
         batch = self._rules.check(records, now_ms, from_client=from_client)
-        marker = None
+        marker = markers.decode(records) if batch.is_control else None
         if batch.producer_id >= 0:
             if batch.is_control:
-                marker = self._checked_marker(batch, records, transaction_version)
+                self.producers.check_marker(batch, marker, transaction_version)
             else:
-                earlier = self.producers.check(
-                    batch, with_sequence=from_client, transaction_version=transaction_version
-                )
+                earlier = self.producers.check(batch, transaction_version, with_sequence=from_client)
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
                     return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
@@ -269,12 +267,6 @@ class Log(LogFiles):
         """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
         segment.cut_failed_write()
         return self.log_dir.fail(error, f"appending to {segment.path}")
-
-    def _checked_marker(self, batch: Batch, records: Bytes, transaction_version: int) -> Marker | None:
-        marker = markers.decode(records)
-        if marker is not None:
-            self.producers.check_marker(batch, marker, transaction_version)
-        return marker
 
     def _remember_producer(self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int) -> None:
         if not batch.is_control:
@@ -362,15 +354,9 @@ class Log(LogFiles):
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in ``[start, end)``."""
-        found: list[AbortedTransaction] = []
         with self._failing("reading the transaction index"):
-            for number in range(self.segments.find(start), len(self.segments)):
-                for aborted in self.segments[number].txn_index.ended_since(start):
-                    if aborted.first_offset < end:
-                        found.append(aborted)
-                    if aborted.last_stable_offset >= end:
-                        return found
-        return found
+            later = range(self.segments.find(start), len(self.segments))
+            return overlapping((self.segments[number].txn_index for number in later), start, end)
 
     # Shortening
 

@@ -104,7 +104,7 @@ class ProducerStates:
 
     # Decisions
 
-    def check(self, batch: Batch, *, with_sequence: bool, transaction_version: int = 0) -> BatchMetadata | None:
+    def check(self, batch: Batch, transaction_version: int = 0, *, with_sequence: bool) -> BatchMetadata | None:
         """May this data batch be appended? Returns the batch of which it is a duplicate.
 
         ``with_sequence`` is False for batches of the broker's own coordinators, which have none.
@@ -134,15 +134,15 @@ class ProducerStates:
             raise errors.InvalidTxnState(f"producer {entry.producer_id} has an open transaction")
         return None
 
-    def check_marker(self, batch: Batch, marker: Marker, transaction_version: int) -> None:
-        """May this marker be appended?
+    def check_marker(self, batch: Batch, marker: Marker | None, transaction_version: int) -> None:
+        """May this marker (None: another control batch) be appended?
 
         Its epoch must not be older than the newest seen; from transaction version 2 on it must be
         newer, except for a resent marker, which finds no transaction (KIP-1228).
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced.
         """
         entry = self._producers.get(batch.producer_id)
-        if entry is None:
+        if entry is None or marker is None:
             return
         epoch = batch.producer_epoch
         is_late = epoch == entry.epoch < MAX_EPOCH and entry.transaction_first_offset != NO_OFFSET

@@ -14,7 +14,7 @@ made again for every segment beyond that.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pybroker.log.file_cache import FileCache
@@ -81,3 +81,17 @@ class TransactionIndex(IndexFile):
         if len(self):
             self.truncate(sum(aborted.last_offset < offset for aborted in self))
             self._synced = False
+
+
+def overlapping(indexes: Iterable[TransactionIndex], start: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions with records in ``[start, end)``, of the segment that holds
+    ``start`` and those behind it.
+    """
+    found: list[AbortedTransaction] = []
+    for index in indexes:
+        for aborted in index.ended_since(start):
+            if aborted.first_offset < end:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end:
+                return found
+    return found

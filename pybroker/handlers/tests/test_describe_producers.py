@@ -6,6 +6,7 @@ from typing import Any
 
 from pybroker.handlers import describe_producers
 from pybroker.handlers.tests.harness import Node
+from pybroker.log.marker import EndTxnMarker
 from pybroker.replication.tests.harness import NOW, TP, batch, idempotent
 from pyclient.protocol import DescribeProducers, errors
 
@@ -28,6 +29,17 @@ def test_producers_with_their_sequences_and_transactions(node: Node) -> None:
     assert (first.last_timestamp, first.current_txn_start_offset) == (NOW + 1, -1)
     assert (second.producer_id, second.current_txn_start_offset) == (8, 3)
     assert second.coordinator_epoch == -1
+
+
+def test_marker_ends_the_transaction_and_tells_its_coordinator(node: Node) -> None:
+    node.create()
+    records = batch(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
+    node.replicas.append(TP, records, 1, NOW)
+    assert ask(node).active_producers[0].current_txn_start_offset == 0
+    node.replicas.append_marker(TP, EndTxnMarker(8, 1, 3, True, 2), NOW + 9)
+    [producer] = ask(node).active_producers
+    assert (producer.producer_epoch, producer.last_sequence, producer.last_timestamp) == (1, -1, NOW + 9)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (3, -1)
 
 
 def test_only_the_leader_tells(node: Node) -> None:

@@ -272,3 +272,78 @@ def test_truncation_takes_producers_and_transactions_back(log):
     assert log.producers.first_unstable_offset == 0
     assert log.producers.get(7).last_sequence == 0
     assert append(log, transactional(1)).first_offset == 2
+
+
+def test_batch_that_reaches_beyond_what_is_known_is_no_duplicate(log):
+    append(log, idempotent(0, b"a", b"b", b"c"))
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, idempotent(1, b"b", b"c", b"d"))
+    with pytest.raises(errors.DuplicateSequenceNumber):
+        append(log, idempotent(0, b"a", b"b"))
+
+
+def test_batch_before_the_first_that_is_known_is_no_duplicate(tmp_path, log):
+    append(log, idempotent(5))
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, idempotent(4))
+    log.close()
+    log = open_log(tmp_path)
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, idempotent(4))
+    assert append(log, idempotent(5)).duplicate
+
+
+def test_marker_without_records_is_remembered_and_stops_nobody(log):
+    end(log, 0, epoch=4, coordinator_epoch=2)
+    log.update_high_watermark(1)
+    assert log.last_stable_offset == 1
+    with pytest.raises(errors.InvalidProducerEpoch):
+        append(log, transactional(0, epoch=3))
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        append(log, transactional(1, epoch=4))
+    append(log, transactional(0, epoch=4))
+
+
+def test_transaction_across_segments_is_in_the_index_of_its_marker(tmp_path):
+    log = open_log(tmp_path, LogConfig(segment_bytes=200))
+    for sequence in range(6):
+        append(log, transactional(sequence, b"value"))
+    end(log, 0)
+    fill(log, [bytes(60)] * 4)
+    expected = AbortedTransaction(7, 0, 6, 7)
+    log.flush()
+    for found in (log, open_log(tmp_path), open_log(tmp_path, clean=False)):
+        assert len(found.segments) > 3
+        for start in range(7):
+            assert found.aborted_transactions(start, start + 1) == [expected] * (start < 7)
+        assert found.aborted_transactions(7, 9) == []
+
+
+def test_many_transactions_are_replayed_and_found_again(tmp_path):
+    log = open_log(tmp_path)
+    expected = []
+    for number in range(300):
+        producer, stable = number % 7, log.log_end_offset
+        append(log, transactional(0, producer=producer, epoch=number))
+        end(log, number % 2, producer=producer, epoch=number + 1, coordinator_epoch=number)
+        if number % 2 == 0:
+            expected.append(AbortedTransaction(producer, stable, stable + 1, stable + 2))
+    log.flush()
+    assert log.aborted_transactions(0, log.log_end_offset) == expected
+    again = open_log(tmp_path, clean=False)
+    assert again.aborted_transactions(0, log.log_end_offset) == expected
+    assert again.aborted_transactions(300, 304) == [each for each in expected if 300 <= each.last_offset < 305]
+    assert state(again) == state(log)
+    assert {e.coordinator_epoch for e in again.producers.active()} == set(range(293, 300))
+
+
+@pytest.mark.parametrize("damage", [65, 70, 76])
+def test_a_damaged_marker_ends_the_log_and_not_the_start(tmp_path, damage):
+    log = open_log(tmp_path)
+    append(log, transactional(0))
+    end(log, 0)
+    path = tmp_path / "t-0/00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-78 + damage] ^= 0x3F
+    path.write_bytes(data)
+    assert open_log(tmp_path, clean=False).log_end_offset == 1

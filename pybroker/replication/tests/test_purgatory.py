@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from pybroker.log.marker import EndTxnMarker
+from pybroker.log.txn_index import AbortedTransaction
 from pybroker.replication.deadlines import MIN_SWEEP, Deadlines
-from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
+from pybroker.replication.fetching import Fetch, FetchPartition, Isolation, PartitionRead
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory, Waiting, WaitingAck, WaitingDelete
-from pybroker.replication.tests.harness import NOW, Node, batch, values
+from pybroker.replication.tests.harness import NOW, TP, Node, batch, values
 from pyclient.protocol import errors
 
 LONG_MS = 1_000_000
@@ -270,3 +272,58 @@ def test_closed_deadlines_do_not_come(loop: asyncio.AbstractEventLoop) -> None:
     deadlines.close()
     loop.run_until_complete(asyncio.sleep(0.005))
     assert told == []
+
+
+# Transactions
+
+
+def committed(node: Node, offset: int) -> object:
+    """A read_committed fetch from the only partition of topic t: its read, or the future of it."""
+    wanted = [FetchPartition("t", bytes(16), 0, offset, 1 << 20)]
+    each = Fetch(
+        wanted, node.replicas.resolve, min_bytes=1, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED
+    )
+    return node.replicas.fetch(each, LONG_MS, lambda reads: reads[0])
+
+
+def transactional(node: Node, producer: int, *, sequence: int = 0) -> None:
+    records = batch(producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+    node.replicas.append(TP, records, 1, NOW)
+
+
+def test_read_committed_waits_for_the_marker_and_is_woken_by_it(node: Node) -> None:
+    node.create()
+    transactional(node, 7)
+    waiting = committed(node, 0)
+    transactional(node, 7, sequence=1)
+    assert isinstance(waiting, asyncio.Future)
+    assert not waiting.done()
+    node.replicas.append_marker(TP, EndTxnMarker(7, 1, 0, False, 2), NOW)
+    read = waiting.result()
+    assert (read.last_stable_offset, read.high_watermark) == (3, 3)
+    assert read.aborted == [AbortedTransaction(7, 0, 2, 3)]
+
+
+def test_read_committed_waits_for_the_replicas_of_the_marker(node: Node) -> None:
+    partition = node.create(replicas=(1, 2))
+    transactional(node, 7)
+    node.replicas.append_marker(TP, EndTxnMarker(7, 1, 0, True, 2), NOW)
+    waiting = committed(node, 0)
+    for offset in (1, 2):
+        assert isinstance(waiting, asyncio.Future)
+        assert not waiting.done()
+        partition.on_follower_fetch(2, offset, 0, 0)
+        node.replicas.purgatory.wake(partition)
+    assert waiting.result().last_stable_offset == 2
+
+
+def test_marker_of_a_later_transaction_wakes_nobody_before_an_earlier_one_has_ended(node: Node) -> None:
+    node.create()
+    transactional(node, 7)
+    transactional(node, 8)
+    waiting = committed(node, 0)
+    node.replicas.append_marker(TP, EndTxnMarker(8, 1, 0, True, 2), NOW)
+    assert isinstance(waiting, asyncio.Future)
+    assert not waiting.done()
+    node.replicas.append_marker(TP, EndTxnMarker(7, 1, 0, True, 2), NOW)
+    assert waiting.result().last_stable_offset == 4
