@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pybroker.cluster.image import MetadataImage
 from pybroker.coordinator.group import committing, describing, joining, keeping, records, syncing
-from pybroker.coordinator.group.classic import ClassicGroup, GroupContext
+from pybroker.coordinator.group.classic import ClassicGroup, GroupContext, refusal
 from pybroker.coordinator.group.consumer import classic_members
 from pybroker.coordinator.group.consumer import records as consumer_records
 from pybroker.coordinator.group.consumer.context import ConsumerContext, ConsumerFacts
@@ -180,7 +180,10 @@ class GroupShard:
             )
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            classic_members.join(group, Join(request, caller), result)
+            try:
+                classic_members.join(group, Join(request, caller), result)
+            except errors.KafkaError as error:
+                result.answer(refusal(error, ""))
             return
         if not isinstance(group, ClassicGroup):
             if request.member_id:
