@@ -165,10 +165,9 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         try:
             return call.result()
         except errors.KafkaError as error:
-            manager = client._txn_manager
-            if manager is not None and manager.is_in_transaction() and not isinstance(error, FATAL):
-                raise MustAbort(repr(error)) from error
-            raise
+            if isinstance(error, FATAL) or name not in ABORTABLE:
+                raise
+            raise MustAbort(repr(error)) from error
 
     def send(self, topic: str, value: bytes | None, *, key: bytes | None = None, partition: int | None = None) -> None:
         self._futures.append(self._driver.run(self._watched("send", topic, value, key, partition)))
@@ -200,6 +199,8 @@ class AiokafkaProducer(AiokafkaClient, Producer):
 
 
 FATAL = (errors.ProducerFenced, errors.InvalidProducerEpoch)
+#: Calls whose failure leaves a transaction that can be aborted.
+ABORTABLE = ("send", "send_offsets_to_transaction", "commit_transaction")
 
 
 class AiokafkaConsumer(AiokafkaClient, Consumer):

@@ -42,6 +42,7 @@ CONSUMER = {
     "fetch.wait.max.ms": 50,
     "fetch.queue.backoff.ms": 5,
     "check.crcs": True,
+    "enable.partition.eof": True,
 }
 #: Kafka's name: librdkafka's.
 NAMES = {"fetch.max.wait.ms": "fetch.wait.max.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
@@ -60,7 +61,7 @@ REFUSED = {
 UNANSWERED = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT}
 UNANSWERED |= {KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}
 #: Errors in ``poll`` that librdkafka gets over by itself.
-PASSING = {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
+PASSING = {KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 def translated(error: KafkaError) -> ClientError:
@@ -116,7 +117,7 @@ class ConfluentDriver(Driver):
 
 class ConfluentProducer(Producer):
     def __init__(self, settings: dict[str, Any]) -> None:
-        self._client = confluent_kafka.Producer(settings)
+        self._client = confluent_kafka.Producer({**settings, "error_cb": lambda _: None})
         self._reports: list[Sent | KafkaError] = []
 
     def init_transactions(self) -> None:
@@ -178,6 +179,8 @@ class ConfluentConsumer(Consumer):
         self.events = []
         self._client = confluent_kafka.Consumer(settings)
         self._closed = False
+        #: Where ``poll`` goes on, as far as librdkafka does not say: it counts neither markers nor a start.
+        self._places: dict[Place, int] = {}
 
     def metadata(self) -> object:
         """What ``send_offsets_to_transaction`` wants to know of the group."""
@@ -198,6 +201,7 @@ class ConfluentConsumer(Consumer):
 
     def assign(self, offsets: Mapping[Place, int]) -> None:
         self._client.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
+        self._places = dict(offsets)
 
     def poll(self, timeout_s: float = 0.2, limit: int = 500) -> list[Record]:
         first = self._client.poll(timeout_s)
@@ -212,6 +216,9 @@ class ConfluentConsumer(Consumer):
             return Record(
                 Place(message.topic(), message.partition()), message.offset(), message.key(), message.value()
             )
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._places[Place(message.topic(), message.partition())] = message.offset()
+            return None
         if error.retriable() or error.code() in PASSING:
             return None
         raise translated(error)
@@ -221,9 +228,11 @@ class ConfluentConsumer(Consumer):
 
     def seek(self, place: Place, offset: int) -> None:
         insist(lambda _: self._client.seek(TopicPartition(*place, offset)))
+        self._places[place] = offset
 
     def position(self, place: Place) -> int:
-        return int(self._client.position([TopicPartition(*place)])[0].offset)
+        known = int(self._client.position([TopicPartition(*place)])[0].offset)
+        return max(known, self._places.get(place, -1))
 
     def commit(self, offsets: Mapping[Place, int] | None = None, *, asynchronous: bool = False) -> None:
         options: dict[str, Any] = {"asynchronous": asynchronous}

@@ -449,13 +449,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--drivers", default="confluent,aiokafka,java")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--folder", type=Path, help="keeps data and journals here")
     chosen = parser.parse_args(arguments)
     plan = long_plan(chosen.transactions, chosen.faults, chosen.drivers.split(","))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = chosen.folder or Path(temporary)
         config = {"group.initial.rebalance.delay.ms": "0"}
-        broker = KINDS[chosen.broker](Path(folder) / "broker", **config)
+        broker = KINDS[chosen.broker](folder / "broker", **config)
         try:
-            report = Campaign(broker, chosen.seed, plan, Path(folder)).run()
+            report = Campaign(broker, chosen.seed, plan, folder).run()
         finally:
             broker.kill()
         print(report)

@@ -1,0 +1,49 @@
+"""Foreign clients for the scenarios: each test that takes ``driver`` or ``member`` runs once with each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from conformance import drivers
+from conformance.brokers import Broker
+from conformance.drivers import CLIENTS, DRIVERS
+from conformance.drivers.base import Consumer, Driver
+
+NewMember = Callable[..., Consumer]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _drivers_end() -> Iterator[None]:
+    yield
+    drivers.close_all()
+
+
+@pytest.fixture(params=sorted(DRIVERS))
+def driver(request: pytest.FixtureRequest) -> Driver:
+    """A foreign client library."""
+    return drivers.opened(request.param)
+
+
+@pytest.fixture(params=CLIENTS, ids="-".join)
+def client(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A foreign client and the group protocol that it is to speak."""
+    name, protocol = request.param
+    return name, protocol
+
+
+@pytest.fixture
+def new_member(client: tuple[str, str], group: str) -> Iterator[NewMember]:
+    """Consumers of ``client`` in the test's group, closed at the end: ``new_member(broker, max_poll_records=1)``."""
+    made: list[Consumer] = []
+    name, protocol = client
+
+    def make(broker: Broker, **settings: object) -> Consumer:
+        values = {"group_id": group, "group_protocol": protocol, "heartbeat_interval_ms": 200, **settings}
+        made.append(drivers.opened(name).consumer(broker.bootstrap, **values))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
