@@ -9,6 +9,7 @@ counts as absent, since all of them only save work or are bounded by the log its
 * ``replication-offset-checkpoint``: the high watermark.
 * ``log-start-offset-checkpoint``: where DeleteRecords has moved the start, if that lies inside the
   first segment.
+* ``cleaner-offset-checkpoint``: compacted up to here; compaction goes on from here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pybroker.topic_partition import TopicPartition
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
 
 VERSION = 0
 

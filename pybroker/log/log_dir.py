@@ -5,6 +5,7 @@ Layout (Kafka's)::
 
     meta.properties  .kafka_cleanshutdown
     recovery-point-offset-checkpoint  replication-offset-checkpoint  log-start-offset-checkpoint
+    cleaner-offset-checkpoint
     <topic>-<partition>/              a log
     <topic>-<partition>.<id>-delete/  one that is being deleted
     <topic>-<partition>.<id>-future/  one that is being moved here
@@ -126,8 +127,15 @@ class LogDir:
             },
         )
 
+    def checkpoint_clean_offsets(self) -> None:
+        """Writes where the compacted part of each log ends; raises KafkaStorageError."""
+        self._checkpoint(
+            checkpoints.CLEANER,
+            lambda: {tp: log.clean_offset for tp, log in list(self.logs.items()) if log.clean_offset > 0},
+        )
+
     def write_checkpoints(self) -> None:
-        """Writes all three, so that they speak of no log that is not here.
+        """Writes all four, so that they speak of no log that is not here.
 
         Else a log that is made under the name of a deleted one would, after a crash, begin where
         that one did. Raises KafkaStorageError.
@@ -136,6 +144,7 @@ class LogDir:
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
+        self.checkpoint_clean_offsets()
         self.stale.difference_update(stale)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:

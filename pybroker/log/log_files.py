@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 
 from pybroker.log.batches import MalformedBatch
+from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.durability import Durability
 from pybroker.log.leader_epochs import LeaderEpochs
 from pybroker.log.log_dir import LogDir
@@ -31,6 +32,7 @@ class LogFiles:
     __slots__ = (
         "_active",
         "_durability",
+        "clean_offset",
         "folder",
         "leader_epochs",
         "log_dir",
@@ -62,6 +64,8 @@ class LogFiles:
         self.leader_epochs = leader_epochs
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+        self.clean_offset = 0
+        """Compacted up to here (``cleaner-offset-checkpoint``)."""
         self._active = segments[-1]
         self._durability = Durability(self, recovery_point)
 
@@ -117,6 +121,31 @@ class LogFiles:
         """
         with self._failing("writing indexes"):
             self._durability.save_files((self._active,))
+
+    @property
+    def is_deleted(self) -> bool:
+        """True where the files are gone, or are about to go."""
+        return self._durability.deleted
+
+    def replace_segments(self, old: list[Segment], new: CleanedSegment) -> bool:
+        """Puts a compacted segment in the place of ``old``, those it was made from.
+
+        False, and nothing done, where they do not stand in the log any more. Readers that have a
+        slice of an old segment keep its open file. Raises KafkaStorageError.
+        """
+        self.log_dir.check_online()
+        if self.is_deleted or not self.segments.has_run(old):
+            return False
+        with self._failing("swapping in a compacted segment"):
+            new.to_swap()
+            removed = [path for segment in reversed(old) for path in segment.delete()]
+            new.to_final()
+            self.segments.replace(old, new.segment)
+            self._durability.names_synced = False
+            gone = {segment.base_offset for segment in old[1:]}
+            self.producers.remove_snapshots(lambda offset: offset in gone)
+        self.log_dir.discard(removed)
+        return True
 
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """No pool thread touches the files meanwhile; waits for one that does."""

@@ -153,12 +153,15 @@ class LogManager:
         recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
         starts = log_dir.read_checkpoint(checkpoints.LOG_START)
         high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
+        clean_offsets = log_dir.read_checkpoint(checkpoints.CLEANER)
 
         def load_one(folder: str) -> Log | None:
             tp = parse_folder(folder)
             if tp is None:
                 return None
-            checkpointed = Checkpointed(recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0))
+            checkpointed = Checkpointed(
+                recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
+            )
             config = self._shared(self._config_for(tp.topic))
             path = log_dir.file(folder)
             return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=self._clock.now_ms())
@@ -170,7 +173,8 @@ class LogManager:
             for log in pool.map(load_one, folders):
                 if log is not None:
                     self._adopt(log_dir, log)
-        log_dir.stale = (recovery_points.keys() | starts.keys() | high_watermarks.keys()) - log_dir.logs.keys()
+        checkpointed_logs = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
+        log_dir.stale = checkpointed_logs - log_dir.logs.keys()
         if log_dir.stale or (log_dir.logs and not clean):
             log_dir.write_checkpoints()
         logger.info(

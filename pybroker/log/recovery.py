@@ -9,8 +9,8 @@ point is suspect:
 2. From the segment that holds the recovery point on, indexes are made again and CRCs checked.
    Bytes below the recovery point were synced: only their framing is checked here, a CRC when they
    are read.
-3. At the first bad batch, or the first offset that is missing between two segments of a log that
-   is not compacted, the log ends. Where it is the last thing in the log it is a *torn tail*, an
+3. At the first bad batch, or the first offset that is missing between two segments (but for those
+   that compaction may have taken), the log ends. Where it is the last thing in the log it is a *torn tail*, an
    append cut by the crash, and is cut off. Where more follows, in the same or later segments, the
    log has a *hole*: everything from there on is put aside in files named
    ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
 from pybroker.log.batches import MalformedBatch, walk
+from pybroker.log.cleaned_segment import CLEANED_SUFFIX, INDEX_SUFFIXES, SWAP_SUFFIX, finish_swap
 from pybroker.log.config import LogConfig
 from pybroker.log.leader_epochs import LeaderEpochs
 from pybroker.log.log import Log
@@ -43,9 +44,6 @@ from pybroker.log.segments import Segments
 from pybroker.log.storage import TEMPORARY_SUFFIX
 from pybroker.topic_partition import TopicPartition
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
 DIGITS = 20
 
@@ -58,6 +56,7 @@ class Checkpointed(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    clean_offset: int = 0
 
 
 def load(
@@ -153,6 +152,7 @@ class _Loader:
             now_ms=self.now_ms,
         )
         log.update_high_watermark(self.checkpointed.high_watermark)
+        log.clean_offset = min(self.checkpointed.clean_offset, end)
         if not self.clean:
             log.doubt_files()
         log.release()
@@ -161,6 +161,7 @@ class _Loader:
     # Leftovers
 
     def _remove_leftovers(self) -> None:
+        self._remove_unfinished_swaps()
         for name in list(self.files):
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
                 self._remove(name)
@@ -170,29 +171,40 @@ class _Loader:
             if suffix in INDEX_SUFFIXES and stem + SUFFIX not in self.files:
                 self._remove(name)
 
+    def _remove_unfinished_swaps(self) -> None:
+        """Kafka renames the parts of a segment that it splits from the last to the first: those
+        beyond a part that is still ``.cleaned`` do not count.
+        """
+        cleaned = [int(name[:DIGITS]) for name in self.files if name.endswith(SUFFIX + CLEANED_SUFFIX)]
+        for name in [name for name in self.files if cleaned and name.endswith(SWAP_SUFFIX)]:
+            if int(name[:DIGITS]) >= min(cleaned):
+                self._remove(name)
+
     def _finish_swaps(self) -> None:
         """A cleaned segment that was complete replaces the segments between its first and last
-        offset.
+        offset, the newest first: see ``cleaned_segment``.
         """
-        swaps = [name for name in self.files if name.endswith(SUFFIX + SWAP_SUFFIX)]
-        for name in swaps:
-            base = int(name[:DIGITS])
-            last = self._last_offset_in(name)
-            for offset in self._offsets_of(SUFFIX):
-                if base <= offset <= last:
-                    self._remove(f"{offset:020d}{SUFFIX}")
-            self._rename(name, name.removesuffix(SWAP_SUFFIX))
-            for suffix in INDEX_SUFFIXES:
-                self._remove(f"{base:020d}{suffix}")
-                self._remove(f"{base:020d}{suffix}{SWAP_SUFFIX}")
+        for name in sorted(name for name in self.files if name.endswith(SUFFIX + SWAP_SUFFIX)):
+            base, last = int(name[:DIGITS]), self._last_offset_in(name)
+            logger.info("%s/%s: the compaction up to offset %d is completed", self.folder, name, last)
+            for offset in reversed(self._offsets_of(SUFFIX)):
+                if base < offset <= last:
+                    for suffix in (SUFFIX, *INDEX_SUFFIXES):
+                        self._remove(f"{offset:020d}{suffix}")
+            finish_swap(self.storage, f"{self.folder}/{base:020d}")
+            self.storage.sync_folder(self.folder)
+            self.files = dict(self.storage.files(self.folder))
         for name in [name for name in self.files if name.endswith(SWAP_SUFFIX)]:
             self._remove(name)
 
     def _last_offset_in(self, name: str) -> int:
         file = self.storage.open(f"{self.folder}/{name}")
         last = int(name[:DIGITS])
-        for located in walk(file, 0, self.files[name]):
-            last = located.batch.last_offset
+        try:
+            for located in walk(file, 0, self.files[name]):
+                last = located.batch.last_offset
+        except MalformedBatch as error:
+            logger.error("%s/%s: %s", self.folder, name, error)
         return last
 
     def _remove(self, name: str) -> None:
@@ -302,8 +314,12 @@ class _Loader:
         finally:
             segment.seal()
             segment.txn_index.save()
-        if next_base is not None and expected < next_base and not self.config.is_compacted:
+        if next_base is not None and expected < next_base and not self._is_compacted_below(next_base):
             raise MalformedBatch(segment.size, f"offsets {expected} to {next_base - 1} are missing")
+
+    def _is_compacted_below(self, offset: int) -> bool:
+        """True where records may be missing below ``offset`` since compaction took them."""
+        return self.config.is_compacted and offset <= self.checkpointed.clean_offset
 
     def _cut(self, segments: Segments, number: int, error: MalformedBatch) -> None:
         """Ends the log at the bad batch of segment ``number``."""

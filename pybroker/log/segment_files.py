@@ -90,6 +90,10 @@ class SegmentFiles:
         """From now on every byte is checked again when it is first read."""
         self._trust.lose(self.size)
 
+    def trust(self) -> None:
+        """Every byte was written by this process just now."""
+        self._trust.add(0, self.size)
+
     def save_indexes(self) -> None:
         """Brings the index files up to date; raises OSError."""
         self.offset_index.save()

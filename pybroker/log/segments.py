@@ -68,6 +68,14 @@ class Segments:
         del self._segments[first:], self._bases[first:]
         return removed
 
+    def has_run(self, segments: list[Segment]) -> bool:
+        """True where these very segments follow each other here, and none of them is active."""
+        first = bisect_left(self._bases, segments[0].base_offset)
+        found = self._segments[first : first + len(segments)]
+        return len(found) == len(segments) < len(self._segments) - first and all(
+            here is segment for here, segment in zip(found, segments, strict=True)
+        )
+
     def replace(self, old: list[Segment], new: Segment) -> None:
         """Puts ``new`` in the place of ``old``, which follow each other (compaction)."""
         first = self._segments.index(old[0])

@@ -188,6 +188,10 @@ class Storage:
         """When the file's content last changed, in milliseconds since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Dates the file's content; it is older than the file."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def space(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the volume that holds ``path`` (KIP-827)."""
         volume = os.statvfs(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from cy.batch import Builder, iterate
@@ -12,7 +13,7 @@ from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
 from pybroker.log.recovery import Checkpointed, load
-from pybroker.log.storage import Storage
+from pybroker.log.storage import DataFile, Storage
 from pybroker.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000
@@ -20,8 +21,21 @@ TP = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))
 
 
+class UnsyncedFile(DataFile):
+    """A file whose syncs cost nothing."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        pass
+
+
 class UnsyncedStorage(Storage):
     """Real files, syncs that cost nothing."""
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return UnsyncedFile(os.open(path, flags, 0o644), path)
 
     def sync_folder(self, path: str) -> None:
         pass

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -95,6 +96,7 @@ def test_the_clean_shutdown_marker_is_written_last(tmp_path):
         "recovery-point-offset-checkpoint.tmp",
         "log-start-offset-checkpoint.tmp",
         "replication-offset-checkpoint.tmp",
+        "cleaner-offset-checkpoint.tmp",
         ".kafka_cleanshutdown.tmp",
     ]
 
@@ -297,6 +299,7 @@ def test_idle_logs_hold_no_open_file(tmp_path):
     for index in range(20):
         fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), [b"a"])
     logs.close()
+    gc.collect()  # what other tests left
     before = len(os.listdir("/proc/self/fd"))
     logs = loaded(tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before

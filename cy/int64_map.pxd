@@ -1,0 +1,25 @@
+from libc.stdint cimport int64_t, uint64_t
+
+
+cdef struct Pair:
+    int64_t key
+    int64_t value
+    bint used
+
+
+cdef class Int64Map:
+    cdef Pair *pairs
+    cdef uint64_t capacity              # a power of two
+    cdef readonly int64_t count
+
+    # The value's place, NULL where the key is not in the map.
+    cdef int64_t *find(self, int64_t key) noexcept nogil
+
+    # Sets a value; False where memory is short.
+    cdef bint put(self, int64_t key, int64_t value) noexcept nogil
+
+    # Removes a key; False where it was not in the map.
+    cdef bint remove(self, int64_t key) noexcept nogil
+
+    cdef uint64_t place(self, int64_t key) noexcept nogil
+    cdef bint grow(self) noexcept nogil

@@ -1,0 +1,120 @@
+"""A segment that compaction writes, from its first byte to its place in the log.
+
+Its files are named like those of the first segment that it replaces, and:
+
+1. ``….log.cleaned`` and its indexes ``….index.cleaned`` … while they are written. A start removes
+   them.
+2. When all are written and synced, and the folder with them, each is renamed to ``….swap``, the
+   ``.log`` last. From that rename on the new segment counts: a start removes the segments that it
+   stands for, those between its first and its last offset, and takes it in their place.
+3. The old segments go, the newest first; then the new files get their names, the ``.log`` last,
+   for as long as there is a ``.log.swap`` a start does all of 3 again.
+
+A file system that keeps the order of renames in a folder needs no sync between these steps, and
+each of them may be cut by a crash. The last batch of a cleaned segment is always that of the last
+segment it stands for, even if no record is left in it: else the offsets that it covers could not be
+told from it, and a start in the middle of 3 would bring back records that were superseded.
+
+There is always a ``.txnindex.swap``: it says that the old index has not been replaced yet. An
+empty one leaves no file.
+
+Thread-safety: written by one pool thread; ``to_swap`` and ``to_final`` are the loop's.
+"""
+
+from __future__ import annotations
+
+from cy.segment_indexer import SegmentIndexer
+from pybroker.log.file_cache import FileCache
+from pybroker.log.offset_index import OffsetIndex
+from pybroker.log.segment import Segment
+from pybroker.log.segment_files import SUFFIX
+from pybroker.log.storage import Bytes, Storage
+from pybroker.log.time_index import TimeIndex
+from pybroker.log.txn_index import TransactionIndex
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+INDEX_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
+
+
+class CleanedSegment:
+    """The segment to be at ``base_offset`` in ``folder``; raises OSError throughout."""
+
+    def __init__(
+        self, storage: Storage, cache: FileCache, folder: str, base_offset: int, index_interval_bytes: int
+    ) -> None:
+        self._storage = storage
+        self._cache = cache
+        self._folder = folder
+        self._stem = f"{folder}/{base_offset:020d}"
+        self._base_offset = base_offset
+        self._index_interval_bytes = index_interval_bytes
+        self._indexer = SegmentIndexer(base_offset, index_interval_bytes)
+        self._file = storage.open(self._path(SUFFIX, CLEANED_SUFFIX), create=True)
+        self._file.truncate(0)
+        self._segment: Segment | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of log written."""
+        return self._indexer.size
+
+    @property
+    def segment(self) -> Segment:
+        """The segment as the log knows it; stands after ``finish``."""
+        assert self._segment is not None
+        return self._segment
+
+    def write(self, batches: Bytes) -> None:
+        """Adds whole batches. Raises cy.batch.CorruptBatch where they do not fit into a segment."""
+        position = self._indexer.size
+        self._indexer.add(batches)
+        self._file.write(batches, position)
+
+    def finish(self, aborted: bytes, modified_ms: int) -> None:
+        """Everything is written: indexes and syncs.
+
+        ``aborted``: the entries of its ``.txnindex``; ``modified_ms``: how old its youngest part is.
+        """
+        contents = (*self._indexer.finish(), aborted)
+        for suffix, content in zip(INDEX_SUFFIXES, contents, strict=True):
+            path = self._path(suffix, CLEANED_SUFFIX)
+            self._storage.write(path, content)
+            self._storage.open(path).sync()
+        self._file.sync()
+        self._storage.set_modified_ms(self._file.path, modified_ms)
+        self._storage.sync_folder(self._folder)
+        self._segment = Segment(self._storage, self._cache, self._folder, self._base_offset, self.size, modified_ms)
+        self._segment.index_interval_bytes = self._index_interval_bytes
+        self._segment.trust()
+
+    def to_swap(self) -> None:
+        """From the end of this on the segment counts."""
+        for suffix in (*INDEX_SUFFIXES, SUFFIX):
+            self._storage.rename(self._path(suffix, CLEANED_SUFFIX), self._path(suffix, SWAP_SUFFIX))
+
+    def to_final(self) -> None:
+        """The old segments are gone: the files get their names."""
+        finish_swap(self._storage, self._stem)
+
+    def remove(self) -> None:
+        """Takes back what was written, unless it has been swapped in."""
+        for suffix in (SUFFIX, *INDEX_SUFFIXES):
+            self._storage.unlink(self._path(suffix, CLEANED_SUFFIX))
+
+    def _path(self, suffix: str, state: str) -> str:
+        return f"{self._stem}{suffix}{state}"
+
+
+def finish_swap(storage: Storage, stem: str) -> None:
+    """Gives the ``.swap`` files at ``stem`` (folder and 20 digits) their names; may be repeated.
+
+    Raises OSError.
+    """
+    aborted = f"{stem}{TransactionIndex.SUFFIX}"
+    if storage.exists(aborted + SWAP_SUFFIX) and not storage.read(aborted + SWAP_SUFFIX):
+        storage.unlink(aborted)
+        storage.unlink(aborted + SWAP_SUFFIX)
+    for suffix in (*INDEX_SUFFIXES, SUFFIX):
+        if storage.exists(stem + suffix + SWAP_SUFFIX):
+            storage.rename(stem + suffix + SWAP_SUFFIX, stem + suffix)

@@ -1,0 +1,239 @@
+"""Compacts the logs of a broker, the dirtiest first (Kafka's LogCleaner and LogCleanerManager).
+
+A round: on the loop's thread the dirtiest log is chosen and claimed; on a pool thread its keys are
+read and its segments are written anew; each new segment is swapped in on the loop's thread, if the
+segments that it was made from still stand in the log, which has not been cut, is not being moved
+and is still this broker's. Else the round ends there and the log waits for another one: retention,
+truncation, deletion and moves never wait for a compaction.
+
+After the last swap the folder is synced, then ``cleaner-offset-checkpoint`` is written: a crash in
+between only makes a later round do the same work again.
+
+What goes wrong: a disk error takes the log dir offline, as anywhere; a disk that is full only puts
+compaction off. Anything else that a log does to its compaction (damage, a batch larger than the
+map) marks it *uncleanable*: that is logged once, and the log is left alone until the broker starts
+again.
+
+Thread-safety: ``clean_next`` may run on several threads at once; everything else is the loop's.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
+
+from pybroker.clock import Clock
+from pybroker.log.cleanable import Cleanable, cleanable, groups
+from pybroker.log.cleaned_segment import CleanedSegment
+from pybroker.log.compaction import Compaction, Resources, Stats
+from pybroker.log.interruption import Interruption
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.log.segment import Segment
+from pybroker.log.throttle import Throttle
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+T = TypeVar("T")
+LOGS_PER_TURN = 200
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+logger = logging.getLogger(__name__)
+
+
+class OnLoop(Protocol):
+    """Runs ``work`` on the loop's thread; returns what it returns, raises what it raises."""
+
+    def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
+class Identity(NamedTuple):
+    """What a log must still be, for its compaction to go on."""
+
+    truncations: int
+    folder: str
+
+
+class LogChanged(Exception):
+    """The log is not what it was when its compaction began: another round begins anew."""
+
+
+class Cleaner:
+    """The compaction of ``logs``.
+
+    ``on_loop`` raises Interrupted where the loop has ended.
+    """
+
+    def __init__(self, logs: LogManager, clock: Clock, throttle: Throttle, on_loop: OnLoop) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._throttle = throttle
+        self._on_loop = on_loop
+        self._claimed: dict[TopicPartition, Log] = {}
+        self._uncleanable: dict[TopicPartition, Log] = {}
+
+    @property
+    def uncleanable(self) -> set[TopicPartition]:
+        """The logs that compaction leaves alone, since something is wrong with them."""
+        return {tp for tp, log in self._uncleanable.items() if self._logs.get(tp) is log}
+
+    def clean_next(self, resources: Resources, interruption: Interruption) -> bool:
+        """Compacts the dirtiest log that is due; blocks. False where none was, or it went wrong.
+
+        Raises Interrupted.
+        """
+        todo = self._choose(interruption)
+        if todo is None:
+            return False
+        try:
+            return self._clean_guarded(todo, resources, interruption)
+        finally:
+            self._on_loop(lambda: self._claimed.pop(todo.log.topic_partition, None))
+
+    # Choosing
+
+    def _choose(self, interruption: Interruption) -> Cleanable | None:
+        """The dirtiest log that is due, claimed; looks at some logs in each turn of the loop."""
+        rest = self._on_loop(lambda: iter(self._logs))
+        best: Cleanable | None = None
+        while logs := list(islice(rest, LOGS_PER_TURN)):
+            interruption.check()
+            best = self._on_loop(partial(self._dirtiest, logs, best))
+        return best if best is not None and self._on_loop(partial(self._claim, best)) else None
+
+    def _dirtiest(self, logs: list[Log], best: Cleanable | None) -> Cleanable | None:
+        for log in logs:
+            if log.config.is_compacted and self._may_be_cleaned(log):
+                todo = self._looked_at(log)
+                if todo is not None and todo.is_due and (best is None or todo.dirty_ratio > best.dirty_ratio):
+                    best = todo
+        return best
+
+    def _looked_at(self, log: Log) -> Cleanable | None:
+        try:
+            return cleanable(log, self._clock.now_ms())
+        except OSError as error:
+            log.log_dir.fail(error, f"looking for what to compact in {log.folder}")
+        except (ValueError, errors.KafkaError) as error:
+            self._give_up(log, error)
+        return None
+
+    def _may_be_cleaned(self, log: Log) -> bool:
+        tp = log.topic_partition
+        return (
+            self._logs.get(tp) is log
+            and not log.log_dir.offline
+            and not log.is_deleted
+            and self._logs.moving_to(tp) is None
+            and tp not in self._claimed
+            and self._uncleanable.get(tp) is not log
+        )
+
+    def _claim(self, todo: Cleanable) -> bool:
+        if not self._may_be_cleaned(todo.log):
+            return False
+        self._claimed[todo.log.topic_partition] = todo.log
+        return True
+
+    # Compacting
+
+    def _clean_guarded(self, todo: Cleanable, resources: Resources, interruption: Interruption) -> bool:
+        log = todo.log
+        try:
+            self._clean(todo, resources, interruption)
+            return True
+        except LogChanged:
+            logger.info("the compaction of %s begins anew later: the log has changed", log.topic_partition)
+        except OSError as error:
+            self._on_disk_error(log, error)
+        except errors.KafkaStorageError as error:
+            logger.error("compaction of %s: %s", log.topic_partition, error)
+        except MemoryError:
+            logger.error("compaction of %s: no memory for the offset map", log.topic_partition)
+        except (ValueError, errors.KafkaError) as error:
+            self._on_loop(partial(self._give_up, log, error))
+        return False
+
+    def _clean(self, todo: Cleanable, resources: Resources, interruption: Interruption) -> None:
+        log = todo.log
+        began_s = time.monotonic()
+        identity, aborted = self._on_loop(lambda: (_identity(log), bytes(log.active_segment.txn_index.entries)))
+        work = Compaction(todo, resources, self._throttle, interruption, aborted=aborted, now_ms=self._clock.now_ms())
+        work.read_keys()
+        for group in self._on_loop(lambda: groups(todo, work.end)):
+            producers = self._on_loop(lambda: self._unchanged(log, identity).producers.active())
+            cleaned = work.rewrite(group, producers)
+            self._swap(log, group, cleaned, identity)
+        self._on_loop(lambda: self._set_clean_offset(log, work.end, identity))
+        log.log_dir.checkpoint_clean_offsets()
+        _tell(todo, work.end, work.stats, time.monotonic() - began_s)
+
+    def _unchanged(self, log: Log, identity: Identity) -> Log:
+        """Raises LogChanged unless the log may still be compacted."""
+        tp = log.topic_partition
+        if _identity(log) != identity or log.is_deleted or self._logs.get(tp) is not log:
+            raise LogChanged
+        if self._logs.moving_to(tp) is not None:
+            raise LogChanged
+        return log
+
+    def _swap(self, log: Log, group: list[Segment], cleaned: CleanedSegment, identity: Identity) -> None:
+        """Puts the new segment into the log, and makes that durable."""
+
+        def swap() -> bool:
+            return self._unchanged(log, identity).replace_segments(group, cleaned)
+
+        folder = log.folder
+        swapped = False
+        try:
+            swapped = self._on_loop(swap)
+        finally:
+            if not swapped:
+                cleaned.remove()
+        if not swapped:
+            raise LogChanged
+        log.log_dir.storage.sync_folder(folder)
+
+    def _set_clean_offset(self, log: Log, offset: int, identity: Identity) -> None:
+        self._unchanged(log, identity).clean_offset = offset
+
+    # What goes wrong
+
+    def _on_disk_error(self, log: Log, error: OSError) -> None:
+        """A log that was deleted or moved away took its files along: no disk has failed."""
+        if self._on_loop(lambda: self._logs.get(log.topic_partition) is not log or log.is_deleted):
+            logger.info("the compaction of %s has ended: the log is gone", log.topic_partition)
+        elif error.errno in FULL:
+            logger.warning("the compaction of %s is put off: %s", log.topic_partition, error)
+        elif isinstance(error, FileNotFoundError):  # retention took a segment that was to be read
+            logger.info("the compaction of %s begins anew later: %s", log.topic_partition, error)
+        else:
+            log.log_dir.fail(error, f"compacting {log.folder}")
+
+    def _give_up(self, log: Log, error: Exception) -> None:
+        logger.error("%s cannot be compacted and is left alone: %s", log.topic_partition, error)
+        self._uncleanable = {tp: other for tp, other in self._uncleanable.items() if self._logs.get(tp) is other}
+        self._uncleanable[log.topic_partition] = log
+
+
+def _identity(log: Log) -> Identity:
+    return Identity(log.truncations, log.folder)
+
+
+def _tell(todo: Cleanable, end: int, stats: Stats, seconds: float) -> None:
+    logger.info(
+        "%s compacted up to offset %d: %.1f MB became %.1f MB, %d of %d records stay, %d keys, %.1f MB/s",
+        todo.log.topic_partition,
+        end,
+        todo.total_bytes / 1e6,
+        stats.written_bytes / 1e6,
+        stats.kept_records,
+        stats.read_records,
+        stats.keys,
+        todo.total_bytes / 1e6 / max(seconds, 1e-9),
+    )
