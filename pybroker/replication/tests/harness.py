@@ -140,7 +140,7 @@ class Node:
 
     def run(self, work: Any) -> Any:
         """Lets the loop run until ``work`` is done."""
-        return self.loop.run_until_complete(asyncio.wait_for(work, 5))
+        return self.loop.run_until_complete(asyncio.wait_for(work, 60))
 
     def turn(self) -> None:
         """Lets the loop run what is ready."""
