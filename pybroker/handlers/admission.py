@@ -181,8 +181,8 @@ def check(partition: Partition, records: Bytes, answers: Answers, version: int) 
     """
     producer = transactional_producer(records)
     states = partition.log.producers
-    if producer is None or states.is_fenced(producer.id, producer.epoch):
-        return  # the log says what is wrong
+    if producer is None or producer.id < 0 or states.is_fenced(producer.id, producer.epoch):
+        return  # nobody's transaction, or the log says what is wrong
     answer = answers.get(partition.topic_partition)
     if answer is not None and answer.error is not None:
         raise answer.error

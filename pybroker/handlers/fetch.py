@@ -25,6 +25,7 @@ PartitionData = Response.PartitionData
 AbortedTransaction = Response.AbortedTransaction
 
 FOLLOWER_READS_SINCE, TOPIC_IDS_SINCE, REPLICA_STATE_SINCE, HINTS_SINCE = 11, 13, 15, 16
+UNKNOWN = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
 HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
 
@@ -147,7 +148,7 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
 
 def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionData:
     """What one partition gave."""
-    aborted = None
+    aborted = [] if isinstance(read.error, UNKNOWN) else None
     if read.aborted is not None:
         aborted = [
             AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in read.aborted

@@ -139,6 +139,11 @@ def test_batches_without_transaction_ask_nobody_whatever_the_request_says(node: 
     assert node.transactions.asked == []
 
 
+def test_transactional_batch_of_no_producer_is_malformed(node: Node) -> None:
+    assert code(node, batch(transactional=True), 12, transactional_id="x") == "INVALID_RECORD"
+    assert node.transactions.asked == []
+
+
 def test_fenced_producer_is_told_without_asking(node: Node) -> None:
     assert write(node, epoch=1) == "NONE"
     assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"

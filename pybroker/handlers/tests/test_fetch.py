@@ -108,6 +108,15 @@ def test_semantics_19_read_committed(node: Node) -> None:
     assert partition.last_stable_offset == 3
 
 
+def test_unknown_topics_have_no_aborted_transactions_and_other_errors_say_nothing_of_them(node: Node) -> None:
+    node.create()
+    [partition] = partitions(ask(node, 11, 9, isolation_level=1))
+    assert partition.aborted_transactions is None
+    node.delete()
+    [partition] = partitions(ask(node, 11, 0))
+    assert partition.aborted_transactions == []
+
+
 def test_unknown_isolation_level_closes_the_connection(node: Node) -> None:
     node.create()
     with pytest.raises(errors.InvalidRequest):

@@ -356,7 +356,7 @@ def test_marker_ends_a_transaction_and_takes_an_offset(node: Node) -> None:
     assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (1, 3, -1)
 
 
-def test_marker_with_the_epoch_of_an_open_transaction_is_late_from_version_2_on(node: Node) -> None:
+def test_case_38_marker_with_the_epoch_of_an_open_transaction_is_late_from_version_2_on(node: Node) -> None:
     node.create()
     open_transaction(node, epoch=4)
     late = EndTxnMarker(7, 4, 0, True, 2)
