@@ -161,6 +161,8 @@ SINCE: Mapping[tuple[str, str], int] = {
     ("fetch_offsets", "more"): 8,
     ("find_coordinator", "type"): 1,
     ("init", "fresh"): 3,
+    # Before v12 Kafka keeps an epoch that it refused, and then refuses the producer's next good batch, too.
+    ("produce", "epoch"): 12,
     ("commit_in_txn", "caller"): 3,
     ("commit_in_txn", "instance"): 3,
 }
