@@ -186,10 +186,12 @@ class GroupShard:
                 result.answer(refusal(error, ""))
             return
         if not isinstance(group, ClassicGroup):
-            if request.member_id:
-                raise errors.UnknownMemberId(f"group {request.group_id} has no members")
             if group is not None:
                 result.write(*group.tombstones())
+            if request.member_id:
+                result.answer(refusal(errors.UnknownMemberId, request.member_id))
+                return
+            if group is not None:
                 result.on_failure = self._not_classic(group)
             group = self.groups[request.group_id] = self.simple_group(request.group_id)
             group.since_ms = result.now.wall_ms
@@ -294,6 +296,7 @@ class GroupShard:
                 f"the transaction of producer {request.producer_id} has ended meanwhile"
             )
         result.answer(committing.commit_in_transaction(self, request, version, topic_id, result))
+        result.atomic = False
 
     def fetch(self, asked: OffsetsAsked, result: Result) -> None:
         """OffsetFetch: offsets as ``keeping.fetch`` has them.
