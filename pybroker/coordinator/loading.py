@@ -45,7 +45,8 @@ def replay(data: bytes, batches: list[Batch], shard: Shard) -> None:
     view = memoryview(data)
     for batch in batches:
         if batch.is_control or batch.is_transactional:
-            _replay_plain(view[plain_from : batch.position], shard)
+            if plain_from < batch.position:
+                _replay_plain(view[plain_from : batch.position], shard)
             _replay_transactional(view[batch.position : batch.end], batch, shard)
             plain_from = batch.end
     _replay_plain(view[plain_from:], shard)
