@@ -76,6 +76,9 @@ class AiokafkaDriver(Driver):
     def __init__(self) -> None:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         self._loop = asyncio.new_event_loop()
+        # A fenced producer leaves futures that nobody asks; the garbage collector would print each of them, at a moment
+        # when Python 3.11 may be parsing, and the traceback parses too.
+        self._loop.set_exception_handler(lambda *_: None)
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
         self._thread.start()
 
@@ -156,8 +159,10 @@ class AiokafkaProducer(AiokafkaClient, Producer):
     async def _watched(self, name: str, *arguments: Any) -> Any:
         """A call that ends also when aiokafka's sender dies, for then nobody would answer it."""
         client = await self._started()
-        call = asyncio.ensure_future(getattr(client, name)(*arguments))
         sender = client._sender.sender_task
+        if sender.done():
+            raise sender.exception() or ClientError("aiokafka's sender has ended")
+        call = asyncio.ensure_future(getattr(client, name)(*arguments))
         await asyncio.wait({call, sender}, return_when=asyncio.FIRST_COMPLETED)
         if not call.done():
             call.cancel()

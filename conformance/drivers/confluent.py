@@ -117,7 +117,7 @@ class ConfluentDriver(Driver):
 
 class ConfluentProducer(Producer):
     def __init__(self, settings: dict[str, Any]) -> None:
-        self._client = confluent_kafka.Producer({**settings, "error_cb": lambda _: None})
+        self._client = confluent_kafka.Producer(settings)
         self._reports: list[Sent | KafkaError] = []
 
     def init_transactions(self) -> None:
@@ -142,10 +142,27 @@ class ConfluentProducer(Producer):
             self._client.produce(topic, value, key, on_delivery=report, **options)
         except KafkaException as raised:
             raise translated(raised.args[0]) from raised
-        self._client.poll(0)
+        self._serve(0)
+
+    def _serve(self, timeout_s: float) -> None:
+        try:
+            self._client.poll(timeout_s)
+        except KafkaException as raised:
+            raise translated(raised.args[0]) from raised
+
+    def _drain(self) -> int:
+        """Waits for all reports; returns how many are missing.
+
+        librdkafka's own flush would call ``report`` while the exception of a fatal error is set, and spoil the
+        interpreter; ``poll`` raises it at once.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self._client) and time.monotonic() < deadline:
+            self._serve(0.05)
+        return len(self._client)
 
     def flush(self) -> list[Sent]:
-        left = self._client.flush(PATIENCE_S)
+        left = self._drain()
         reports, self._reports = self._reports, []
         sent = [report for report in reports if isinstance(report, Sent)]
         if left:
@@ -161,6 +178,7 @@ class ConfluentProducer(Producer):
         insist(lambda left: self._client.send_offsets_to_transaction(rows, consumer.metadata(), left))
 
     def commit(self) -> None:
+        self._drain()
         insist(self._client.commit_transaction)
         self._reports.clear()
 
@@ -169,9 +187,9 @@ class ConfluentProducer(Producer):
         self._reports.clear()
 
     def close(self) -> None:
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException, ClientError):
             self._client.purge()
-            self._client.flush(1)
+            self._drain()
 
 
 class ConfluentConsumer(Consumer):
