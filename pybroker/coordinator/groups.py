@@ -222,6 +222,8 @@ class GroupCoordinator:
             partition, lambda shard, result: result.answer(shard.guard(producer))
         )
         try:
+            if self.runtime.is_fenced(partition, producer):
+                raise errors.InvalidProducerEpoch(f"{producer} has been replaced")
             if guard is not None:
                 await self._admit(request, partition, add=version >= _FIRST_THAT_ADDS)
             reply: TxnOffsetCommit.Response = await self.runtime.submit(

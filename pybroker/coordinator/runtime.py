@@ -201,6 +201,14 @@ class Runtime(Generic[S]):
             raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
         return hosted.leader_epoch
 
+    def is_fenced(self, partition: int, producer: Producer) -> bool:
+        """Whether the partition's log has seen a newer epoch of the producer. Raises NotCoordinator."""
+        hosted = self._hosted.get(partition)
+        if hosted is None:
+            raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+        fenced: bool = hosted.partition.log.producers.is_fenced(producer.id, producer.epoch)
+        return fenced
+
     def loaded_shard(self, partition: int) -> S | None:
         """The partition's shard, for questions that need no event; None until it is loaded."""
         hosted = self._hosted.get(partition)

@@ -169,11 +169,12 @@ def test_a_transactional_batch_holds_the_last_stable_offset_until_its_marker(
     assert log.last_stable_offset == log.log_end_offset
 
 
-def test_the_log_refuses_an_old_epoch_that_was_admitted_by_mistake(
+def test_an_old_epoch_is_refused_before_anybody_is_asked(
     node: Node, transactions: Transactions
 ) -> None:
     hold(node, 5, epoch=1)
     node.run(end(node, committed=True, epoch=1))
+    transactions.error = errors.InvalidProducerIdMapping()
     assert hold(node, 6, epoch=0) == errors.InvalidProducerEpoch.code
     assert stable(node) == 5
 
