@@ -86,6 +86,8 @@ def commit(world: World, actor: Actor, step: Step) -> Fields:
 
 def produce(world: World, actor: Actor, step: Step) -> Fields:
     producer_id, producer_epoch = producer(actor, step)
+    if producer_id < 0:
+        producer_id, producer_epoch = UNKNOWN_PRODUCER, 0
     topic, partition, count = step.get("topic", "own"), step.get("partition", 0), step.get("count", 1)
     following = actor.sequences.get((topic, partition), 0)
     sequence = {"next": following, "again": max(0, following - count), "gap": following + 3, "zero": 0}
