@@ -40,7 +40,12 @@ def java_clients() -> Iterator[JavaDriver]:
 @pytest.fixture(scope="module")
 def own(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
     """A broker of this module's: it lets a transaction hang, and its internal topics are read whole."""
-    config = {"transaction.partition.verification.enable": "false", "offsets.topic.num.partitions": "3"}
+    config = {
+        "transaction.partition.verification.enable": "false",
+        "offsets.topic.num.partitions": "3",
+        "group.consumer.min.heartbeat.interval.ms": "300",
+        "group.consumer.heartbeat.interval.ms": "300",
+    }
     with broker_kind(data_root / "coordinator-tools", **QUICK_GROUPS, **config) as started:
         yield started
 
