@@ -321,8 +321,12 @@ class Partition:
         return self.log.high_watermark
 
     def check_offsets_are_known(self, isolation: Isolation) -> None:
-        """Raises OffsetNotAvailable while a new leader's high watermark is behind (KIP-207)."""
-        if self.latest_offset(isolation) < self.epoch_start_offset:
+        """Raises OffsetNotAvailable while a new leader's high watermark is behind (KIP-207).
+
+        A transaction that was open when the epoch began hides nothing: unlike in Kafka, where
+        read_committed consumers cannot find the end until it is decided.
+        """
+        if isolation is not Isolation.LOG_END and self.log.high_watermark < self.epoch_start_offset:
             raise errors.OffsetNotAvailable(
                 f"the high watermark of {self.topic_partition} lags behind its leader's epoch"
             )

@@ -107,6 +107,14 @@ def test_semantics_24_latest_of_read_committed_is_the_last_stable_offset(node: N
     assert found(ask(node, NOW, isolation=0))[0] == 6
 
 
+def test_transaction_that_was_open_when_the_leader_began_hides_nothing_of_what_is_committed(node: Node) -> None:
+    fill(node)
+    records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    node.replicas.append(TP, records, 1, NOW)
+    node.create(epoch=5)
+    assert found(ask(node, LATEST, isolation=1))[0] == 6
+
+
 def test_records_beyond_the_high_watermark_are_for_replicas_only(node: Node) -> None:
     node.create(replicas=(1, 2), epoch=1)
     node.append(b"a")
