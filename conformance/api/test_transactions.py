@@ -6,7 +6,6 @@ What the log makes of transactions is in ``test_transactional_produce``.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -391,9 +390,9 @@ def test_a_deleted_topic_does_not_hold_up_a_transaction(
 
 
 @pytest.fixture
-def own(new_broker: NewBroker) -> Iterator[Broker]:
+def own(new_broker: NewBroker) -> Broker:
     """A broker that looks for transactions that have timed out twice a second."""
-    yield new_broker(
+    return new_broker(
         transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
         offsets_topic_replication_factor=1,
         transaction_state_log_replication_factor=1,

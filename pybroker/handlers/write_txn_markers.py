@@ -5,6 +5,7 @@ transaction version (KIP-1228).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from pybroker.handlers.call import Call
@@ -23,7 +24,7 @@ async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarker
     """
     sane = all(marker.producer_id >= 0 and marker.producer_epoch >= 0 for marker in request.markers)
     write = _write if sane else _refuse
-    return Response(markers=[await write(marker, call) for marker in request.markers])
+    return Response(markers=await asyncio.gather(*(write(marker, call) for marker in request.markers)))
 
 
 async def _refuse(

@@ -190,16 +190,12 @@ class TransactionShard:
         ``version``: the client's transaction version. Raises as ``ending.end``.
         """
         known = self._known(transactional_id)
-        now_ms = result.now.wall_ms
-        prepared = ending.end(known, producer, committed, version, self._ids, now_ms)
+        prepared = ending.end(known, producer, committed, version, self._ids, result.now.wall_ms)
         if prepared is None:
             result.reads = True
-            following = known
         else:
             self._prepare(prepared, result)
-            following = prepared.completed(now_ms)
-        goes_on = Producer(following.producer_id, following.epoch)
-        result.answer(goes_on if version >= V2 else NOBODY)
+        result.answer((prepared or known).following if version >= V2 else NOBODY)
 
     def _prepare(self, prepared: Transaction, result: Result) -> None:
         self._write(prepared, result)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.state import (
     COMES_FROM,
     COMPLETE_ABORT,
@@ -124,17 +125,23 @@ class Transaction(NamedTuple):
         """The same in the next epoch, which no producer is told: before a v1 abort."""
         return self._replace(epoch=min(self.epoch + 1, MAX_EPOCH), last_epoch=NO_EPOCH)
 
-    def completed(self, now_ms: int) -> Transaction:
-        """Every partition has its marker; an exhausted producer goes on with its new id."""
-        changes: dict[str, Any] = {}
+    @property
+    def following(self) -> Producer:
+        """Who goes on when the transaction is complete: an exhausted producer has its new id."""
         if self.version >= V2 and self.next_producer_id != NO_ID:
-            changes = {"producer_id": self.next_producer_id, "epoch": 0}
+            return Producer(self.next_producer_id, 0)
+        return Producer(self.producer_id, self.epoch)
+
+    def completed(self, now_ms: int) -> Transaction:
+        """Every partition has its marker."""
+        following = self.following
         return self._to(
             COMPLETE_COMMIT if self.state is PREPARE_COMMIT else COMPLETE_ABORT,
+            producer_id=following.id,
+            epoch=following.epoch,
             next_producer_id=NO_ID,
             partitions=NO_PARTITIONS,
             updated_ms=now_ms,
-            **changes,
         )
 
     def _to(self, state: TransactionState, **changes: Any) -> Transaction:
