@@ -8,27 +8,25 @@ need, and static members keep theirs when they come back.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from pybroker.coordinator.group.assignors.spec import GroupSpec, MemberSpec, Partitions
 
 
 def assign(spec: GroupSpec) -> dict[str, Partitions]:
     """The partitions of each member."""
-    members = sorted(spec.members.items(), key=_place)
-    readers = Counter(topic_id for _, member in members for topic_id in member.topic_ids)
-    left = {topic_id: (0, *_quota(spec, topic_id, readers[topic_id])) for topic_id in readers}
-    assigned: dict[str, Partitions] = {}
-    for member_id, member in members:
-        mine: dict[bytes, frozenset[int]] = {}
-        for topic_id in member.topic_ids:
-            start, quota, extra = left[topic_id]
-            end = start + quota + (1 if extra else 0)
-            left[topic_id] = (end, quota, max(extra - 1, 0))
-            if start < end:
-                mine[topic_id] = frozenset(range(start, end))
-        assigned[member_id] = mine
-    return assigned
+    assigned: dict[str, dict[bytes, frozenset[int]]] = {
+        member_id: {} for member_id, _ in sorted(spec.members.items(), key=_place)
+    }
+    for topic_id, readers in _readers(spec, list(assigned)).items():
+        count = spec.partition_counts[topic_id]
+        quota, extra = divmod(count, len(readers))
+        start = 0
+        for place, member_id in enumerate(readers):
+            if start == count:
+                break
+            end = start + quota + (1 if place < extra else 0)
+            assigned[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(assigned)
 
 
 def _place(entry: tuple[str, MemberSpec]) -> tuple[bool, str]:
@@ -36,6 +34,12 @@ def _place(entry: tuple[str, MemberSpec]) -> tuple[bool, str]:
     return member.instance_id is None, member.instance_id or member_id
 
 
-def _quota(spec: GroupSpec, topic_id: bytes, readers: int) -> tuple[int, int]:
-    """Partitions for every reader, and how many readers get one more."""
-    return divmod(spec.partition_counts[topic_id], readers)
+def _readers(spec: GroupSpec, ordered: list[str]) -> dict[bytes, list[str]]:
+    """The members that read each topic, in their order."""
+    if spec.alike:
+        return dict.fromkeys(spec.partition_counts, ordered)
+    readers: dict[bytes, list[str]] = {}
+    for member_id in ordered:
+        for topic_id in spec.members[member_id].topic_ids:
+            readers.setdefault(topic_id, []).append(member_id)
+    return readers

@@ -85,7 +85,7 @@ class Driver:
         self.monotonic_ms = 0
         self.refuse: type[KafkaError] | None = None
         self.ids = 0
-        self.shard = GroupShard(settings, self._new_id)
+        self.shard = self._make(settings)
         for entry in self.log:
             self._replay(entry)
         self.perform(self.shard.loaded)
@@ -97,6 +97,9 @@ class Driver:
             self.shard.replay(*entry)
         else:
             self.shard.replay(entry, None)
+
+    def _make(self, settings: GroupSettings) -> GroupShard:
+        return GroupShard(settings, self._new_id)
 
     def _new_id(self) -> str:
         self.ids += 1

@@ -1,0 +1,298 @@
+"""Groups that change their protocol while members run, and members of both in one group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.settings import ConsumerSettings
+from pybroker.coordinator.group.consumer.tests.driver import (
+    LEAVE,
+    LEAVE_STATIC,
+    Client,
+    Driver,
+    Has,
+    image_of,
+)
+from pyclient.protocol import errors
+from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+ALL = {"t": {0, 1, 2, 3}}
+PART = ConsumerProtocolSubscription.TopicPartition
+
+
+def metadata(*topics: str, has: Has | None = None) -> bytes:
+    """What a classic consumer says."""
+    owned = [PART(topic=topic, partitions=sorted(each)) for topic, each in (has or {}).items()]
+    message = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=owned)
+    return ConsumerProtocolSubscription.encode(1, message)
+
+
+def assignment(has: Has) -> bytes:
+    """What a leader assigns."""
+    part = ConsumerProtocolAssignment.TopicPartition
+    parts = [part(topic=topic, partitions=sorted(each)) for topic, each in has.items()]
+    return ConsumerProtocolAssignment.encode(1, ConsumerProtocolAssignment(assigned_partitions=parts))
+
+
+def read(data: bytes) -> Has:
+    """An assignment as a classic consumer understands it."""
+    message = ConsumerProtocolAssignment.decode(data)
+    return {each.topic: set(each.partitions) for each in message.assigned_partitions}
+
+
+def classic_group(driver: Driver, **options: Any) -> str:
+    """A stable classic group of one member that has everything; its id."""
+    member_id, joined = driver.member(protocols={"range": metadata("t")}, **options)
+    driver.pass_ms(10)
+    generation = joined.answer.generation_id
+    driver.sync(member_id, generation, {member_id: assignment(ALL)})
+    assert driver.group().state == "Stable"
+    return member_id
+
+
+class Classic:
+    """A classic member of a consumer group: rejoins when its heartbeat says so."""
+
+    def __init__(self, driver: Driver, member_id: str, has: Has, generation: int = 1) -> None:
+        self.driver = driver
+        self.id = member_id
+        self.has = has
+        self.generation = generation
+
+    def beat(self) -> int:
+        code = self.driver.heartbeat(self.id, self.generation).code
+        if code == errors.RebalanceInProgress.code:
+            self.rejoin()
+        return code
+
+    def rejoin(self) -> None:
+        joined = self.driver.join(self.id, protocols={"range": metadata("t", has=self.has)}).answer
+        assert (joined.error_code, joined.members, joined.protocol_name) == (0, [], "range")
+        self.generation = joined.generation_id
+        self.has = read(self.driver.sync(self.id, self.generation).answer.assignment)
+
+
+def test_the_first_consumer_upgrades_the_group_and_nobody_loses_anything_by_that() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    new = Client(driver, "new").come()
+    group = driver.consumers()
+    assert (group.epoch, group.classic_members, new.has) == (2, 1, {})
+    assert driver.has(member_id) == ALL
+    assert driver.describe().members[0].member_type == 0
+
+
+def test_classic_and_consumer_members_share_a_group() -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver), ALL)
+    new = Client(driver, "new").come()
+    for _ in range(6):
+        old.beat()
+        new.beat()
+    assert driver.consumers().state == "Stable"
+    assert (len(old.has["t"]), len(new.has["t"])) == (2, 2)
+    assert old.has["t"] | new.has["t"] == {0, 1, 2, 3}
+    assert old.beat() == errors.NONE
+
+
+def test_the_group_becomes_classic_again_when_its_last_consumer_leaves() -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver), ALL)
+    driver.commit({("t", 0): 5}, old.id, 1)
+    new = Client(driver, "new").come()
+    for _ in range(6):
+        old.beat()
+        new.beat()
+    driver.beat("new", LEAVE)
+    group = driver.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert group.state == "PreparingRebalance"
+    assert driver.heartbeat(old.id, group.generation).code == errors.RebalanceInProgress.code
+    joined = driver.join(old.id, protocols={"range": metadata("t")}).answer
+    assert joined.leader == old.id
+    driver.sync(old.id, joined.generation_id, {old.id: assignment(ALL)})
+    assert group.state == "Stable"
+    assert driver.committed() == {("t", 0): 5}
+    loaded = driver.again().shard.groups["g"]
+    assert isinstance(loaded, ClassicGroup)
+    assert loaded.generation == joined.generation_id
+
+
+def test_a_downgraded_group_is_loaded_with_the_targets_as_assignments() -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver), ALL)
+    new = Client(driver, "new").come()
+    for _ in range(6):
+        old.beat()
+        new.beat()
+    driver.beat("new", LEAVE)
+    loaded = driver.again()
+    group = loaded.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    [member] = group.members
+    assert read(member.assignment) == old.has
+
+
+def test_a_downgrade_that_cannot_be_written_has_not_happened() -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver), ALL)
+    Client(driver, "new").come()
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.beat("new", LEAVE).code == errors.CoordinatorNotAvailable.code
+    driver.refuse = None
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
+    assert set(driver.consumers().members) == {old.id, "new"}
+    driver.pass_ms(1)
+
+
+def test_an_upgrade_that_cannot_be_written_has_not_happened() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.come("new").code == errors.CoordinatorNotAvailable.code
+    driver.refuse = None
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
+    assert driver.heartbeat(member_id, 1).code == 0
+
+
+def test_members_that_wait_for_a_classic_rebalance_are_sent_back_by_an_upgrade() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    _, joining = driver.member(protocols={"range": metadata("t")})
+    assert joining.waits
+    assert driver.come("new").code == 0
+    assert joining.code == errors.RebalanceInProgress.code
+    assert len(driver.consumers().members) == 3
+    assert member_id in driver.consumers().members
+
+
+@pytest.mark.parametrize(
+    "settings", [ConsumerSettings(may_upgrade=False), ConsumerSettings(max_size=0)]
+)
+def test_a_group_that_may_not_be_upgraded_stays(settings: ConsumerSettings) -> None:
+    driver = Driver(settings=settings)
+    classic_group(driver)
+    assert driver.come("new").code == errors.GroupIdNotFound.code
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
+
+
+def test_a_group_of_another_type_or_of_a_custom_assignor_is_not_upgraded() -> None:
+    driver = Driver()
+    driver.member(protocol_type="connect", protocols={"x": b""}, group="workers")
+    driver.pass_ms(10)
+    assert driver.come("new", group="workers").code == errors.GroupIdNotFound.code
+    member_id, joined = driver.member(protocols={"mine": metadata("t")})
+    driver.pass_ms(10)
+    own = ConsumerProtocolAssignment.encode(1, ConsumerProtocolAssignment(user_data=b"mine"))
+    driver.sync(member_id, joined.answer.generation_id, {member_id: own})
+    assert driver.come("new").code == errors.GroupIdNotFound.code
+
+
+def test_classic_members_may_join_a_consumer_group() -> None:
+    driver = Driver()
+    new = Client(driver, "new").come()
+    asked = driver.join(protocols={"range": metadata("t")})
+    assert asked.code == errors.MemberIdRequired.code
+    old = Classic(driver, asked.answer.member_id, {})
+    old.rejoin()
+    for _ in range(6):
+        new.beat()
+        old.beat()
+    assert old.has["t"] | new.has["t"] == {0, 1, 2, 3}
+    assert driver.consumers().state == "Stable"
+
+
+def test_classic_members_may_not_join_where_migration_is_off_or_protocols_differ() -> None:
+    off = Driver(settings=ConsumerSettings(may_upgrade=False, may_downgrade=False))
+    off.come("new")
+    inconsistent = errors.InconsistentGroupProtocol.code
+    assert off.join(protocols={"range": metadata("t")}).code == inconsistent
+    driver = Driver()
+    driver.come("new")
+    assert driver.join(protocol_type="connect", protocols={"x": b""}).code == inconsistent
+    first = driver.join(protocols={"range": metadata("t")}).answer.member_id
+    driver.join(first, protocols={"range": metadata("t")})
+    assert driver.join(protocols={"sticky": metadata("t")}).code == inconsistent
+
+
+def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver, rebalance_ms=20_000, session_ms=30_000), ALL)
+    Client(driver, "new").come()
+    assert driver.heartbeat(old.id, 1).code == errors.RebalanceInProgress.code
+    driver.pass_ms(19_999)
+    assert old.id in driver.consumers().members
+    driver.pass_ms(2)
+    assert old.id not in driver.consumers().members
+
+
+def test_a_wrong_generation_or_member_of_the_other_protocol_is_refused() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    driver.come("new")
+    assert driver.heartbeat(member_id, 9).code == errors.IllegalGeneration.code
+    assert driver.sync(member_id, 9).code == errors.IllegalGeneration.code
+    assert driver.heartbeat("new", 2).code == errors.UnknownMemberId.code
+    assert driver.sync("new", 2).code == errors.UnknownMemberId.code
+    assert driver.sync(member_id, 1).code == errors.RebalanceInProgress.code
+
+
+def test_members_of_both_protocols_leave_by_leave_group() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    driver.come("new")
+    driver.come("static", instance_id="i")
+    outcomes = driver.leave(("nobody", None), (member_id, None), ("", "i")).answer
+    assert [each.error_code for each in outcomes] == [errors.UnknownMemberId.code, 0, 0]
+    assert set(driver.consumers().members) == {"new"}
+
+
+def test_an_empty_group_takes_the_protocol_of_whoever_comes() -> None:
+    driver = Driver()
+    driver.come("new")
+    driver.beat("new", LEAVE)
+    driver.commit({("t", 0): 3})
+    assert driver.join(protocols={"range": metadata("t")}).code == errors.MemberIdRequired.code
+    classic_group(driver)
+    assert driver.committed() == {("t", 0): 3}
+    driver.leave((next(iter(driver.group().members)).id, None))
+    assert driver.come("again").answer.member_epoch == 2
+    assert driver.committed() == {("t", 0): 3}
+    assert isinstance(driver.again().shard.groups["g"], ConsumerGroup)
+
+
+def test_an_empty_group_that_cannot_be_deleted_stays_what_it_is() -> None:
+    driver = Driver()
+    driver.come("new")
+    driver.beat("new", LEAVE)
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.join(protocols={"range": metadata("t")}).code != errors.NONE
+    driver.refuse = None
+    assert driver.consumers().state == "Empty"
+
+
+def test_a_static_consumer_that_comes_back_classic_downgrades_its_group() -> None:
+    driver = Driver()
+    driver.come("one", instance_id="i")
+    driver.beat("one", LEAVE_STATIC, instance_id="i")
+    joined = driver.join(instance="i", protocols={"range": metadata("t")}).answer
+    assert joined.error_code == 0
+    group = driver.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert group.state == "Stable"
+    assert driver.heartbeat(joined.member_id, joined.generation_id, instance="i").code == 0
+    data = driver.sync(joined.member_id, joined.generation_id, group_instance_id="i").answer
+    assert read(data.assignment) == ALL
+    assert isinstance(driver.again().shard.groups["g"], ClassicGroup)
+
+
+def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partitions() -> None:
+    driver = Driver(image_of(t=4))
+    classic_group(driver, instance="i")
+    back = Client(driver, "new", instance_id="i").come()
+    assert back.has == ALL
+    assert driver.consumers().classic_members == 0
