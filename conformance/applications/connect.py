@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -11,7 +13,7 @@ from typing import Any
 
 from conformance import peers
 from conformance.applications.process import Application
-from conformance.brokers import Broker, free_port
+from conformance.brokers import Broker
 from conformance.scenarios.support import until
 
 WAIT_S = 120
@@ -75,7 +77,7 @@ class DistributedWorker(Application):
     """A worker that keeps everything in topics; exactly-once for sources is on."""
 
     def __init__(self, broker: Broker, folder: Path, name: str = "worker") -> None:
-        self._url = f"http://127.0.0.1:{free_port()}"
+        self._url = f"http://127.0.0.1:{_quiet_port()}"
         worker = {
             **COMMON,
             **DISTRIBUTED,
@@ -136,6 +138,15 @@ class DistributedWorker(Application):
         except OSError:
             self.check()
             return None
+
+
+def _quiet_port() -> int:
+    """A free port that no client's connection is given, so that it is still free when the worker is started again."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def _worker(main_class: str, files: list[Path], log_file: Path) -> Application:

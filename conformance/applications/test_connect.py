@@ -28,6 +28,7 @@ def append(path: Path, lines: Sequence[str]) -> None:
         file.writelines(line + "\n" for line in lines)
 
 
+@pytest.mark.timeout(600)
 def test_a_standalone_worker_moves_a_file_through_a_topic_into_a_file(
     broker: Broker, topic: str, tmp_path: Path, lines: list[str]
 ) -> None:
@@ -114,6 +115,7 @@ def check_sink(flow: Flow, back: Path) -> None:
     assert flow.worker.stop() in (0, 143)
 
 
+@pytest.mark.timeout(600)
 def test_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
     new_broker: NewBroker, tmp_path: Path, lines: list[str]
 ) -> None:

@@ -99,6 +99,7 @@ def copy_under_kills(copying: Copying, part: int, victims: Sequence[str]) -> Non
     assert found == copying.written
 
 
+@pytest.mark.timeout(600)
 def test_every_record_is_copied_once_though_a_copier_and_the_broker_are_killed(copying: Copying) -> None:
     copy_under_kills(copying, 500, ["first", "broker"])
 

@@ -155,6 +155,7 @@ def test_the_check_sees_a_count_that_is_doubled_lost_or_out_of_order(planted: li
     assert wrong_routes({"JFK-LAX": planted}, {"JFK-LAX": 3}) == {"JFK-LAX": planted}
 
 
+@pytest.mark.timeout(600)
 def test_every_flight_is_counted_once_though_application_and_broker_are_killed(
     run: Run, lines: list[str]
 ) -> None:
