@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), KIP-664."""
+"""DescribeTransactions (65), 0: who owns transactional ids and what is going on (KIP-664)."""
 
 from __future__ import annotations
 
