@@ -1,4 +1,4 @@
-"""Records in transactions, frame by frame: cases 33 and 36–40, semantics 8, 15, 19, 24 and 36, and what a kill leaves."""
+"""Records in transactions, frame by frame: cases 33 and 36–40, semantics 8, 15, 19, 24, 36; and what a kill leaves."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
 
 def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionData:
     """What one partition gave."""
-    aborted = [] if isinstance(read.error, UNKNOWN) else None
+    aborted: list[AbortedTransaction] | None = [] if isinstance(read.error, UNKNOWN) else None
     if read.aborted is not None:
         aborted = [
             AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in read.aborted
