@@ -23,8 +23,13 @@ from conformance.wire_client import Wire
 NewBroker = Callable[..., Broker]
 NewTopic = Callable[..., str]
 
-#: The suite waits for nobody to join a group; everything else is at its default.
-QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
+#: The suite waits for nobody to join a group, in either protocol; everything else is at its default.
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
 _number = itertools.count(1)
 
 

@@ -1,0 +1,344 @@
+"""Consumer groups with librdkafka, aiokafka and Kafka's own consumer, in both group protocols: S50–S58 and S60."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from conformance import drivers
+from conformance.brokers import Broker
+from conformance.conftest import NewBroker, NewTopic
+from conformance.drivers.base import CommitRefused, Consumer, Driver, Event, Place, Record, WokenUp
+from conformance.members import committed
+from conformance.scenarios.conftest import NewMember
+from conformance.scenarios.support import until, write
+from conformance.wire_client import Wire
+
+PATIENCE_S = 90.0
+#: The new protocol's timers in the broker's hands, as short as the old one's in the clients'.
+QUICK = {
+    "group.min.session.timeout.ms": 100,
+    "group.consumer.min.session.timeout.ms": 100,
+    "group.consumer.session.timeout.ms": 3_000,
+}
+NUMBERS = [b"%d" % number for number in range(60)]
+
+
+def places(topic: str, count: int) -> set[Place]:
+    return {Place(topic, partition) for partition in range(count)}
+
+
+def serve(members: Iterable[Consumer]) -> list[Record]:
+    """Lets each of them go on for a moment; what they were given."""
+    return [record for member in members for record in member.poll(0.05)]
+
+
+def await_shares(members: list[Consumer], expected: set[Place], idle: int = 0) -> list[set[Place]]:
+    """Until they hold these partitions, none of them twice, and ``idle`` of them hold none; their shares."""
+
+    def settled() -> list[set[Place]] | None:
+        serve(members)
+        shares = [member.assignment() for member in members]
+        whole = set().union(*shares) == expected and sum(map(len, shares)) == len(expected)
+        return shares if whole and sum(not share for share in shares) == idle else None
+
+    found = until(settled, f"{len(members)} shares of {len(expected)} partitions", PATIENCE_S)
+    assert found is not None
+    return found
+
+
+def take(members: list[Consumer], count: int) -> list[Record]:
+    """So many records, from whichever of them."""
+    found: list[Record] = []
+    until(lambda: found.extend(serve(members)) or len(found) >= count, f"{count} records", PATIENCE_S)
+    assert len(found) == count
+    return found
+
+
+def committed_now(broker: Broker, group: str, topic: str) -> int:
+    with Wire(broker.address) as wire:
+        return committed(wire, group, topic)
+
+
+def test_s50_a_partition_has_one_consumer_in_a_group_and_groups_do_not_disturb_each_other(
+    broker: Broker, new_topic: NewTopic, new_member: NewMember, group: str
+) -> None:
+    topic = new_topic(partitions=4)
+    members = [new_member(broker) for _ in range(2)]
+    stranger = new_member(broker, group_id=f"{group}-other")
+    for member in [*members, stranger]:
+        member.subscribe([topic])
+    shares = await_shares(members, places(topic, 4))
+    assert [len(share) for share in shares] == [2, 2]
+    await_shares([stranger], places(topic, 4))
+    for partition in range(4):
+        write(broker, topic, NUMBERS[:5], partition=partition)
+    assert len(take(members, 20)) == len(take([stranger], 20))
+
+
+def test_s51_consumers_beyond_the_number_of_partitions_idle(
+    broker: Broker, new_topic: NewTopic, new_member: NewMember
+) -> None:
+    topic = new_topic(partitions=2)
+    members = [new_member(broker) for _ in range(3)]
+    for member in members:
+        member.subscribe([topic])
+    await_shares(members, places(topic, 2), idle=1)
+
+
+def test_s52_partitions_move_when_a_member_joins_and_leaves_and_when_the_topic_grows(
+    broker: Broker, new_topic: NewTopic, new_member: NewMember
+) -> None:
+    topic = new_topic(partitions=3)
+    one = new_member(broker, metadata_max_age_ms=200)
+    one.subscribe([topic])
+    await_shares([one], places(topic, 3))
+    other = new_member(broker, metadata_max_age_ms=200)
+    other.subscribe([topic])
+    await_shares([one, other], places(topic, 3))
+    other.close()
+    await_shares([one], places(topic, 3))
+    with Wire(broker.address) as wire:
+        rows = [{"name": topic, "count": 5, "assignments": None}]
+        reply = wire.ask("CreatePartitions", 1, topics=rows, timeout_ms=30_000, validate_only=False)
+        assert reply.results[0].error_code == 0
+    await_shares([one], places(topic, 5))
+    write(broker, topic, [b"new"], partition=4)
+    assert [record.place for record in take([one], 1)] == [Place(topic, 4)]
+
+
+def test_s53_a_member_that_does_not_poll_is_out_and_its_late_commit_refused(
+    new_broker: NewBroker, new_member: NewMember, client: tuple[str, str]
+) -> None:
+    """Its records come again to another member."""
+    broker = new_broker(**{key.replace(".", "_"): value for key, value in QUICK.items()})
+    with Wire(broker.address) as wire:
+        wire.create_topic("t")
+    write(broker, "t", NUMBERS)
+    settings = {"session_timeout_ms": 3_000, "max_poll_interval_ms": 3_000}
+    slow = new_member(broker, **settings)
+    slow.subscribe(["t"])
+    first = take([slow], 60)
+    heir = new_member(broker)
+    heir.subscribe(["t"])
+    again = take([heir], 60)
+    assert [record.offset for record in again] == [record.offset for record in first]
+    with pytest.raises(CommitRefused):
+        slow.commit({Place("t", 0): 60})
+    heir.commit({Place("t", 0): 30})
+    assert heir.committed([Place("t", 0)]) == {Place("t", 0): 30}
+
+
+def test_s54_every_assignor_of_a_client_shares_evenly(
+    broker: Broker, new_topic: NewTopic, driver: Driver, group: str
+) -> None:
+    for strategy in driver.strategies:
+        topic = new_topic(partitions=4)
+        settings = {"group_id": f"{group}-{strategy}", "heartbeat_interval_ms": 200}
+        with (
+            driver.consumer(broker.bootstrap, partition_assignment_strategy=strategy, **settings) as one,
+            driver.consumer(broker.bootstrap, partition_assignment_strategy=strategy, **settings) as other,
+        ):
+            one.subscribe([topic])
+            other.subscribe([topic])
+            shares = await_shares([one, other], places(topic, 4))
+            assert [len(share) for share in shares] == [2, 2], strategy
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+@pytest.mark.parametrize("name", ["confluent", "java"])
+def test_s54_the_brokers_assignors_share_evenly_and_follow_the_members(
+    broker: Broker, new_topic: NewTopic, group: str, name: str, assignor: str
+) -> None:
+    topics = [new_topic(partitions=4), new_topic(partitions=4)]
+    expected = places(topics[0], 4) | places(topics[1], 4)
+    settings = {"group_id": group, "group_protocol": "consumer", "group_remote_assignor": assignor}
+    members: list[Consumer] = []
+    try:
+        for count in (1, 2, 4):
+            while len(members) < count:
+                members.append(drivers.opened(name).consumer(broker.bootstrap, **settings))
+                members[-1].subscribe(topics)
+            shares = await_shares(members, expected)
+            assert {len(share) for share in shares} == {8 // count}
+            if assignor == "range":
+                assert all(co_partitioned(share) for share in shares)
+    finally:
+        for member in members:
+            member.close()
+
+
+def co_partitioned(share: set[Place]) -> bool:
+    """Whether it has the same partitions of each topic."""
+    by_topic = {topic: {place.partition for place in share if place.topic == topic} for topic, _ in share}
+    return len({frozenset(partitions) for partitions in by_topic.values()}) == 1
+
+
+def test_s55_a_topic_created_later_that_matches_the_pattern_joins_in(
+    new_broker: NewBroker, new_member: NewMember
+) -> None:
+    """A broker of its own, since it looks for topics of a pattern when one is made, or now and then."""
+    broker = new_broker(group_consumer_regex_refresh_interval_ms=10_000)
+    with Wire(broker.address) as wire:
+        for name in ("logs.one", "other"):
+            wire.create_topic(name)
+        member = new_member(broker, metadata_max_age_ms=200)
+        member.subscribe_pattern(r"logs\..*")
+        await_shares([member], {Place("logs.one", 0)})
+        wire.create_topic("logs.two", 2)
+        await_shares([member], {Place("logs.one", 0), *places("logs.two", 2)})
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_s56_a_commit_holds_for_the_next_consumer(
+    broker: Broker, topic: str, new_member: NewMember, group: str, asynchronous: bool
+) -> None:
+    write(broker, topic, NUMBERS)
+    one = new_member(broker)
+    one.subscribe([topic])
+    take([one], 60)
+    one.commit({Place(topic, 0): 45}, asynchronous=asynchronous)
+    until(lambda: serve([one]) or committed_now(broker, group, topic) == 45, "the commit", PATIENCE_S)
+    one.close()
+    heir = new_member(broker)
+    heir.subscribe([topic])
+    assert [record.value for record in take([heir], 15)] == NUMBERS[45:]
+
+
+def test_s56_auto_commit_commits_what_was_consumed(
+    broker: Broker, topic: str, new_member: NewMember, group: str
+) -> None:
+    write(broker, topic, NUMBERS)
+    with new_member(broker, enable_auto_commit=True, auto_commit_interval_ms=50) as member:
+        member.subscribe([topic])
+        take([member], 60)
+        until(lambda: serve([member]) or committed_now(broker, group, topic) == 60, "the commit", PATIENCE_S)
+
+
+@pytest.mark.parametrize(("offset", "duplicates", "lost"), [(40, 20, 0), (60, 0, 0)])
+def test_s56_committed_too_low_gives_duplicates(
+    broker: Broker, topic: str, new_member: NewMember, offset: int, duplicates: int, lost: int
+) -> None:
+    """All 60 records were processed, then 10 more are written; the commit says what it says."""
+    write(broker, topic, NUMBERS)
+    with new_member(broker) as one:
+        one.subscribe([topic])
+        first = [record.offset for record in take([one], 60)]
+        one.commit({Place(topic, 0): offset})
+    write(broker, topic, NUMBERS[:10])
+    heir = new_member(broker)
+    heir.subscribe([topic])
+    second = [record.offset for record in take([heir], 70 - offset)]
+    assert len(set(first) & set(second)) == duplicates
+    assert len(set(range(70)) - set(first) - set(second)) == lost
+
+
+def test_s57_s60_a_crash_of_the_coordinator_loses_no_commit_and_members_go_on(
+    new_broker: NewBroker, new_member: NewMember, group: str
+) -> None:
+    broker = new_broker()
+    with Wire(broker.address) as wire:
+        wire.create_topic("t")
+    write(broker, "t", NUMBERS)
+    member = new_member(broker)
+    member.subscribe(["t"])
+    take([member], 60)
+    member.commit({Place("t", 0): 60})
+    broker.crash()
+    assert committed_now(broker, group, "t") == 60
+    write(broker, "t", [b"after"])
+    assert [record.value for record in take([member], 1)] == [b"after"]
+    until(lambda: serve([member]) or holds(member, 61), "a commit after the crash", PATIENCE_S)
+    assert committed_now(broker, group, "t") == 61
+
+
+def holds(member: Consumer, offset: int) -> bool:
+    """Whether a commit is taken; a member that the crash has cost its place joins again and may not at once."""
+    try:
+        member.commit({Place("t", 0): offset})
+    except CommitRefused:
+        return False
+    return True
+
+
+def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
+    broker: Broker, new_topic: NewTopic, new_member: NewMember
+) -> None:
+    """What it heard, added up, is what the member holds, at every moment that it is served."""
+    topic = new_topic(partitions=2)
+    one, other = new_member(broker), new_member(broker)
+    one.subscribe([topic])
+    await_shares([one], places(topic, 2))
+    assert heard(one.events) == places(topic, 2)
+    other.subscribe([topic])
+    shares = await_shares([one, other], places(topic, 2))
+    assert [heard(member.events) for member in (one, other)] == shares
+    assert "revoked" in {event.kind for event in one.events if event.places}
+    other.close()
+    await_shares([one], places(topic, 2))
+    assert heard(one.events) == places(topic, 2)
+
+
+def heard(events: Iterable[Event]) -> set[Place]:
+    """The partitions that a listener must think it has."""
+    held: set[Place] = set()
+    for event in events:
+        held = held | event.places if event.kind == "assigned" else held - event.places
+    return held
+
+
+def test_s58_seek_goes_to_any_offset(broker: Broker, topic: str, new_member: NewMember) -> None:
+    write(broker, topic, NUMBERS)
+    member = new_member(broker)
+    member.subscribe([topic])
+    take([member], 60)
+    for offset in (0, 37, 59):
+        member.seek(Place(topic, 0), offset)
+        assert [record.offset for record in take([member], 60 - offset)] == list(range(offset, 60))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_s58_wakeup_ends_the_poll_of_another_thread(
+    broker: Broker, topic: str, group: str, protocol: str
+) -> None:
+    """Only Kafka's own consumer has it."""
+    java = drivers.opened("java")
+    with java.consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as member:
+        member.subscribe([topic])
+        await_shares([member], {Place(topic, 0)})
+        waker = threading.Timer(0.3, member.wakeup)
+        waker.start()
+        with pytest.raises(WokenUp):
+            forever(lambda: member.poll(PATIENCE_S))
+        waker.join()
+
+
+def forever(step: Callable[[], object]) -> None:
+    """Repeats until something is raised; a poll may end early, with nothing."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        step()
+
+
+def test_s59_read_committed_and_uncommitted_members_of_a_group_end_at_their_own_ends(
+    broker: Broker, topic: str, new_member: NewMember, group: str
+) -> None:
+    """``isolation.level``: behind an open transaction one waits, the other reads on."""
+    with drivers.opened("confluent").producer(broker.bootstrap, transactional_id=group) as producer:
+        producer.init_transactions()
+        producer.begin()
+        producer.send(topic, b"open")
+        producer.flush()
+        write(broker, topic, NUMBERS[:3])
+        hasty = new_member(broker, group_id=f"{group}-hasty", isolation_level="read_uncommitted")
+        patient = new_member(broker, isolation_level="read_committed")
+        for member in (hasty, patient):
+            member.subscribe([topic])
+        assert [record.value for record in take([hasty], 4)] == [b"open", *NUMBERS[:3]]
+        await_shares([patient], {Place(topic, 0)})
+        assert serve([patient]) == []
+        producer.abort()
+        assert [record.value for record in take([patient], 3)] == NUMBERS[:3]
