@@ -117,10 +117,10 @@ class Log(LogFiles):
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided and replicated."""
+        """Below it every transaction is decided and replicated (or its first records deleted)."""
         unstable = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
+        return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
 
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, kept within the log's bounds; returns what it is now."""

@@ -347,3 +347,14 @@ def test_a_damaged_marker_ends_the_log_and_not_the_start(tmp_path, damage):
     data[-78 + damage] ^= 0x3F
     path.write_bytes(data)
     assert open_log(tmp_path, clean=False).log_end_offset == 1
+
+
+def test_deleted_records_of_an_open_transaction_hold_nothing_before_the_log_start(log):
+    append(log, transactional(0))
+    fill(log, [b"a", b"b"])
+    log.update_high_watermark(3)
+    log.raise_log_start_offset(2)
+    assert log.last_stable_offset == 2
+    end(log, 0)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4
