@@ -4,7 +4,7 @@ The log is a map written as a journal: of the records of one key only the last c
 record whose order among others does not matter (``Shard.unordered``) only the last record of each
 key in a chunk is replayed: a consumer that commits every few seconds costs one replay per chunk and
 not one per commit. Everything else, and whatever belongs to a transaction, is replayed in the order
-of the log, markers in their places.
+of the log, markers in their places; tombstones too, which take what transactions hold along.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _effective(
             continue
         if key[:2] in unordered:
             found.pop(key, None)
-            found[key] = record.value
-        else:
-            found[key, record.offset] = record.value
+            if record.value is not None:
+                found[key] = record.value
+                continue
+        found[key, record.offset] = record.value
     return found

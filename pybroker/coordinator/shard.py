@@ -122,8 +122,8 @@ class Shard(Protocol):
     timers: TimerWheel[Event]
     unordered: frozenset[bytes]
     """The types of record (first two bytes of the key) of which only the last of each key counts
-    and whose order among others does not matter: loading skips what is superseded. Never applied
-    to records of transactions.
+    and whose order among others does not matter: loading skips values that are superseded. Never
+    applied to records of transactions.
     """
 
     def replay(self, record: Record, producer: Producer | None) -> None:
