@@ -63,6 +63,8 @@ class TransactionShard:
         self.timers: TimerWheel[Event] = TimerWheel(10)
         self._ids = ids
         self._version = version
+        self._looks_for_timeouts = False
+        """Only while there is something to look for: an idle broker has no timers."""
         self._written: tuple[Record, Transaction] | None = None
         """What the last event wanted written, so that it need not be read again."""
 
@@ -111,7 +113,8 @@ class TransactionShard:
         for transaction in self.transactions.values():
             if transaction.state in PREPARED:
                 result.effects.append(Ending.of(transaction))
-        self._look_for_timeouts_in(self.settings.timeout_check_interval_ms, result)
+        if self.ongoing:
+            self._look_for_timeouts_later(result)
         self._expire_in(self.settings.expiration_check_interval_ms, result)
 
     def _known(self, transactional_id: str) -> Transaction:
@@ -164,6 +167,7 @@ class TransactionShard:
             result.reads = True
         else:
             self._write(following, result)
+            self._look_for_timeouts_later(result)
         result.answer(None)
 
     def verify(
@@ -228,16 +232,21 @@ class TransactionShard:
 
     # Time
 
-    def _look_for_timeouts_in(self, delay_ms: int, result: Result) -> None:
-        self.timers.schedule(result.now.monotonic_ms + delay_ms, self._look_for_timeouts)
+    def _look_for_timeouts_later(self, result: Result) -> None:
+        if not self._looks_for_timeouts:
+            self._looks_for_timeouts = True
+            deadline_ms = result.now.monotonic_ms + self.settings.timeout_check_interval_ms
+            self.timers.schedule(deadline_ms, self._look_for_timeouts)
 
     def _look_for_timeouts(self, result: Result) -> None:
         """Each that has timed out gets an event of its own: one that is refused harms no other."""
+        self._looks_for_timeouts = False
         for transactional_id in self.ongoing:
             if self.transactions[transactional_id].has_timed_out(result.now.wall_ms):
                 abort = partial(self._abort_timed_out, transactional_id)
                 self.timers.schedule(result.now.monotonic_ms, abort)
-        self._look_for_timeouts_in(self.settings.timeout_check_interval_ms, result)
+        if self.ongoing:
+            self._look_for_timeouts_later(result)
 
     def _abort_timed_out(self, transactional_id: str, result: Result) -> None:
         known = self.transactions.get(transactional_id)

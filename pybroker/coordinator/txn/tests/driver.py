@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pybroker.coordinator.shard import Moment, Producer, Record, Result
@@ -77,7 +78,8 @@ class Driver:
             self.monotonic_ms = max(self.monotonic_ms, deadline)
             timer = timers.pop(self.monotonic_ms)
             assert timer is not None
-            self.perform(timer.action)
+            with suppress(errors.CoordinatorNotAvailable):
+                self.perform(timer.action)
         self.monotonic_ms = end
 
     # Requests

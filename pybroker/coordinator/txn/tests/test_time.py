@@ -40,6 +40,26 @@ def test_a_transaction_within_its_timeout_goes_on() -> None:
     driver.commit(producer)
 
 
+def test_a_shard_without_transactions_looks_for_none() -> None:
+    driver = Driver()
+    driver.transaction(driver.init())
+    driver.pass_ms(30_000)
+    deadline_ms = driver.shard.timers.next_deadline_ms
+    assert deadline_ms is not None
+    assert deadline_ms >= HOUR_MS
+
+
+def test_an_abort_that_is_refused_is_tried_again() -> None:
+    driver = Driver()
+    driver.add(driver.init(timeout_ms=1_000))
+    driver.refuses = True
+    driver.pass_ms(20_000)
+    assert driver.endings == []
+    driver.refuses = False
+    driver.pass_ms(20_000)
+    assert len(driver.endings) == 1
+
+
 def test_a_timeout_counts_across_coordinators() -> None:
     driver = Driver()
     driver.add(driver.init(timeout_ms=1_000))
