@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
@@ -79,9 +80,7 @@ class Driver(driver.Driver):
         effects, self.effects = self.effects, []
         for effect in effects:
             assert isinstance(effect, Resolve)
-            found = effect.look()
-            group_id = effect.group_id
-            self.perform(lambda result: self.shard.consumers.resolved(group_id, found, result))
+            self.perform(partial(self.shard.consumers.resolved, effect.group_id, effect.look()))
 
     def change_topics(self, **topics: int) -> None:
         """Topics are made, or get more partitions."""
