@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import MetadataImage, TopicImage
+from pybroker.cluster.image import MetadataImage
 from pybroker.handlers.call import Call
 from pyclient.protocol import OffsetCommit, errors
 
@@ -43,8 +43,10 @@ def _without_unknown(asked: Asked, image: MetadataImage, version: int) -> Topic:
     if topic is not None:
         asked.name, asked.topic_id = topic.name, topic.id
         code = errors.UnknownTopicOrPartition.code
-    unknown = [each for each in asked.partitions if not _exists(topic, each.partition_index)]
-    asked.partitions = [each for each in asked.partitions if _exists(topic, each.partition_index)]
+    count = 0 if topic is None else len(topic.partitions)
+    unknown = [each for each in asked.partitions if not 0 <= each.partition_index < count]
+    if unknown:
+        asked.partitions = [each for each in asked.partitions if 0 <= each.partition_index < count]
     return OffsetCommit.Response.OffsetCommitResponseTopic(
         name=asked.name,
         topic_id=asked.topic_id,
@@ -55,7 +57,3 @@ def _without_unknown(asked: Asked, image: MetadataImage, version: int) -> Topic:
             for each in unknown
         ],
     )
-
-
-def _exists(topic: TopicImage | None, index: int) -> bool:
-    return topic is not None and 0 <= index < len(topic.partitions)

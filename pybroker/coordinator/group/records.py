@@ -7,6 +7,7 @@ group. A value begins with its own version. Versions written: those of Kafka 4.3
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from cy.buffer import DecodeError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 OFFSET_TYPES: Final = (0, 1)
 GROUP_TYPE: Final = 2
 
+_KNOWN_KEYS = 8_192
+"""Keys of offsets that are remembered: the same few are committed over and over."""
+
 _OFFSET_KEY_VERSION = 1
 _OFFSET_VALUE_VERSION = 4
 _EXPIRING_OFFSET_VALUE_VERSION = 1
@@ -42,10 +46,18 @@ def record_type(key: bytes) -> int:
     return int.from_bytes(key[:2], "big") if len(key) >= 2 else -1
 
 
+@lru_cache(maxsize=_KNOWN_KEYS)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset."""
     message = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return OffsetCommitKey.encode(_OFFSET_KEY_VERSION, message)
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def read_offset_key(key: bytes) -> tuple[str, str, int]:
+    """Group, topic and partition. Raises DecodeError."""
+    message = OffsetCommitKey.decode(key)
+    return message.group, message.topic, message.partition
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:

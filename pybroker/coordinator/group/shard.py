@@ -37,7 +37,6 @@ from pyclient.protocol import (
 from pyclient.protocol.records import (
     GroupMetadataKey,
     GroupMetadataValue,
-    OffsetCommitKey,
 )
 
 CLEAN_AT_ONCE = 1_000
@@ -108,7 +107,7 @@ class GroupShard:
         """Takes over an offset's or a group's record; other types are not ours to read."""
         kind = records.record_type(record.key)
         if kind in records.OFFSET_TYPES:
-            self._replay_offset(OffsetCommitKey.decode(record.key), record.value, producer)
+            self._replay_offset(record, producer)
         elif kind == records.GROUP_TYPE:
             self._replay_group(GroupMetadataKey.decode(record.key).group, record.value)
         elif kind in consumer_records.TYPES:
@@ -120,10 +119,9 @@ class GroupShard:
         for guard in self._guards.pop(producer.id, ()):
             guard.holds = False
 
-    def _replay_offset(
-        self, message: OffsetCommitKey, value: bytes | None, producer: Producer | None
-    ) -> None:
-        key = (message.group, message.topic, message.partition)
+    def _replay_offset(self, record: Record, producer: Producer | None) -> None:
+        key = records.read_offset_key(record.key)
+        value = record.value
         if value is None:
             self.offsets.remove(key)
             return
@@ -133,8 +131,8 @@ class GroupShard:
             self.offsets.commit(key, committed)
         else:
             self.offsets.hold(key, committed, producer)
-        if message.group not in self.groups:
-            self.groups[message.group] = self.simple_group(message.group)
+        if key[0] not in self.groups:
+            self.groups[key[0]] = self.simple_group(key[0])
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         group = self.groups.get(group_id)
