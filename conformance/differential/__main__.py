@@ -42,6 +42,7 @@ def two_sides(left: str, right: str) -> Iterator[tuple[Side, Side]]:
 @click.option("--left", default="ours", type=click.Choice(sorted(BROKERS)), help="what is tested")
 @click.option("--workers", default=3, show_default=True, help="sequences at once")
 @click.option("--most", default=100, show_default=True, help="findings after which it stops")
+@click.option("--coverage", is_flag=True, help="show what each verb was answered, by error code")
 @click.option("--steps", "file", type=click.Path(path_type=Path), help="run the sequence of this file, telling all")
 def main(
     sequences: int,
@@ -51,6 +52,7 @@ def main(
     left: str,
     workers: int,
     most: int,
+    coverage: bool,
     file: Path | None,
 ) -> None:
     """Compares our broker with a real Kafka; exit code 1 if there is a difference that nobody accepted."""
@@ -62,6 +64,8 @@ def main(
         tally = campaign.run(seed, range(start, start + sequences), kinds or KINDS, workers=workers, most=most)
     for first, findings in grouped(tally.findings):
         click.echo(f"--- {len(findings)}x {first}\n{findings[0]}")
+    if coverage:
+        click.echo(tally.coverage())
     click.echo(str(tally))
     sys.exit(1 if tally.findings else 0)
 

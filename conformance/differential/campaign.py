@@ -57,6 +57,8 @@ class Tally:
     seconds: float = 0.0
     #: Seen once and not again in slow motion.
     fleeting: int = 0
+    #: What the reference answered to each verb, by error code.
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
@@ -66,6 +68,13 @@ class Tally:
             f"{self.sequences} sequences, {self.requests} requests a side, {self.seconds:.0f} s; "
             f"{len(self.findings)} differ, {self.fleeting} fleeting; accepted: {rows or 'none'}"
         )
+
+    def coverage(self) -> str:
+        """A line per verb: error codes and how often each."""
+        lines: dict[str, list[str]] = {}
+        for (verb, code), times in sorted(self.answers.items()):
+            lines.setdefault(verb, []).append(f"{code}: {times}")
+        return "\n".join(f"{verb}  {'  '.join(codes)}" for verb, codes in lines.items())
 
 
 class Side:
@@ -165,6 +174,7 @@ class Campaign:
             found = duel.run(steps)
             with self._lock:
                 self.tally.requests += duel.requests // 2
+                self.tally.answers += duel.answers
             return self._judged(found)
         finally:
             for side, world in zip(self.sides, worlds, strict=True):

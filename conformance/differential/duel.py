@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,8 @@ class Duel:
         self._waiting: dict[int, tuple[Asked, Asked]] = {}
         self.requests = 0
         self.trace: list[str] = []
+        #: How often which verb was answered with which error code (the highest in the reply).
+        self.answers: Counter[tuple[str, int]] = Counter()
 
     def run(self, steps: Sequence[Step]) -> Found | None:
         """The first step whose answers differ; None where the sides agree to the end."""
@@ -162,6 +165,7 @@ class Duel:
         api, version = VERBS[left.step.verb].api, left.step.version
         trees = left.tree(), right.tree()
         self.trace.append(f"{place}: {left.step}\n    {trees[0]}")
+        self.answers[left.step.verb, max(_codes(trees[1]), default=0)] += 1
         rows = differences(api, version, *trees)
         return Found(place, left.step, tuple(rows)) if rows else None
 
@@ -182,6 +186,16 @@ class Duel:
 
 def _concurrent(value: Any) -> bool:
     """Whether some error code in a reply is CONCURRENT_TRANSACTIONS."""
+    return CONCURRENT_TRANSACTIONS in _codes(value)
+
+
+def _codes(value: Any) -> Iterator[int]:
+    """All error codes of a reply's tree."""
     if isinstance(value, dict):
-        return value.get("error_code") == CONCURRENT_TRANSACTIONS or any(map(_concurrent, value.values()))
-    return isinstance(value, list) and any(map(_concurrent, value))
+        if isinstance(code := value.get("error_code"), int):
+            yield code
+        for inner in value.values():
+            yield from _codes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _codes(inner)

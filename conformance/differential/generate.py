@@ -18,8 +18,10 @@ KINDS = ("classic", "consumer", "migration", "transactions", "exactly-once")
 ACTORS = 2
 #: How often a step is not what would come next; how often its version is not the newest.
 ILLEGAL_VERB, OLD_VERSION = 0.2, 0.3
+LENGTHS = ((5, 18), (5, 18), (5, 18), (18, 40))
+WITH_ID = {"init", "add_partitions", "add_offsets", "commit_in_txn", "produce", "end"}
 #: The odds of none, one and two options that are wrong.
-WRONG_OPTIONS = (60, 30, 10)
+WRONG_OPTIONS = (75, 20, 5)
 
 #: What else an option may be than what is right (which is its absence).
 WRONG: Mapping[str, Mapping[str, Sequence[Any]]] = {
@@ -200,11 +202,13 @@ class Idea:
 
 @dataclass
 class Draft:
-    """A sequence in the making. ``modern``: its transactions are of the second protocol (no AddPartitionsToTxn)."""
+    """A sequence in the making. ``modern``: its transactions are of the second protocol (no AddPartitionsToTxn);
+    ``apart``: each actor has a transactional id of its own, else they fence each other."""
 
     random: Random
     kind: str
     modern: bool
+    apart: bool
     ideas: list[Idea] = field(default_factory=lambda: [Idea() for _ in range(ACTORS)])
     steps: list[Step] = field(default_factory=list)
     #: Rounds of rebalancing that the group has seen.
@@ -214,6 +218,8 @@ class Draft:
         version = self._version(verb)
         if self.kind != "classic" and verb in ("commit", "fetch_offsets", "commit_in_txn"):
             options.setdefault("role", self.ideas[actor].role)
+        if self.apart and actor and verb in WITH_ID:
+            options["id"] = actor
         known = WRONG.get(verb, {})
         (wrong,) = self.random.choices((0, 1, 2), WRONG_OPTIONS)
         for name in self.random.sample(sorted(known), min(wrong, len(known))):
@@ -238,12 +244,12 @@ def sequence(seed: int, number: int, kinds: Sequence[str] = KINDS) -> tuple[str,
     """Kind and steps of the sequence of a number."""
     random = Random(f"{seed}:{number}")
     kind = kinds[number % len(kinds)]
-    draft = Draft(random, kind, modern=random.random() < 0.6)
+    draft = Draft(random, kind, modern=random.random() < 0.6, apart=random.random() < 0.7)
     if kind == "consumer":
         _all_consumers(draft)
     elif kind == "migration":
         draft.ideas[random.randrange(ACTORS)].role = "consumer"
-    length = random.randint(5, 18)
+    length = random.randint(*random.choice(LENGTHS))
     while len(draft.steps) < length:
         _next(draft)
     return kind, draft.steps
