@@ -347,6 +347,10 @@ _TRANSACTIONS = (
         "How often expired transactional ids are looked for."),
     Key("transaction.partition.verification.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE,
         "A transactional write is checked against its coordinator."),
+    Key("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0), HIGH, READ_ONLY,
+        "How long a first write waits for the end of the transaction before."),
+    Key("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1), HIGH, READ_ONLY,
+        "Pause between two looks at it."),
     Key("transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, READ_ONLY,
         "A transactional id is forgotten after so long without use."),
 )

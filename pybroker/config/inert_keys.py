@@ -287,8 +287,6 @@ _METRICS: tuple[_Row, ...] = (
 )
 
 _MACHINERY: tuple[_Row, ...] = (
-    ("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0), HIGH, READ_ONLY),
-    ("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1), HIGH, READ_ONLY),
     ("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
     ("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ("background.threads", INT, 10, at_least(1), HIGH, CLUSTER_WIDE),
