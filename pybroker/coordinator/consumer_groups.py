@@ -43,6 +43,7 @@ class ConsumerGroups:
     ) -> None:
         self._image = image
         self._partition_of = partition_of
+        self._enabled = "consumer" in config["group.coordinator.rebalance.protocols"]
         self._tasks: set[asyncio.Task[None]] = set()
         self.facts = ConsumerFacts(
             ConsumerSettings.from_config(config), Paces(config, image), Topics(image)
@@ -83,7 +84,9 @@ class ConsumerGroups:
             return described(group_id=group_id, error_code=error.code, error_message=str(error))
 
     def _check_supported(self) -> None:
-        """Raises UnsupportedVersion where the cluster has switched the protocol off."""
+        """Raises UnsupportedVersion where the cluster or this broker has switched it off."""
+        if not self._enabled:
+            raise errors.UnsupportedVersion("the consumer protocol is not enabled")
         if self._image().features.get(GROUP_VERSION, 1) < 1:
             raise errors.UnsupportedVersion(f"{GROUP_VERSION} is 0")
 

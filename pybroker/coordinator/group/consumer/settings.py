@@ -45,7 +45,13 @@ class ConsumerSettings:
             may_upgrade=policy in ("upgrade", "bidirectional"),
             may_downgrade=policy in ("downgrade", "bidirectional"),
             regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
+            assignors=tuple(dict.fromkeys(map(_assignor, config["group.consumer.assignors"]))),
         )
+
+
+def _assignor(name: str) -> str:
+    """The short name of one that is given as Kafka's class."""
+    return name.rpartition(".")[2].removesuffix("Assignor").lower()
 
 
 PaceOf = Callable[[str], Pace]

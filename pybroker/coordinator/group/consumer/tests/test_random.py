@@ -79,11 +79,8 @@ class Crowd:
         self.made = 0
 
     def step(self) -> None:
-        act = self.dice.choice(
-            [self.come, self.beat, self.beat, self.beat, self.beat, self.leave, self.mind]
-            + [self.lose, self.refuse, self.grow, self.load, self.wait, self.vanish]
-        )
-        act()
+        rare = [self.come, self.leave, self.mind, self.lose, self.refuse, self.grow, self.load]
+        self.dice.choice([*rare, self.wait, self.vanish, *[self.beat] * 4])()
         self.check()
 
     def any(self) -> Member | None:
