@@ -64,6 +64,7 @@ def main(
         tally = campaign.run(seed, range(start, start + sequences), kinds or KINDS, workers=workers, most=most)
     for first, findings in grouped(tally.findings):
         click.echo(f"--- {len(findings)}x {first}\n{findings[0]}")
+    click.echo("".join(f"fleeting: {one}\n" for one in tally.fleeting), nl=False)
     if coverage:
         click.echo(tally.coverage())
     click.echo(str(tally))

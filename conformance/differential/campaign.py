@@ -22,10 +22,13 @@ from conformance.differential.world import OWN_PARTITIONS, SHARED, World
 from conformance.members import NOT_YET
 from conformance.wire_client import Wire
 
-#: For both brokers: nobody waits for more members or for an assignment; few partitions of internal topics load fast.
+#: For both brokers: nobody waits for more members or for an assignment, no session ends, and internal topics have few
+#: partitions, which load fast.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.session.timeout.ms": "600000",
+    "group.consumer.max.session.timeout.ms": "600000",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
 }
@@ -56,7 +59,7 @@ class Tally:
     requests: int = 0
     seconds: float = 0.0
     #: Seen once and not again in slow motion.
-    fleeting: int = 0
+    fleeting: list[str] = field(default_factory=list)
     #: What the reference answered to each verb, by error code.
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
@@ -66,7 +69,7 @@ class Tally:
         rows = ", ".join(f"row {number}: {count}" for number, count in sorted(self.accepted.items()))
         return (
             f"{self.sequences} sequences, {self.requests} requests a side, {self.seconds:.0f} s; "
-            f"{len(self.findings)} differ, {self.fleeting} fleeting; accepted: {rows or 'none'}"
+            f"{len(self.findings)} differ, {len(self.fleeting)} fleeting; accepted: {rows or 'none'}"
         )
 
     def coverage(self) -> str:
@@ -157,7 +160,7 @@ class Campaign:
         again = self.duel(steps, CALM)
         if again is None:
             with self._lock:
-                self.tally.fleeting += 1
+                self.tally.fleeting.append(f"{seed}:{number} ({kind}) {found.step}: {found.differences[0]}")
             return
         wanted = signature(again)
         shorter = shrink(steps[: again.place + 1], lambda fewer: signature(self.duel(fewer, CALM)) == wanted)

@@ -292,7 +292,7 @@ def _consumer(draft: Draft, actor: int) -> None:
     idea = draft.ideas[actor]
     if not idea.subscribed:
         topics = draft.random.choice((("a",), ("a",), ("a", "b"), ("b",)))
-        draft.add(actor, "beat", epoch="join", topics=topics, timeout_ms=60_000, owned="nothing")
+        draft.add(actor, "beat", epoch="join", topics=topics, timeout_ms=600_000, owned="nothing")
         idea.subscribed = True
     elif draft.random.random() < 0.45:
         draft.add(actor, "beat", owned=draft.random.choice(("same", "assigned", "assigned")))

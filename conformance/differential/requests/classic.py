@@ -10,6 +10,8 @@ from conformance.differential.step import Step
 from conformance.differential.world import Actor, World
 from conformance.members import MEMBER_ID_REQUIRED, subscription
 
+#: No timer ends while a sequence runs, however slowly.
+LONG_MS = 600_000
 PROTOCOLS = {
     "range": ("range",),
     "roundrobin": ("roundrobin",),
@@ -49,8 +51,8 @@ def join(world: World, actor: Actor, step: Step) -> Fields:
     names = PROTOCOLS[step.get("protocols", "range")]
     return {
         **common(world, actor, step),
-        "session_timeout_ms": step.get("session_ms", 60_000),
-        "rebalance_timeout_ms": 60_000,
+        "session_timeout_ms": step.get("session_ms", LONG_MS),
+        "rebalance_timeout_ms": LONG_MS,
         "protocol_type": step.get("type", "consumer"),
         "protocols": [{"name": name, "metadata": subscription(*topics)} for name in names],
     }

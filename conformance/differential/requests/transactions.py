@@ -38,7 +38,7 @@ def init(world: World, actor: Actor, step: Step) -> Fields:
     current = (-1, -1) if step.get("fresh", True) else producer(actor, step)
     return {
         "transactional_id": transactional_id(world, step),
-        "transaction_timeout_ms": step.get("timeout_ms", 60_000),
+        "transaction_timeout_ms": step.get("timeout_ms", classic.LONG_MS),
         "producer_id": current[0],
         "producer_epoch": current[1],
     }
