@@ -46,7 +46,7 @@ def own(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
         "group.consumer.min.heartbeat.interval.ms": "300",
         "group.consumer.heartbeat.interval.ms": "300",
     }
-    with broker_kind(data_root / "coordinator-tools", **QUICK_GROUPS, **config) as started:
+    with broker_kind(data_root / "coordinator-tools", **{**QUICK_GROUPS, **config}) as started:
         yield started
 
 
