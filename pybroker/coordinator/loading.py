@@ -26,7 +26,9 @@ async def load(log: Log, shard: Shard) -> int:
     """Replays the whole log; returns its end. Raises CorruptMessage, KafkaStorageError."""
     offset = log.log_start_offset
     while offset < (end := log.log_end_offset):
-        data = log.read_bytes(offset, CHUNK_BYTES, end)
+        data = log.read_bytes(max(offset, log.log_start_offset), CHUNK_BYTES, end)
+        if not data:
+            return end  # compaction has left nothing up to the end
         batches = list(scan(data))
         if not batches:
             raise errors.CorruptMessage(f"{log} cannot be read at offset {offset}")

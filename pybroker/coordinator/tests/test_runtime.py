@@ -6,8 +6,12 @@ import asyncio
 
 import pytest
 
+from cy.batch import Builder
 from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator import loading, runtime
+from pybroker.coordinator.group import records
+from pybroker.coordinator.group.offsets import CommittedOffset
+from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
 from pybroker.coordinator.shard import Result
 from pybroker.coordinator.tests.harness import Node, code
@@ -202,3 +206,24 @@ def test_the_last_of_many_records_of_a_key_counts(node: Node) -> None:
     node.stop()
     node.start()
     assert node.committed() == {("t", 0): 5_998, ("t", 1): 5_999}
+
+
+class Emptied:
+    """A log of which compaction has left one batch and nothing behind it."""
+
+    log_start_offset = 0
+    log_end_offset = 9
+
+    def __init__(self) -> None:
+        batch = Builder()
+        batch.append(0, *records.offset_record("g", "t", 0, CommittedOffset(5, -1, "", 0)))
+        self.batch = batch.build(3)
+
+    def read_bytes(self, offset: int, max_bytes: int, upper_bound: int) -> bytes:
+        return self.batch if offset <= 3 else b""
+
+
+def test_a_log_whose_last_records_compaction_has_removed_is_loaded(node: Node) -> None:
+    shard = GroupShard(GroupSettings(), lambda: "id")
+    assert node.run(loading.load(Emptied(), shard)) == 9  # type: ignore[arg-type]
+    assert shard.offsets.of("g").get("t", 0).offset == 5
