@@ -15,7 +15,7 @@ from conformance.brokers import Broker
 Found = TypeVar("Found")
 
 
-def until(look: Callable[[], Found], what: str, timeout_s: float = 30) -> Found:
+def until(look: Callable[[], Found], what: str, timeout_s: float = 90) -> Found:
     """Polls until ``look`` returns something true; fails with ``what`` was waited for."""
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
@@ -83,7 +83,7 @@ def consumer(broker: Broker, group: str = "unused", **settings: object) -> Itera
         client.close()
 
 
-def take(client: confluent_kafka.Consumer, count: int, timeout_s: float = 30) -> list[Message]:
+def take(client: confluent_kafka.Consumer, count: int, timeout_s: float = 90) -> list[Message]:
     """Reads exactly ``count`` messages, or fails."""
     found: list[Message] = []
     deadline = time.monotonic() + timeout_s

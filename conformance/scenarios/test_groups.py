@@ -124,7 +124,7 @@ def test_s53_a_member_without_heartbeats_is_out_after_its_session(new_broker: Ne
         member.join_alone()
         start = time.monotonic()
         until(lambda: describe(wire, "g").group_state == "Empty", "the group to be empty")
-        assert 0.6 < time.monotonic() - start < 5
+        assert time.monotonic() - start > 0.6
         assert member.heartbeat() == 25
         assert member.commit("t", 7) == 25
         assert committed(wire, "g", "t") == -1
@@ -133,11 +133,12 @@ def test_s53_a_member_without_heartbeats_is_out_after_its_session(new_broker: Ne
 def test_s53_heartbeats_keep_a_member_in(new_broker: NewBroker) -> None:
     broker = new_broker(group_min_session_timeout_ms=100)
     find_coordinator(Wire(broker.address), "g")
-    with Member(broker, "g", session_timeout_ms=1_500) as member:
+    with Member(broker, "g", session_timeout_ms=4_000) as member:
         member.join_alone()
-        for _ in range(10):
-            time.sleep(0.3)
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
             assert member.heartbeat() == 0
+            time.sleep(0.05)
 
 
 def test_s53_no_poll_for_max_poll_interval_puts_a_consumer_out_and_redelivers_its_records(

@@ -68,7 +68,7 @@ def test_s03_no_topic_is_created_where_auto_create_is_off(new_broker: NewBroker)
     reports = Deliveries()
     client = producer(broker, topic_metadata_propagation_max_ms=0)
     client.produce("nowhere", b"lost", on_delivery=reports)
-    assert client.flush(20) == 0
+    assert client.flush(90) == 0
     assert [error.code() for error in reports.errors] == [confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART]
 
 

@@ -1,0 +1,310 @@
+"""Compacted topics: S75, and case 3 of the faults."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from conformance import batches
+from conformance.batches import Record
+from conformance.brokers import Broker
+from conformance.conftest import QUICK_GROUPS, NewBroker
+from conformance.drivers import opened
+from conformance.drivers.base import Driver, Place
+from conformance.members import find_coordinator
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+PATIENCE_S = 120
+#: Compaction looks for work all the time, and takes what it finds.
+EAGER = {
+    "log_cleaner_backoff_ms": 50,
+    "log_cleaner_min_cleanable_ratio": 0.0001,
+    "log_cleaner_dedupe_buffer_size": 8 << 20,
+    "log_retention_check_interval_ms": 100,
+    "log_initial_task_delay_ms": 1,
+    "offsets_topic_segment_bytes": 1 << 20,
+}
+COMPACTED = {"cleanup_policy": "compact", "segment_ms": 1000, "min_cleanable_dirty_ratio": 0.0001}
+_number = count(1)
+
+Row = tuple[int, bytes | None, bytes | None]
+Pair = tuple[bytes, bytes | None]
+
+
+@pytest.fixture(scope="module")
+def eager(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
+    """A broker that compacts at once."""
+    config = {key.replace("_", "."): str(value) for key, value in EAGER.items()}
+    with broker_kind(data_root / "eager", **QUICK_GROUPS, **config) as broker:
+        yield broker
+        assert broker.alive, broker.logged()[-4000:]
+
+
+class Topic:
+    """A compacted topic of one partition, written and read over a bare connection.
+
+    A segment rolls by the records' own times: every ``seal`` writes a record dated two seconds after all before.
+    """
+
+    def __init__(self, broker: Broker, **configs: object) -> None:
+        self.broker = broker
+        self.name = f"compacted-{next(_number)}"
+        self.time_ms = batches.now_ms() - 3_000_000
+        with Wire(broker.address) as wire:
+            dotted = {key.replace("_", "."): value for key, value in {**COMPACTED, **configs}.items()}
+            wire.create_topic(self.name, 1, dotted)
+
+    def write(self, *pairs: Pair, codec: int = 0, **fields: int) -> int:
+        """Writes one batch; returns its first offset."""
+        records = [Record(value, key) for key, value in pairs]
+        with Wire(self.broker.address) as wire:
+            data = batches.batch(records, codec=codec, base_timestamp=self.time_ms, **fields)
+            reply = wire.produce(self.name, data)
+        assert reply.error_code == 0, reply
+        return int(reply.base_offset)
+
+    def seal(self) -> None:
+        """Everything before lies in a segment that may be compacted."""
+        self.time_ms += 2000
+        self.write((b"seal", b"%d" % self.time_ms))
+
+    def bytes(self) -> bytes:
+        """All batches, as a fetch gives them."""
+        found, offset = b"", 0
+        with Wire(self.broker.address) as wire:
+            end = wire.end_offset(self.name)
+            offset = int(wire.offset(self.name, -2).offset)
+            while offset < end:
+                data = bytes(wire.fetch(self.name, offset).records or b"")
+                found += data
+                read = batches.headers(data)
+                assert read, f"nothing at offset {offset}, the log ends at {end}"
+                assert all(header.crc_is_right for header in read)
+                offset = read[-1].next_offset
+        return found
+
+    def rows(self) -> list[Row]:
+        """(offset, key, value) of all records but the seals."""
+        return [row for row in batches.rows(self.bytes()) if row[1] != b"seal"]
+
+    def until_rows(self, expected: Sequence[Row], what: str) -> None:
+        """Seals until compaction has left exactly these records."""
+
+        def is_reached() -> bool:
+            self.seal()
+            return self.rows() == list(expected)
+
+        until(is_reached, f"{what}; there are {self.rows()[:20]}", PATIENCE_S)
+
+
+@pytest.mark.parametrize("codec", range(5), ids=batches.CODEC_NAMES)
+def test_s75_the_latest_value_of_each_key_stays_at_its_own_offset(eager: Broker, codec: int) -> None:
+    topic = Topic(eager)
+    latest: dict[bytes, Row] = {}
+    for turn in range(3):
+        pairs = [(b"key %d" % (n % 17), b"%d in %d" % (n, turn)) for n in range(40)]
+        base = topic.write(*pairs, codec=codec)
+        latest |= {key: (base + place, key, value) for place, (key, value) in enumerate(pairs)}
+        topic.seal()
+    topic.until_rows(sorted(latest.values()), "one record of each key is left")
+    codecs = {header.codec for header in batches.headers(topic.bytes()) if header.count > 1}
+    assert codecs <= {codec}
+
+
+def test_s75_every_client_reads_a_compacted_topic_to_its_end(eager: Broker, driver: Driver) -> None:
+    topic = Topic(eager)
+    for turn in range(3):
+        topic.write(*((b"key %d" % n, b"%d" % turn) for n in range(20)), codec=turn)
+        topic.seal()
+    expected = [(base, b"key %d" % n, b"2") for n, base in enumerate(range(42, 62))]
+    topic.until_rows(expected, "the last turn is left")
+    rows = [row for row in batches.rows(topic.bytes()) if row[1] != b"seal"]
+    with driver.consumer(eager.bootstrap) as client, Wire(eager.address) as wire:
+        place = Place(topic.name, 0)
+        client.assign({place: 0})
+        end = wire.end_offset(topic.name)
+        found: list[Row] = []
+
+        def is_at_end() -> bool:
+            found.extend((record.offset, record.key, record.value) for record in client.poll())
+            return client.position(place) >= end
+
+        until(is_at_end, "the client stands at the end", PATIENCE_S)
+    assert [row for row in found if row[1] != b"seal"] == rows
+
+
+def test_s75_a_tombstone_outlives_the_values_before_it_until_its_retention_is_over(eager: Broker) -> None:
+    long, short = Topic(eager, delete_retention_ms=86_400_000), Topic(eager, delete_retention_ms=1)
+    for topic in (long, short):
+        topic.write((b"gone", b"1"), (b"stays", b"2"))
+        topic.write((b"gone", None))
+    long.until_rows([(1, b"stays", b"2"), (2, b"gone", None)], "the tombstone is left of its key")
+    short.until_rows([(1, b"stays", b"2")], "the tombstone has gone as well")
+    dated = [header for header in batches.headers(long.bytes()) if header.attributes & 0x40]
+    assert [(header.base_offset, header.count) for header in dated] == [(2, 1)]
+    assert dated[0].base_timestamp > batches.now_ms()
+
+
+def test_s75_compact_and_delete_together_delete_what_is_old_and_compact_the_rest(eager: Broker) -> None:
+    topic = Topic(eager, cleanup_policy="compact,delete", retention_ms=7_200_000)
+    topic.time_ms -= 36_000_000
+    topic.write((b"old", b"1"))
+    topic.time_ms += 36_000_000
+    topic.seal()
+    topic.write((b"a", b"1"))
+    topic.write((b"a", b"2"))
+    topic.until_rows([(3, b"a", b"2")], "the old record is deleted, the others are compacted")
+
+
+def test_s75_delete_alone_compacts_nothing(eager: Broker) -> None:
+    kept, compacted = Topic(eager, cleanup_policy="delete"), Topic(eager)
+    for topic in (kept, compacted):
+        topic.write((b"a", b"1"), (b"a", b"2"))
+        topic.seal()
+    compacted.until_rows([(1, b"a", b"2")], "the compacted topic is compacted")
+    assert kept.rows() == [(0, b"a", b"1"), (1, b"a", b"2")]
+
+
+def test_s75_a_policy_that_becomes_compact_counts_for_what_is_there(eager: Broker) -> None:
+    topic = Topic(eager, cleanup_policy="delete")
+    topic.write((b"a", b"1"), (b"a", b"2"))
+    topic.seal()
+    with Wire(eager.address) as wire:
+        wire.alter_topic(topic.name, **{"cleanup.policy": "compact"})
+    topic.until_rows([(1, b"a", b"2")], "what was there is compacted")
+
+
+def test_s75_sequences_go_on_where_compaction_took_the_records(eager: Broker) -> None:
+    topic = Topic(eager)
+    with Wire(eager.address) as wire:
+        producer_id = wire.new_producer_id()
+    fields = {"producer_id": producer_id, "producer_epoch": 0}
+    for sequence in range(3):
+        topic.write((b"a", b"%d" % sequence), **fields, base_sequence=sequence)
+    topic.write((b"a", b"other"))
+    topic.until_rows([(3, b"a", b"other")], "nothing of the producer is left")
+    assert topic.write((b"a", b"2"), **fields, base_sequence=2) == 2, "a batch that was sent again is known"
+    assert topic.write((b"a", b"next"), **fields, base_sequence=3) > 3
+    topic.until_rows([topic.rows()[-1]], "the next record is the latest")
+
+
+def test_s75_nothing_of_an_aborted_transaction_is_left(eager: Broker) -> None:
+    topic = Topic(eager)
+    place = Place(topic.name, 0)
+    with opened("confluent").producer(eager.bootstrap, transactional_id=topic.name) as client:
+        client.init_transactions()
+        for turn, ends in enumerate((client.commit, client.abort, client.commit, client.abort)):
+            client.begin()
+            client.send(topic.name, b"%d" % turn, key=b"turn %d" % turn, partition=0)
+            client.send(topic.name, b"%d" % turn, key=b"shared", partition=0)
+            client.flush()
+            ends()
+    left = [(0, b"turn 0", b"0"), (6, b"turn 2", b"2"), (7, b"shared", b"2")]
+    topic.time_ms = batches.now_ms() + 10_000
+
+    def data() -> list[Row]:
+        keys = {b"turn %d" % turn for turn in range(4)} | {b"shared"}
+        return [row for row in topic.rows() if row[1] in keys]
+
+    def is_clean() -> bool:
+        topic.seal()
+        return data() == left
+
+    until(is_clean, "the committed records are left", PATIENCE_S)
+    with opened("confluent").consumer(eager.bootstrap, isolation_level="read_committed") as reader:
+        reader.assign({place: 0})
+        found: list[Row] = []
+
+        def is_read() -> bool:
+            found.extend((r.offset, r.key, r.value) for r in reader.poll() if r.key != b"seal")
+            return len(found) >= len(left)
+
+        until(is_read, "a read_committed reader sees them", PATIENCE_S)
+    assert found == left
+
+
+def _commit(wire: Wire, group: str, topic: str, partitions: int, offset: int) -> None:
+    rows = [
+        {"partition_index": index, "committed_offset": offset, "committed_metadata": ""} for index in range(partitions)
+    ]
+    reply = wire.ask(
+        "OffsetCommit",
+        2,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        retention_time_ms=-1,
+        topics=[{"name": topic, "partitions": rows}],
+    )
+    assert all(row.error_code == 0 for row in reply.topics[0].partitions)
+
+
+def test_s75_the_offsets_of_groups_are_compacted(eager: Broker) -> None:
+    with Wire(eager.address) as wire:
+        wire.create_topic("committed", 100)
+        find_coordinator(wire, "busy")
+        folder = eager.partition_dir("__consumer_offsets", java_hash("busy") % 50)
+        written = 0
+
+        def is_compacted() -> bool:
+            nonlocal written
+            for _ in range(40):
+                written += 1
+                _commit(wire, "busy", "committed", 100, written)
+            segments = sorted(folder.glob("*.log"))
+            return len(segments) > 1 and segments[0].stat().st_size < 100_000
+
+        until(is_compacted, f"the first segment of {folder} is small", PATIENCE_S)
+        reply = wire.ask("OffsetFetch", 1, group_id="busy", topics=[{"name": "committed", "partition_indexes": [7]}])
+    assert reply.topics[0].partitions[0].committed_offset == written
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``, its absolute value."""
+    value = 0
+    for octet in text.encode("utf-16-be")[1::2]:
+        value = (31 * value + octet) & 0xFFFFFFFF
+    return abs(struct.unpack(">i", struct.pack(">I", value))[0])
+
+
+def _latest(rows: Sequence[Row]) -> Mapping[bytes | None, bytes | None]:
+    return {key: value for _, key, value in rows}
+
+
+def test_case_3_no_key_is_lost_or_comes_back_when_the_broker_is_killed_while_it_compacts(
+    new_broker: NewBroker,
+) -> None:
+    choice = random.Random(3)
+    broker = new_broker(**EAGER)
+    topic = Topic(broker, delete_retention_ms=1)
+    latest: dict[bytes, bytes | None] = {}
+    for life in range(4):
+        for turn in range(25):
+            pairs: list[Pair] = [
+                (b"%d" % choice.randint(0, 400), b"%d in %d" % (turn, life) + bytes(400)) for _ in range(40)
+            ]
+            pairs.append((b"%d" % choice.randint(0, 400), None))
+            topic.write(*pairs, codec=choice.randint(0, 4))
+            latest |= pairs
+            if turn % 5 == 4:
+                topic.seal()
+        broker.crash()
+        found = _latest(topic.rows())
+        for key, value in latest.items():
+            assert found.get(key) == value, f"{key!r} after life {life}"
+        left = [path.name for path in broker.partition_dir(topic.name).iterdir()]
+        assert not [name for name in left if name.endswith(".swap")]
+    values = {key: value for key, value in latest.items() if value is not None}
+
+    def is_compacted() -> bool:
+        topic.seal()
+        rows = topic.rows()
+        return len(rows) == len(values) and _latest(rows) == values
+
+    until(is_compacted, "only the latest values are left", PATIENCE_S)
