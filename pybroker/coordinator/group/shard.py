@@ -8,6 +8,7 @@ of the classic protocol go to ``joining`` and ``syncing``, those about offsets t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from pybroker.cluster.image import MetadataImage
@@ -23,7 +24,7 @@ from pybroker.coordinator.group.joining import Caller, Join
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.shard import Event, Failure, Producer, Record, Result
-from pybroker.coordinator.timer_wheel import TimerWheel
+from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 from pyclient.protocol import (
     Heartbeat,
     JoinGroup,
@@ -97,6 +98,9 @@ class GroupShard:
             self.groups,
             self.forget,
         )
+        self._gone: dict[str, bytes] = {}
+        """Deleted topics of which offsets may be left: ids by name."""
+        self._forgetting: Timer[Event] | None = None
         self._guards: dict[int, set[Guard]] = {}
         """By producer id."""
         self._lives = False
@@ -318,10 +322,29 @@ class GroupShard:
         result.atomic = False
 
     def forget_topics(self, gone: Mapping[str, bytes], result: Result) -> None:
-        """The topics (ids by name) have been deleted: nothing is committed for them any more."""
-        result.write(*keeping.forget_topics(self, gone))
-        result.atomic = False
+        """The topics (ids by name) have been deleted: nothing is committed for them any more.
+
+        Many offsets go in several events, so that nobody waits long; what cannot be written is
+        tried again.
+        """
+        self._gone.update(gone)
+        self._forget_some(result)
         result.answer(None)
+
+    def _forget_some(self, result: Result) -> None:
+        found = list(islice(keeping.forget_topics(self, self._gone), CLEAN_AT_ONCE))
+        if not found:
+            self._gone = {}
+            return
+        result.write(*found)
+        result.atomic = False
+        result.on_failure = lambda later, error: self._forget_in(_PAUSE_MS, later)
+        self._forget_in(0, result)
+
+    def _forget_in(self, delay_ms: int, result: Result) -> None:
+        self.timers.cancel(self._forgetting)
+        deadline_ms = result.now.monotonic_ms + delay_ms
+        self._forgetting = self.timers.schedule(deadline_ms, self._forget_some)
 
     # Whole groups
 

@@ -84,6 +84,7 @@ class Driver:
         self.log: list[Any] = log if log is not None else []
         self.monotonic_ms = 0
         self.refuse: type[KafkaError] | None = None
+        self.writes_refused = 0
         self.ids = 0
         self.shard = self._make(settings)
         for entry in self.log:
@@ -120,6 +121,7 @@ class Driver:
             ticket.answers.append(error)
             return result
         refused = self.refuse if result.records else None
+        self.writes_refused += refused is not None
         producer = result.producer
         for record in () if refused else result.records:
             self.log.append(record if producer is None else Held(record, producer))

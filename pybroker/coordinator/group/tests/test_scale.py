@@ -41,3 +41,27 @@ def test_a_deleted_topic_concerns_only_the_groups_that_committed_for_it() -> Non
     assert list(driver.shard.offsets.of_topic("t7")) == []
     assert driver.committed(group="g7") == {}
     assert driver.committed(group="g8") == {("t8", 0): 8}
+
+
+def test_many_offsets_of_a_deleted_topic_go_in_several_steps() -> None:
+    driver = Driver()
+    for index in range(2_500):
+        driver.commit({("t", index): 1})
+    driver.perform(lambda result: driver.shard.forget_topics({"t": bytes(16)}, result))
+    assert len(driver.log) == 2_500 + 1_000
+    driver.pass_ms(10)
+    assert driver.committed() == {}
+    assert driver.shard._gone == {}
+
+
+def test_offsets_of_a_deleted_topic_go_when_they_can_be_written_again() -> None:
+    driver = Driver()
+    driver.commit({("t", 0): 1})
+    driver.refuse = errors.NotEnoughReplicas
+    driver.perform(lambda result: driver.shard.forget_topics({"t": bytes(16)}, result))
+    driver.pass_ms(5_000)
+    assert driver.committed() == {("t", 0): 1}
+    driver.refuse = None
+    driver.pass_ms(1_000)
+    assert driver.committed() == {}
+    assert driver.writes_refused <= 7
