@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
 from pybroker.coordinator.group.consumer.member import ConsumerMember, Owned, Target
+from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.group.members import Member
 from pybroker.coordinator.group.records import group_record
 from pybroker.coordinator.group.state import STABLE
@@ -117,7 +118,7 @@ def _install(
         group.context.downgraded.pop(group.id, None)
         classic.die()
 
-    result.on_failure = undo
+    when_refused(result, undo)
     logger.info("group %s becomes a classic group of %d members", group.id, len(classic.members))
 
 

@@ -196,8 +196,6 @@ def static_joiner(
         records.target_record(group.id, member_id, group.targets.get(before.id, NO_TARGET)),
         records.current_record(group.id, member),
     )
-    if before.id != member_id:
-        group.context.timeouts.forget(group.id, before.id)
     return member
 
 
@@ -267,6 +265,8 @@ def step(
     claimed = _claimed(request)
     after = advance(group, updated, goal, subscriptions, claimed, changed, result)
     timeouts.touch(group, after, result)
+    if before.classic is not None:
+        timeouts.expect_nothing_classic(group, after)
     result.reads = True
     is_full = request.rebalance_timeout_ms != -1 and claimed is not None and (
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -304,7 +304,7 @@ def subscribe(
     A new regular expression alone makes no new epoch before its topics are known, unless
     ``bumps_unresolved``. Raises InvalidRegularExpression.
     """
-    if updated is not before or updated.id not in group.members:
+    if updated is not before:
         result.write(records.member_record(group.id, updated))
     names_changed = updated.topics != before.topics
     change = regexes.update(group, before, updated, result)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pybroker.coordinator.group.consumer import downgrading, records
+from pybroker.coordinator.group.consumer import downgrading, records, timeouts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
     LEAVE_STATIC,
@@ -14,6 +14,7 @@ from pybroker.coordinator.group.consumer.member import (
     ConsumerMember,
     Owned,
 )
+from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.shard import Result
 from pyclient.protocol import ConsumerGroupHeartbeat, errors
 
@@ -66,9 +67,19 @@ def _away(member: ConsumerMember) -> ConsumerMember:
 
 
 def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> None:
-    """The members are out: the group has a new epoch, or becomes a classic one."""
+    """The members are out: the group has a new epoch, or becomes a classic one.
+
+    Where that cannot be written they have another session: who is silent is out after that.
+    """
     if not members:
         return
+
+    def stay(next: Result, error: errors.KafkaError) -> None:
+        for member in members:
+            timeouts.touch(group, member, next)
+            timeouts.expect_revocation(group, member, next)
+
+    when_refused(result, stay)
     if downgrading.follows_from_leaving(group, members):
         downgrading.downgrade_without(group, members, result)
         return

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.cluster.image import MetadataImage
 from pybroker.coordinator import topic_regex
 from pybroker.coordinator.group.consumer import records
+from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.shard import Result
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _maybe_resolve(
         result.effects.append(
             Resolve(group.id, frozenset(regexes), context.topics.image, now_ms)
         )
-        result.on_failure = lambda next, error: context.resolving.discard(group.id)
+        when_refused(result, lambda next, error: context.resolving.discard(group.id))
 
 
 def resolved(

@@ -60,12 +60,9 @@ class Timeouts:
         deadline = members.get(member_id)
         if deadline is None:
             deadline = members[member_id] = _Deadline(at_ms)
-        elif deadline.timer is not None and deadline.timer.deadline_ms <= at_ms:
-            deadline.at_ms = at_ms
-            return
         deadline.at_ms = at_ms
         self._timers.cancel(deadline.timer)
-        self._watch(deadline, over)
+        self._watch(group_id, member_id, deadline, over)
 
     def extend(self, group_id: str, member_id: str, at_ms: int) -> bool:
         """The same for a session that has begun and does not become shorter; else False."""
@@ -76,16 +73,18 @@ class Timeouts:
         deadline.at_ms = at_ms
         return True
 
-    def _watch(self, deadline: _Deadline, over: Event) -> None:
-        fired = partial(self._fired, deadline, over)
-        deadline.timer = self._timers.schedule(deadline.at_ms, fired)
+    def _watch(
+        self, group_id: str, member_id: str, deadline: _Deadline, over: Event
+    ) -> None:
+        def fired(result: Result) -> None:
+            deadline.timer = None
+            if result.now.monotonic_ms < deadline.at_ms:
+                self._watch(group_id, member_id, deadline, over)
+            else:
+                self._sessions[group_id].pop(member_id, None)
+                over(result)
 
-    def _fired(self, deadline: _Deadline, over: Event, result: Result) -> None:
-        deadline.timer = None
-        if result.now.monotonic_ms < deadline.at_ms:
-            self._watch(deadline, over)
-        else:
-            over(result)
+        deadline.timer = self._timers.schedule(deadline.at_ms, fired)
 
     # The rest
 
@@ -160,6 +159,12 @@ def expect_revocation(group: ConsumerGroup, member: ConsumerMember, result: Resu
         expect(group, member, Wait.REBALANCE, result)
     else:
         group.context.timeouts.stop(group.id, member.id, Wait.REBALANCE)
+
+
+def expect_nothing_classic(group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member does not speak the classic protocol any more."""
+    for wait in (Wait.JOIN, Wait.SYNC):
+        group.context.timeouts.stop(group.id, member.id, wait)
 
 
 def resume(group: ConsumerGroup, result: Result) -> None:

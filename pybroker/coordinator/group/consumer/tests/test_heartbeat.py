@@ -333,3 +333,23 @@ def test_a_deleted_group_is_gone_and_offsets_of_an_empty_one_may_be_committed() 
     assert driver.shard.groups == {}
     assert driver.again().shard.groups == {}
     assert driver.committed() == {}
+
+
+def test_a_member_whose_end_could_not_be_written_is_out_after_another_session() -> None:
+    driver = Driver(pace=Pace(session_timeout_ms=1_000))
+    driver.come()
+    driver.refuse = errors.CoordinatorNotAvailable
+    driver.pass_ms(1_500)
+    driver.refuse = None
+    assert set(driver.consumers().members) == {"m"}
+    driver.pass_ms(1_500)
+    assert driver.consumers().state == "Empty"
+
+
+def test_a_member_that_changes_its_client_id_is_written_once_and_makes_no_epoch() -> None:
+    driver = Driver()
+    driver.come()
+    before = len(driver.log)
+    driver.beat("m", 2, client="renamed")
+    assert len(driver.log) == before + 1
+    assert (driver.consumers().epoch, driver.consumers().members["m"].client_id) == (2, "renamed")
