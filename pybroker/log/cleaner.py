@@ -41,6 +41,7 @@ from pyclient.protocol import errors
 
 T = TypeVar("T")
 LOGS_PER_TURN = 200
+BUSY_S = 0.005
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 logger = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ class Cleaner:
         for group in self._on_loop(lambda: groups(todo, work.end)):
             producers = self._on_loop(lambda: self._unchanged(log, identity).producers.active())
             cleaned = work.rewrite(group, producers)
-            self._swap(log, group, cleaned, identity)
+            self._swap(log, group, cleaned, identity, interruption)
         self._on_loop(lambda: self._set_clean_offset(log, work.end, identity))
         log.log_dir.checkpoint_clean_offsets()
         _tell(todo, work.end, work.stats, time.monotonic() - began_s)
@@ -176,28 +177,35 @@ class Cleaner:
     def _unchanged(self, log: Log, identity: Identity) -> Log:
         """Raises LogChanged unless the log may still be compacted."""
         tp = log.topic_partition
+        log.log_dir.check_online()
         if _identity(log) != identity or log.is_deleted or self._logs.get(tp) is not log:
             raise LogChanged
         if self._logs.moving_to(tp) is not None:
             raise LogChanged
         return log
 
-    def _swap(self, log: Log, group: list[Segment], cleaned: CleanedSegment, identity: Identity) -> None:
+    def _swap(
+        self,
+        log: Log,
+        group: list[Segment],
+        cleaned: CleanedSegment,
+        identity: Identity,
+        interruption: Interruption,
+    ) -> None:
         """Puts the new segment into the log, and makes that durable."""
 
         def swap() -> bool:
-            return self._unchanged(log, identity).replace_segments(group, cleaned)
+            if not self._unchanged(log, identity).segments.has_run(group):
+                raise LogChanged
+            return log.replace_segments(group, cleaned)
 
-        folder = log.folder
-        swapped = False
         try:
-            swapped = self._on_loop(swap)
-        finally:
-            if not swapped:
-                cleaned.remove()
-        if not swapped:
-            raise LogChanged
-        log.log_dir.storage.sync_folder(folder)
+            while not self._on_loop(swap):
+                interruption.wait(BUSY_S)
+        except BaseException:
+            cleaned.remove()
+            raise
+        log.log_dir.storage.sync_folder(identity.folder)
 
     def _set_clean_offset(self, log: Log, offset: int, identity: Identity) -> None:
         self._unchanged(log, identity).clean_offset = offset

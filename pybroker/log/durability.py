@@ -56,6 +56,16 @@ class Durability:
         with self._lock:
             yield
 
+    @contextlib.contextmanager
+    def undisturbed_at_once(self) -> Iterator[bool]:
+        """As ``undisturbed``, but gives False, and no promise, where another thread is at the files."""
+        free = self._lock.acquire(blocking=False)
+        try:
+            yield free
+        finally:
+            if free:
+                self._lock.release()
+
     def sync(self, end: int) -> int:
         """Syncs everything below offset ``end``; blocks. Returns the recovery point.
 

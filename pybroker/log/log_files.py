@@ -130,12 +130,15 @@ class LogFiles:
     def replace_segments(self, old: list[Segment], new: CleanedSegment) -> bool:
         """Puts a compacted segment in the place of ``old``, those it was made from.
 
-        False, and nothing done, where they do not stand in the log any more. Readers that have a
-        slice of an old segment keep its open file. Raises KafkaStorageError.
+        False, and nothing done, where another thread is at the files: to be tried again. Readers
+        that have a slice of an old segment keep its open file. Raises KafkaStorageError.
         """
-        self.log_dir.check_online()
-        if self.is_deleted or not self.segments.has_run(old):
-            return False
+        with self._durability.undisturbed_at_once() as free:
+            if free:
+                self._replace_segments(old, new)
+        return free
+
+    def _replace_segments(self, old: list[Segment], new: CleanedSegment) -> None:
         with self._failing("swapping in a compacted segment"):
             new.to_swap()
             removed = [path for segment in reversed(old) for path in segment.delete()]
@@ -145,7 +148,6 @@ class LogFiles:
             gone = {segment.base_offset for segment in old[1:]}
             self.producers.remove_snapshots(lambda offset: offset in gone)
         self.log_dir.discard(removed)
-        return True
 
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """No pool thread touches the files meanwhile; waits for one that does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 
 import pytest
 
@@ -580,3 +581,33 @@ def test_cleanable_is_none_where_nothing_dirty_is_sealed(tmp_path):
     assert cleanable(made.log, NOW) is None
     made.append((b"a", b"1"))
     assert cleanable(made.log, NOW) is None
+
+
+def test_a_swap_waits_for_a_sync_that_is_at_the_files(tmp_path):
+    made = Compacted(tmp_path)
+    made.append((b"a", b"1"))
+    made.append((b"a", b"2"))
+    made.roll()
+    syncing, ended = threading.Event(), threading.Event()
+    tries = []
+
+    def sync() -> None:
+        with made.log.undisturbed():
+            syncing.set()
+            ended.wait(60)
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    assert syncing.wait(60)
+
+    def on_loop(work):
+        tries.append(made.files(".log"))
+        if len(tries) == 10:
+            ended.set()
+            thread.join(60)
+        return work()
+
+    made.cleaner = Cleaner(made.logs, made.clock, Throttle(), on_loop)
+    assert made.clean(roll=False)
+    assert len(tries) > 10
+    assert [value for _, _, value in records(made.log)] == [b"2"]
