@@ -218,14 +218,16 @@ class GroupCoordinator:
     ) -> TxnOffsetCommit.Response:
         partition = self.partition_of(_named(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
+        adds = version >= _FIRST_THAT_ADDS
         guard: Guard | None = await self.runtime.submit(
-            partition, lambda shard, result: result.answer(shard.guard(producer))
+            partition,
+            lambda shard, result: result.answer(shard.guard(producer, bumps_epochs=adds)),
         )
         try:
             if self.runtime.is_fenced(partition, producer):
                 raise errors.InvalidProducerEpoch(f"{producer} has been replaced")
             if guard is not None:
-                await self._admit(request, partition, add=version >= _FIRST_THAT_ADDS)
+                await self._admit(request, partition, add=adds)
             reply: TxnOffsetCommit.Response = await self.runtime.submit(
                 partition,
                 lambda shard, result: shard.commit_in_transaction(

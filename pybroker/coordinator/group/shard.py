@@ -58,14 +58,24 @@ class OffsetsAsked(NamedTuple):
 
 
 class Guard:
-    """Holds from when the admission of a transaction is asked for until a marker ends one of that
-    producer: an answer that comes later must not let anything into the next.
+    """Holds from when the admission of a transaction is asked for until a marker ends it: an answer
+    that comes later must not let anything into the next.
+
+    With transactions v2 (``bumps_epochs``) a marker has the epoch after its transaction's: one of
+    the guard's own epoch ends the transaction before, whose markers may still be on their way.
     """
 
-    __slots__ = ("holds",)
+    __slots__ = ("bumps_epochs", "epoch", "holds")
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int, *, bumps_epochs: bool) -> None:
+        self.epoch = epoch
+        self.bumps_epochs = bumps_epochs
         self.holds = True
+
+    def on_marker(self, epoch: int) -> None:
+        """A marker of the guard's producer has been written."""
+        if epoch > self.epoch or (epoch == self.epoch and not self.bumps_epochs):
+            self.holds = False
 
 
 class GroupShard:
@@ -120,8 +130,8 @@ class GroupShard:
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         """Pending offsets of the producer are committed, or forgotten."""
         self.offsets.end(producer.id, committed=committed)
-        for guard in self._guards.pop(producer.id, ()):
-            guard.holds = False
+        for guard in self._guards.get(producer.id, ()):
+            guard.on_marker(producer.epoch)
 
     def _replay_offset(self, record: Record, producer: Producer | None) -> None:
         key = records.read_offset_key(record.key)
@@ -261,13 +271,13 @@ class GroupShard:
         result.answer(committing.commit(self, request, version, result))
         result.atomic = False
 
-    def guard(self, producer: Producer) -> Guard | None:
+    def guard(self, producer: Producer, *, bumps_epochs: bool) -> Guard | None:
         """What has to hold until the producer's transaction has been admitted; None where it has
         been, as it holds offsets here.
         """
         if self.offsets.has_transaction(producer):
             return None
-        guard = Guard()
+        guard = Guard(producer.epoch, bumps_epochs=bumps_epochs)
         self._guards.setdefault(producer.id, set()).add(guard)
         return guard
 

@@ -153,7 +153,7 @@ def test_what_is_not_admitted_is_not_written(
 def test_an_admission_that_comes_after_the_marker_lets_nothing_in(
     node: Node, transactions: Transactions
 ) -> None:
-    transactions.before = lambda: end(node, committed=False)
+    transactions.before = lambda: end(node, committed=False, epoch=1)
     assert hold(node, 5) == errors.InvalidTxnState.code
     assert stable(node) == -1
 

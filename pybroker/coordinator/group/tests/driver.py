@@ -299,7 +299,7 @@ class Driver:
                 for (name, index), offset in offsets.items()
             ],
         )
-        admitted = guard or self.shard.guard(producer)
+        admitted = guard or self.shard.guard(producer, bumps_epochs=version >= 5)
         return self.send(
             lambda result: self.shard.commit_in_transaction(
                 request, version, admitted, lambda name: bytes(16), result

@@ -187,27 +187,44 @@ def test_too_long_metadata_is_refused_and_nothing_is_held() -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_an_admission_does_not_outlive_its_transaction(committed: bool) -> None:
+@pytest.mark.parametrize(("bumps", "marker_epoch"), [(False, 0), (False, 1), (True, 1)])
+def test_an_admission_does_not_outlive_its_transaction(
+    committed: bool, bumps: bool, marker_epoch: int
+) -> None:
     driver = Driver()
-    guard = driver.shard.guard(FIRST)
-    driver.end(FIRST, committed=committed)
+    guard = driver.shard.guard(FIRST, bumps_epochs=bumps)
+    driver.end(Producer(FIRST.id, marker_epoch), committed=committed)
     late = driver.commit_in_transaction({("t", 0): 5}, FIRST, guard=guard)
     assert late.code == errors.InvalidTxnState.code
     assert driver.committed(stable=True) == {}
 
 
+def test_the_marker_of_the_transaction_before_does_not_end_the_next_one() -> None:
+    """Transactions v2: epoch 0's marker has epoch 1, with which the next one has already begun."""
+    driver = Driver()
+    driver.commit_in_transaction({("t", 0): 5}, FIRST, version=5)
+    following = Producer(FIRST.id, 1)
+    guard = driver.shard.guard(following, bumps_epochs=True)
+    driver.end(following, committed=True)
+    held = driver.commit_in_transaction({("t", 0): 6}, following, guard=guard, version=5)
+    assert held.code == errors.NONE
+    assert driver.committed() == {("t", 0): 5}
+    driver.end(Producer(FIRST.id, 2), committed=True)
+    assert driver.committed() == {("t", 0): 6}
+
+
 def test_an_open_transaction_needs_no_admission_but_another_epoch_does() -> None:
     driver = Driver()
     driver.commit_in_transaction({("t", 0): 5}, FIRST)
-    assert driver.shard.guard(FIRST) is None
-    assert driver.shard.guard(Producer(7, 1)) is not None
+    assert driver.shard.guard(FIRST, bumps_epochs=False) is None
+    assert driver.shard.guard(Producer(7, 1), bumps_epochs=False) is not None
 
 
 def test_guards_are_forgotten_with_their_requests() -> None:
     driver = Driver()
     for number in range(100):
         producer = Producer(number, 0)
-        guard = driver.shard.guard(producer)
+        guard = driver.shard.guard(producer, bumps_epochs=True)
         assert guard is not None
         driver.shard.drop_guard(producer, guard)
     assert driver.shard._guards == {}
