@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -328,6 +328,7 @@ class Campaign:
         assert self.reader is not None
         for process in self._roles("writer"):
             self._finish(process)
+        self._await(self._all_written, "no writer's transaction is left open")
         self._await_copies()
         for process in list(self.workers.values()):
             self._finish(process)
@@ -367,9 +368,16 @@ class Campaign:
             if not process.alive and not role.startswith("writer"):
                 self._start(process.options)
 
+    def _all_written(self) -> bool:
+        return self._stable(place for place in self.places if place.topic in TOPICS)
+
     def _all_stable(self) -> bool:
+        return self._stable(self.places)
+
+    def _stable(self, places: Iterable[Place]) -> bool:
+        """Whether no transaction is open there: the last stable offset is the high watermark."""
         with Wire(self.broker.address) as wire:
-            return all(end_offset(wire, place, 0) == end_offset(wire, place, 1) for place in self.places)
+            return all(end_offset(wire, place, 0) == end_offset(wire, place, 1) for place in places)
 
     def _caught_up(self, logs: dict[Place, list[Row]]) -> bool:
         assert self.reader is not None
