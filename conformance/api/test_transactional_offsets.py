@@ -144,6 +144,16 @@ def test_transactions_v2_add_the_group_with_the_commit(
         assert settle(wire, group, topic) == offset
 
 
+def test_transactions_v2_follow_each_other_without_a_pause(
+    producer: Transactional, wire: Wire, group: str, topic: str
+) -> None:
+    """The next one begins while the markers of the last are still on their way."""
+    for offset in range(50):
+        assert producer.commit_offset(topic, offset, NEWEST) == 0
+        assert producer.end(commit=offset % 3 != 1, version=NEWEST) == 0
+    assert settle(wire, group, topic) == 48
+
+
 @pytest.mark.parametrize(("version", "code"), [(OLDER, INVALID_TXN_STATE), (4, TRANSACTION_ABORTABLE)])
 def test_case_39_a_group_that_was_not_added_is_refused(
     producer: Transactional, wire: Wire, group: str, topic: str, version: int, code: int
