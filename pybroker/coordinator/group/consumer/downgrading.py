@@ -3,7 +3,11 @@
 The rest are members that speak the classic protocol already. The classic group is made at once,
 with all that its record cannot say (protocols that are not in use), and takes its place when that
 record is replayed. Its members are asked to join anew, unless a static member has merely changed
-its protocol.
+its protocol and everybody has what it shall have.
+
+Until they have joined, the assignments of the classic group are what its members *have*. Kafka
+writes what they *shall* have; were such a group upgraded again before they have joined, partitions
+that somebody still reads would be given to others.
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ def downgrade_without(
     stay = [member for member in group.members.values() if member.id not in gone]
     classic = _classic(group, stay, result)
     result.write(*group.tombstones())
-    _install(group, classic, {each.id: each.id for each in stay}, result)
+    _install(group, classic, {each.id: _has(each) for each in stay}, result)
     classic.prepare_rebalance(result)
 
 
@@ -67,12 +71,23 @@ def downgrade_with(
 ) -> None:
     """The group becomes classic, with ``joining`` in the place of the static member."""
     others = [each for each in group.members.values() if each.id != replaced.id]
-    classic = _classic(group, [*others, joining], result)
-    result.write(*group.tombstones_for([*(each.id for each in others), joining.id]))
-    targets = {each.id: each.id for each in others} | {joining.id: replaced.id}
-    _install(group, classic, targets, result)
+    members = [*others, joining]
+    epoch = group.assignment_epoch
+    rebalances = rebalances or not all(each.is_reconciled_to(epoch) for each in members)
+    classic = _classic(group, members, result)
+    result.write(*group.tombstones_for([each.id for each in members]))
+    _install(group, classic, {each.id: _has(each) for each in members}, result)
     if rebalances:
         classic.prepare_rebalance(result)
+
+
+def _has(member: ConsumerMember) -> Target:
+    """What it reads, or may still read."""
+    has: dict[bytes, frozenset[int]] = {}
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            has[topic_id] = has.get(topic_id, frozenset()) | partitions.keys()
+    return has
 
 
 def _classic(
@@ -101,13 +116,12 @@ def _classic(
 
 
 def _install(
-    group: ConsumerGroup, classic: ClassicGroup, targets: dict[str, str], result: Result
+    group: ConsumerGroup, classic: ClassicGroup, has: dict[str, Target], result: Result
 ) -> None:
-    """Writes the group with its assignments; ``targets``: whose target each member has."""
+    """Writes the group; ``has``: the assignment of each member."""
     for member in classic.members:
-        target = group.targets.get(targets[member.id], {})
         version = int.from_bytes(member.metadata(classic.protocol)[:2], "big")
-        member.assignment = assigned_bytes(group, target, version)
+        member.assignment = assigned_bytes(group, has[member.id], version)
         classic.touch(member, result)
     classic.subscribed = classic.find_subscribed()
     assignments = {member.id: member.assignment for member in classic.members}

@@ -79,8 +79,8 @@ def _upgraded(context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup:
     upgraded = ConsumerGroup(group.id, context)
     upgraded.epoch = upgraded.assignment_epoch = group.generation
     try:
-        for member in group.members:
-            owned = _owned(context, group, member)
+        for member in sorted(group.members, key=lambda each: not each.assignment):
+            owned = _assigned(context, group, member) or _kept(upgraded, group, member)
             upgraded.put(_member(group, member, owned))
             upgraded.targets[member.id] = _as_target(owned)
     except DecodeError as error:
@@ -89,7 +89,7 @@ def _upgraded(context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup:
     return upgraded
 
 
-def _owned(context: ConsumerContext, group: ClassicGroup, member: Member) -> Owned:
+def _assigned(context: ConsumerContext, group: ClassicGroup, member: Member) -> Owned:
     """What the leader has assigned; topics that are gone are left out."""
     if not member.assignment:
         return {}
@@ -109,13 +109,33 @@ def _owned(context: ConsumerContext, group: ClassicGroup, member: Member) -> Own
     return owned
 
 
+def _kept(upgraded: ConsumerGroup, group: ClassicGroup, member: Member) -> Owned:
+    """What a member without an assignment has said to have, unless it is another's by now.
+
+    A cooperative member reads on in a rebalance; if that is broken off before its leader has
+    assigned, only its own word tells what it reads.
+    """
+    image = upgraded.context.topics.image
+    owned: dict[bytes, dict[int, int]] = {}
+    for each in _said(group, member).owned_partitions:
+        topic = image.topic(each.topic)
+        if topic is not None:
+            free = [part for part in each.partitions if not upgraded.is_owned(topic.id, part)]
+            owned[topic.id] = dict.fromkeys(free, group.generation)
+    return {topic_id: partitions for topic_id, partitions in owned.items() if partitions}
+
+
+def _said(group: ClassicGroup, member: Member) -> ConsumerProtocolSubscription:
+    metadata = member.metadata(group.protocol) or member.protocols[0][1]
+    return ConsumerProtocolSubscription.decode(metadata)
+
+
 def _as_target(owned: Owned) -> Target:
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
 def _member(group: ClassicGroup, member: Member, owned: Owned) -> ConsumerMember:
-    metadata = member.metadata(group.protocol) or member.protocols[0][1]
-    said = ConsumerProtocolSubscription.decode(metadata)
+    said = _said(group, member)
     return ConsumerMember(
         member.id,
         epoch=group.generation,

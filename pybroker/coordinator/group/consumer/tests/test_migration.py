@@ -122,7 +122,7 @@ def test_the_group_becomes_classic_again_when_its_last_consumer_leaves() -> None
     assert loaded.generation == joined.generation_id
 
 
-def test_a_downgraded_group_is_loaded_with_the_targets_as_assignments() -> None:
+def test_a_downgraded_group_is_loaded_with_what_its_members_have() -> None:
     driver = Driver()
     old = Classic(driver, classic_group(driver), ALL)
     new = Client(driver, "new").come()
@@ -296,3 +296,16 @@ def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partiti
     back = Client(driver, "new", instance_id="i").come()
     assert back.has == ALL
     assert driver.consumers().classic_members == 0
+
+
+def test_what_a_cooperative_member_reads_on_through_a_broken_rebalance_is_not_given_away() -> None:
+    driver = Driver()
+    protocols = {"cooperative-sticky": metadata("t", has=ALL)}
+    first, joined = driver.member(protocols=protocols)
+    driver.pass_ms(10)
+    assert joined.answer.generation_id == 1
+    driver.member(protocols={"cooperative-sticky": metadata("t")})
+    assert driver.group().state == "PreparingRebalance"
+    new = Client(driver, "new").come()
+    assert new.has == {}
+    assert driver.has(first) == ALL
