@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.coordinator import loading
 from pybroker.coordinator.group.offsets import UNSTABLE
 from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
-from pybroker.coordinator.shard import Record, Result
+from pybroker.coordinator.shard import Record, Result, Shard
 from pybroker.coordinator.tests.harness import Node
+from pybroker.log.log import Log
 from pybroker.log.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import TxnOffsetCommit, errors
@@ -237,3 +240,37 @@ def test_the_runtime_tells_what_it_hosts(node: Node) -> None:
     assert not runtime.is_hosted(99)
     with pytest.raises(errors.NotCoordinator):
         runtime.leader_epoch(99)
+
+
+def test_what_a_loading_shard_is_told_it_hears_when_it_has_loaded(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def held_up(log: Log, shard: Shard) -> int:
+        await gate.wait()
+        return await load(log, shard)
+
+    gate, load = asyncio.Event(), loading.load
+    heard: list[int] = []
+    node.offsets_topic()
+    node.run(node.commit(5))
+    node.stop()
+    monkeypatch.setattr(loading, "load", held_up)
+    node.start()
+    partition, runtime = node.groups.partition_of("g"), node.groups.runtime
+    runtime.tell(
+        partition,
+        lambda shard, result: heard.append(shard.offsets.of("g").get("t", 0).offset),
+    )
+    runtime.tell(99, lambda shard, result: heard.append(-1))
+    node.turn()
+    assert runtime.loaded_shard(partition) is None
+    gate.set()
+    node.until(lambda: bool(heard))
+    assert heard == [5]
+    assert runtime.loaded_shard(partition) is not None
+
+
+def test_a_marker_for_a_partition_of_another_broker_is_refused(node: Node) -> None:
+    node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2))
+    with pytest.raises(errors.NotCoordinator):
+        node.run(end(node, committed=True))
