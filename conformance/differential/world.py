@@ -8,9 +8,9 @@ from typing import Any
 
 from conformance.wire_client import NO_UUID, Wire
 
-#: Topics that all sequences share, with their partitions, of which two members get the same number each; ``own`` is
-#: made for a sequence, ``none`` is not there.
-SHARED = {"a": 2, "b": 4}
+#: Topics that all sequences share, with their partitions: one, two, three or four members get the same number each, so
+#: that it does not matter in which order a broker looks at them. ``own`` is made for a sequence, ``none`` is not there.
+SHARED = {"a": 12, "b": 12}
 OWN_PARTITIONS = 2
 STRANGER = uuid.UUID(int=0x5EED)
 UNKNOWN_PRODUCER = 987_654_321

@@ -69,7 +69,7 @@ def _asked(world: World, which: str) -> dict[str, Any]:
 
 
 def delete(world: World, actor: Actor, step: Step) -> Fields:
-    partitions = [{"partition_index": 0}, {"partition_index": 7}]
+    partitions = [{"partition_index": 0}, {"partition_index": 77}]
     return {
         "group_id": world.group,
         "topics": [{"name": world.topic(which), "partitions": partitions} for which in step.get("topics", ("a",))],
