@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from conformance.bench import cases, coordinators, report, scale
+from conformance.bench import cases, compaction, coordinators, report, scale
 from conformance.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -97,6 +97,7 @@ SUITES = {
         "coordinators",
         "coordinators",
     ),
+    "compaction": Suite(compaction.CASES, compaction.CASES, compaction.warm_up, "compaction", "compaction"),
 }
 
 

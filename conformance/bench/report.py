@@ -60,6 +60,10 @@ FIGURES = (
     Figure("consumer_form_cpu_ms", "… broker CPU", "ms", share=1),
     Figure("consumer_rebalance_ms", "… every second member leaves", "ms", share=1),
     Figure("consumer_rebalance_cpu_ms", "… broker CPU", "ms", share=1),
+    Figure("compact_1k_mb_s", "compaction of 1 KB records", "MB/s", share=1, more_is_better=True),
+    Figure("compact_1k_cpu_s_per_gb", "… broker CPU", "s/GB", share=1),
+    Figure("compact_100_mb_s", "compaction of 100 B records", "MB/s", share=1, more_is_better=True),
+    Figure("compact_100_cpu_s_per_gb", "… broker CPU", "s/GB", share=1),
 )
 
 

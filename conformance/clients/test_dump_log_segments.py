@@ -12,7 +12,8 @@ import pytest
 from conformance import batches
 from conformance.brokers import Broker
 from conformance.clients.streams import kcat, write_by_kcat
-from conformance.conftest import QUICK_GROUPS
+from conformance.compacted import EAGER, CompactedTopic
+from conformance.conftest import QUICK_GROUPS, NewBroker
 from conformance.peers import Java
 from conformance.wire_client import Wire
 
@@ -149,3 +150,29 @@ def test_metadata_files_have_kafkas_form(stopped_broker: Broker) -> None:
     assert re.search(r"^cluster.id=[\w-]{22}$", meta, re.MULTILINE)
     assert re.search(r"^node.id=1$", meta, re.MULTILINE)
     assert re.search(r"^version=1$", meta, re.MULTILINE)
+
+
+def test_segments_that_compaction_wrote_are_whole_and_their_indexes_agree(java: Java, new_broker: NewBroker) -> None:
+    """Batches that lost records, tombstones with their horizon, batches without records, every codec."""
+    broker = new_broker(**EAGER)
+    topic = CompactedTopic(broker, delete_retention_ms=86_400_000)
+    with Wire(broker.address) as wire:
+        producer = {"producer_id": wire.new_producer_id(), "producer_epoch": 0}
+    rows = []
+    for codec in range(5):
+        old = [(b"gone", b"%d" % codec), (b"kept", b"%d" % codec)]
+        topic.write(*old, **producer, base_sequence=2 * codec, codec=codec)
+        base = topic.write((b"%d" % codec, b"x" * 5000), (b"deleted", None), codec=codec)
+        rows.append((base, b"%d" % codec, b"x" * 5000))
+    tombstones = [(base + 1, b"deleted", None), (topic.write((b"gone", None), (b"kept", None)), b"gone", None)]
+    topic.until_rows([*rows, *tombstones, (tombstones[-1][0] + 1, b"kept", None)], "what has no successor is left")
+    broker.stop()
+    logs = segment_files(broker, topic.name, ".log")
+    shown = dump(java, *logs, options=("--deep-iteration", "--print-data-log"))
+    assert "isvalid: false" not in shown
+    assert shown.count("x" * 5000) == 5
+    assert re.search(r"deleteHorizonMs: OptionalLong\[\d{13}\]", shown)
+    assert re.search(r"count: 0 .*producerId: \d+ ", shown), "the last batch of the producer is there"
+    for suffix in (".index", ".timeindex"):
+        checked = dump(java, *segment_files(broker, topic.name, suffix), options=("--verify-index-only",))
+        assert not [line for line in checked.splitlines() if COMPLAINTS.search(line)]

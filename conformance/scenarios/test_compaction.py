@@ -5,36 +5,19 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from conformance import batches
-from conformance.batches import Record
 from conformance.brokers import Broker
+from conformance.compacted import EAGER, PATIENCE_S, CompactedTopic, Pair, Row
 from conformance.conftest import QUICK_GROUPS, NewBroker
 from conformance.drivers import opened
 from conformance.drivers.base import Driver, Place
 from conformance.members import find_coordinator
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
-
-PATIENCE_S = 120
-#: Compaction looks for work all the time, and takes what it finds.
-EAGER = {
-    "log_cleaner_backoff_ms": 50,
-    "log_cleaner_min_cleanable_ratio": 0.0001,
-    "log_cleaner_dedupe_buffer_size": 8 << 20,
-    "log_retention_check_interval_ms": 100,
-    "log_initial_task_delay_ms": 1,
-    "offsets_topic_segment_bytes": 1 << 20,
-}
-COMPACTED = {"cleanup_policy": "compact", "segment_ms": 1000, "min_cleanable_dirty_ratio": 0.0001}
-_number = count(1)
-
-Row = tuple[int, bytes | None, bytes | None]
-Pair = tuple[bytes, bytes | None]
 
 
 @pytest.fixture(scope="module")
@@ -46,66 +29,9 @@ def eager(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
         assert broker.alive, broker.logged()[-4000:]
 
 
-class Topic:
-    """A compacted topic of one partition, written and read over a bare connection.
-
-    A segment rolls by the records' own times: every ``seal`` writes a record dated two seconds after all before.
-    """
-
-    def __init__(self, broker: Broker, **configs: object) -> None:
-        self.broker = broker
-        self.name = f"compacted-{next(_number)}"
-        self.time_ms = batches.now_ms() - 3_000_000
-        with Wire(broker.address) as wire:
-            dotted = {key.replace("_", "."): value for key, value in {**COMPACTED, **configs}.items()}
-            wire.create_topic(self.name, 1, dotted)
-
-    def write(self, *pairs: Pair, codec: int = 0, **fields: int) -> int:
-        """Writes one batch; returns its first offset."""
-        records = [Record(value, key) for key, value in pairs]
-        with Wire(self.broker.address) as wire:
-            data = batches.batch(records, codec=codec, base_timestamp=self.time_ms, **fields)
-            reply = wire.produce(self.name, data)
-        assert reply.error_code == 0, reply
-        return int(reply.base_offset)
-
-    def seal(self) -> None:
-        """Everything before lies in a segment that may be compacted."""
-        self.time_ms += 2000
-        self.write((b"seal", b"%d" % self.time_ms))
-
-    def bytes(self) -> bytes:
-        """All batches, as a fetch gives them."""
-        found, offset = b"", 0
-        with Wire(self.broker.address) as wire:
-            end = wire.end_offset(self.name)
-            offset = int(wire.offset(self.name, -2).offset)
-            while offset < end:
-                data = bytes(wire.fetch(self.name, offset).records or b"")
-                found += data
-                read = batches.headers(data)
-                assert read, f"nothing at offset {offset}, the log ends at {end}"
-                assert all(header.crc_is_right for header in read)
-                offset = read[-1].next_offset
-        return found
-
-    def rows(self) -> list[Row]:
-        """(offset, key, value) of all records but the seals."""
-        return [row for row in batches.rows(self.bytes()) if row[1] != b"seal"]
-
-    def until_rows(self, expected: Sequence[Row], what: str) -> None:
-        """Seals until compaction has left exactly these records."""
-
-        def is_reached() -> bool:
-            self.seal()
-            return self.rows() == list(expected)
-
-        until(is_reached, f"{what}; there are {self.rows()[:20]}", PATIENCE_S)
-
-
 @pytest.mark.parametrize("codec", range(5), ids=batches.CODEC_NAMES)
 def test_s75_the_latest_value_of_each_key_stays_at_its_own_offset(eager: Broker, codec: int) -> None:
-    topic = Topic(eager)
+    topic = CompactedTopic(eager)
     latest: dict[bytes, Row] = {}
     for turn in range(3):
         pairs = [(b"key %d" % (n % 17), b"%d in %d" % (n, turn)) for n in range(40)]
@@ -118,7 +44,7 @@ def test_s75_the_latest_value_of_each_key_stays_at_its_own_offset(eager: Broker,
 
 
 def test_s75_every_client_reads_a_compacted_topic_to_its_end(eager: Broker, driver: Driver) -> None:
-    topic = Topic(eager)
+    topic = CompactedTopic(eager)
     for turn in range(3):
         topic.write(*((b"key %d" % n, b"%d" % turn) for n in range(20)), codec=turn)
         topic.seal()
@@ -140,7 +66,7 @@ def test_s75_every_client_reads_a_compacted_topic_to_its_end(eager: Broker, driv
 
 
 def test_s75_a_tombstone_outlives_the_values_before_it_until_its_retention_is_over(eager: Broker) -> None:
-    long, short = Topic(eager, delete_retention_ms=86_400_000), Topic(eager, delete_retention_ms=1)
+    long, short = CompactedTopic(eager, delete_retention_ms=86_400_000), CompactedTopic(eager, delete_retention_ms=1)
     for topic in (long, short):
         topic.write((b"gone", b"1"), (b"stays", b"2"))
         topic.write((b"gone", None))
@@ -152,7 +78,7 @@ def test_s75_a_tombstone_outlives_the_values_before_it_until_its_retention_is_ov
 
 
 def test_s75_compact_and_delete_together_delete_what_is_old_and_compact_the_rest(eager: Broker) -> None:
-    topic = Topic(eager, cleanup_policy="compact,delete", retention_ms=7_200_000)
+    topic = CompactedTopic(eager, cleanup_policy="compact,delete", retention_ms=7_200_000)
     topic.time_ms -= 36_000_000
     topic.write((b"old", b"1"))
     topic.time_ms += 36_000_000
@@ -165,7 +91,7 @@ def test_s75_compact_and_delete_together_delete_what_is_old_and_compact_the_rest
 
 
 def test_s75_delete_alone_compacts_nothing(eager: Broker) -> None:
-    kept, compacted = Topic(eager, cleanup_policy="delete"), Topic(eager)
+    kept, compacted = CompactedTopic(eager, cleanup_policy="delete"), CompactedTopic(eager)
     for topic in (kept, compacted):
         topic.write((b"a", b"1"), (b"a", b"2"))
         topic.seal()
@@ -174,7 +100,7 @@ def test_s75_delete_alone_compacts_nothing(eager: Broker) -> None:
 
 
 def test_s75_a_policy_that_becomes_compact_counts_for_what_is_there(eager: Broker) -> None:
-    topic = Topic(eager, cleanup_policy="delete")
+    topic = CompactedTopic(eager, cleanup_policy="delete")
     topic.write((b"a", b"1"), (b"a", b"2"))
     topic.seal()
     with Wire(eager.address) as wire:
@@ -183,7 +109,7 @@ def test_s75_a_policy_that_becomes_compact_counts_for_what_is_there(eager: Broke
 
 
 def test_s75_sequences_go_on_where_compaction_took_the_records(eager: Broker) -> None:
-    topic = Topic(eager)
+    topic = CompactedTopic(eager)
     with Wire(eager.address) as wire:
         producer_id = wire.new_producer_id()
     fields = {"producer_id": producer_id, "producer_epoch": 0}
@@ -197,7 +123,7 @@ def test_s75_sequences_go_on_where_compaction_took_the_records(eager: Broker) ->
 
 
 def test_s75_nothing_of_an_aborted_transaction_is_left(eager: Broker) -> None:
-    topic = Topic(eager)
+    topic = CompactedTopic(eager)
     place = Place(topic.name, 0)
     with opened("confluent").producer(eager.bootstrap, transactional_id=topic.name) as client:
         client.init_transactions()
@@ -284,7 +210,7 @@ def test_case_3_no_key_is_lost_or_comes_back_when_the_broker_is_killed_while_it_
 ) -> None:
     choice = random.Random(3)
     broker = new_broker(**EAGER)
-    topic = Topic(broker, delete_retention_ms=1)
+    topic = CompactedTopic(broker, delete_retention_ms=1)
     latest: dict[bytes, bytes | None] = {}
     for life in range(4):
         for turn in range(25):
