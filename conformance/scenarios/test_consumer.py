@@ -154,12 +154,12 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
     assert one.partitions_for_topic(topic) == {0, 1}  # its leader assigns nothing of a topic that it does not know
     one.subscribe([topic], listener=Listener())
     try:
-        until(lambda: one.poll(100) is not None and ("assigned", [0, 1]) in events, "both partitions")
+        until(lambda: one.poll(1_500) is not None and ("assigned", [0, 1]) in events, "both partitions")
         with consumer(broker, group, partition_assignment_strategy="range") as other:
             other.subscribe([topic])
 
             def moved() -> bool:
-                one.poll(50)
+                one.poll(1_500)  # kafka-python begins to join anew where a poll ends before the join does
                 other.consume(1, 0.05)
                 kind, partitions = events[-1]
                 return len(other.assignment()) == 1 and kind == "assigned" and len(partitions) == 1
