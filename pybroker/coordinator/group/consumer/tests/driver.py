@@ -67,6 +67,7 @@ class Driver(driver.Driver):
         other = Driver(
             self.image, settings=self.consumer_settings, pace=self.pace, log=list(self.log)
         )
+        other.ids = self.ids
         return other
 
     def perform(self, event: Event, ticket: Ticket | None = None) -> Result:
