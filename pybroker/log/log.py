@@ -7,8 +7,7 @@ Offsets, always ``log_start_offset <= high_watermark <= log_end_offset``:
   lowers it.
 * ``last_stable_offset``: read_committed consumers read below it; the high watermark, or the first
   transaction still open below it.
-* ``high_watermark``: consumers read below it. The partition sets it; the log keeps it within its
-  bounds.
+* ``high_watermark``: consumers read below it; set by the partition, kept within the log's bounds.
 * ``log_end_offset``: the next record's.
 
 A batch is appended as the bytes that came in: checked, its base offset and leader epoch written
@@ -390,7 +389,7 @@ class Log(LogFiles):
             self._remove_segments(self.segments.remove_from(0)[::-1])
             self.log_start_offset = offset
             self._add_segment(offset, now_ms)
-            self.producers.remove_snapshots(lambda _: True)
+            self.producers.remove_snapshots(lambda at: at != offset)
             self._ends_at(offset)
 
     def _ends_at(self, offset: int) -> None:
@@ -402,6 +401,7 @@ class Log(LogFiles):
         self.leader_epochs.truncate_from_end(offset)
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
         replay_producers(self.producers, self.segments, self.log_start_offset, offset)
+        self.producers.on_high_watermark(self.high_watermark)
 
     def raise_log_start_offset(self, offset: int) -> None:
         """Records below ``offset`` are gone (DeleteRecords, or the leader's start).

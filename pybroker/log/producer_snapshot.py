@@ -3,7 +3,8 @@
 Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count, then per
 producer int64 id, int16 epoch, int32 last sequence, int64 last offset (-1 if none), int32 offset
 delta of the last batch, int64 timestamp, int32 coordinator epoch, int64 first offset of the
-ongoing transaction (-1 if none). Only the last batch is kept, as in Kafka.
+ongoing transaction (-1 if none). Only the last batch is kept, as in Kafka; that a producer began its
+epoch at sequence 0, as they do, is assumed.
 
 One is taken when a segment rolls and when the log closes, so that a start reads little; a missing
 or corrupt one is made up for by reading the log from the one before.
@@ -76,5 +77,5 @@ def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
     entry.transaction_first_offset = first_offset
     if offset >= 0:
         entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
-        entry.appended = delta + 1
+        entry.appended = sequence + 1
     return entry

@@ -207,6 +207,8 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """The least offset of a transaction that is undecided, or decided but not replicated."""
+        if not self._ongoing and not self._unreplicated:
+            return None
         ongoing = next(iter(self._ongoing), None)
         if not self._unreplicated:
             return ongoing
@@ -246,11 +248,15 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def load(self, start_offset: int, end_offset: int) -> int:
-        """Reads the newest sound snapshot at or before ``end_offset``.
+        """Reads the newest sound snapshot at or before ``end_offset``, where the log ends now.
 
-        Returns the offset from which the log must be replayed.
+        Returns the offset from which the log must be replayed. Which markers are not replicated is
+        in no snapshot: what is known of it stays, and where nothing is known (at a start) markers
+        in front of the snapshot count as replicated, as in Kafka.
         """
+        unreplicated = {first: last for first, last in self._unreplicated.items() if last < end_offset}
         self.clear(start_offset)
+        self._unreplicated = unreplicated
         self.remove_snapshots(lambda offset: offset > end_offset)
         for offset in reversed(self._snapshots):
             if offset < start_offset:

@@ -287,6 +287,8 @@ class _Loader:
             next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
             try:
                 self._recover_segment(segment, producers, epochs, recovery_point, next_base)
+                if next_base is not None:
+                    producers.take_snapshot(next_base)
             except MalformedBatch as error:
                 self._cut(segments, number, error)
                 return

@@ -282,15 +282,22 @@ def test_batch_that_reaches_beyond_what_is_known_is_no_duplicate(log):
         append(log, idempotent(0, b"a", b"b"))
 
 
-def test_batch_before_the_first_that_is_known_is_no_duplicate(tmp_path, log):
+def test_batch_before_the_first_that_is_known_is_no_duplicate(log):
     append(log, idempotent(5))
     with pytest.raises(errors.OutOfOrderSequenceNumber):
         append(log, idempotent(4))
+    assert append(log, idempotent(5)).duplicate
+
+
+def test_what_came_before_the_last_batch_of_a_snapshot_is_still_a_duplicate(tmp_path, log):
+    for sequence in range(4):
+        append(log, idempotent(sequence))
     log.close()
     log = open_log(tmp_path)
-    with pytest.raises(errors.OutOfOrderSequenceNumber):
-        append(log, idempotent(4))
-    assert append(log, idempotent(5)).duplicate
+    assert append(log, idempotent(3)).duplicate
+    for sequence in range(3):
+        with pytest.raises(errors.DuplicateSequenceNumber):
+            append(log, idempotent(sequence))
 
 
 def test_marker_without_records_is_remembered_and_stops_nobody(log):

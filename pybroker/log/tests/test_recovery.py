@@ -202,7 +202,9 @@ def test_producers_are_replayed_from_the_snapshot_before_the_recovery_point(tmp_
     for point in (0, 20, 50):
         log = open_log(tmp_path, CONFIG, clean=False, recovery_point=point)
         assert log.producers.get(7).last_sequence == 49
-        assert log.append_as_leader(idempotent(46, bytes(50)), 0, NOW).duplicate
+        assert log.append_as_leader(idempotent(49, bytes(50)), 0, NOW).duplicate
+        with pytest.raises(errors.DuplicateSequenceNumber):
+            log.append_as_leader(idempotent(30, bytes(50)), 0, NOW)
 
 
 def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
