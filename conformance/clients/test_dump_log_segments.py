@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +67,10 @@ def test_log_files_of_every_codec_hold_valid_batches_and_every_record(
     assert len(files) > 2
     shown = dump(java, *files, options=("--deep-iteration", "--skip-record-metadata"))
     assert "isvalid: false" not in shown
-    assert set(re.findall(r"compresscodec: (\w+)", shown)) == {codec}
+    # librdkafka leaves plain what does not shrink: a batch of one line, when it is starved
+    codecs = Counter(re.findall(r"compresscodec: (\w+)", shown))
+    assert codecs.keys() <= {codec, "none"}
+    assert codecs.most_common(1)[0][0] == codec
     counts = [int(count) for count in re.findall(r"baseOffset: .* count: (\d+) ", shown)]
     assert sum(counts) == flights.read_bytes().count(b"\n")
 
