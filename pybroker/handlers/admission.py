@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG
+from pybroker.cluster.image import INTERNAL_TOPICS
 from pybroker.handlers.call import Call
 from pybroker.log.storage import Bytes
 from pybroker.log.verification import Verification
@@ -113,7 +114,8 @@ def _transactional(request: Produce.Request, call: Call) -> Iterator[tuple[Parti
                 partition.check_leader()
             except errors.KafkaError:
                 continue
-            yield partition, producer
+            if partition.topic_partition.topic not in INTERNAL_TOPICS:
+                yield partition, producer
 
 
 async def ask(request: Produce.Request, asked: list[Question], call: Call) -> Answers:

@@ -144,6 +144,13 @@ def test_transactional_batch_of_no_producer_is_malformed(node: Node) -> None:
     assert node.transactions.asked == []
 
 
+def test_internal_topics_are_no_part_of_a_clients_transaction(node: Node) -> None:
+    node.create("__consumer_offsets")
+    records = transactional()
+    assert code(node, records, 12, topic="__consumer_offsets", transactional_id="x") == "INVALID_TOPIC_EXCEPTION"
+    assert node.transactions.asked == []
+
+
 def test_fenced_producer_is_told_without_asking(node: Node) -> None:
     assert write(node, epoch=1) == "NONE"
     assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"
