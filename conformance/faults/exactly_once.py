@@ -345,7 +345,7 @@ class Campaign:
         return [process for role, process in self.workers.items() if role.startswith(prefix)]
 
     def _finish(self, process: Process) -> None:
-        process.signal(signal.SIGTERM)
+        process.process.terminate()  # the worker alone; what it has started it ends itself
         self._await(lambda: not process.alive, f"{process.options.name} ends")
 
     def _await_copies(self) -> None:
