@@ -65,7 +65,6 @@ class Answer(NamedTuple):
 
 
 Answers = Mapping[TopicPartition, Answer]
-NOT_ASKED: Answers = {}
 
 
 def transactional_producer(records: Bytes | None) -> Producer | None:
@@ -176,7 +175,7 @@ def unverified(version: int) -> errors.KafkaError:
 
 
 def check(partition: Partition, records: Bytes, answers: Answers, version: int) -> None:
-    """May this transactional batch be appended? Looked at in the same turn as the append.
+    """May this transactional batch be appended, after a wait? Looked at in the append's turn.
 
     Raises what the coordinator has said, TransactionAbortable or InvalidTxnState where it was not
     asked or the transaction has ended since.

@@ -18,7 +18,7 @@ from cy.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTI
 from cy.compression import Codec
 from pybroker.cluster.image import INTERNAL_TOPICS
 from pybroker.handlers import admission
-from pybroker.handlers.admission import NOT_ASKED, Answers, Question
+from pybroker.handlers.admission import Answers, Question
 from pybroker.handlers.call import Call
 from pybroker.handlers.leader_hint import add_leader_hint
 from pybroker.replication.partition import ACKS_ALL, Partition
@@ -50,7 +50,7 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
             return refused(request, error)
         if asked:
             return admitted(request, asked, call)
-    return serve(request, call, NOT_ASKED)
+    return serve(request, call, None)
 
 
 async def admitted(request: Produce.Request, asked: list[Question], call: Call) -> Produce.Response | None:
@@ -61,9 +61,11 @@ async def admitted(request: Produce.Request, asked: list[Question], call: Call) 
 
 
 def serve(
-    request: Produce.Request, call: Call, said: Answers
+    request: Produce.Request, call: Call, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response] | None:
-    """Appends what may be appended. ``said``: what the coordinator has said."""
+    """Appends what may be appended. ``said``: what the coordinator has said, None where there was
+    nothing to ask in this turn.
+    """
     broker = call.broker
     replicas = broker.replicas
     now_ms = broker.clock.now_ms()
@@ -113,7 +115,7 @@ def check(
     records: bytes | bytearray | memoryview | None,
     partition: Partition,
     call: Call,
-    answers: Answers,
+    said: Answers | None,
 ) -> int:
     """What the API asks of a request, before the log looks at the batch; returns the version of
     the transaction that it belongs to, 0 for none.
@@ -134,7 +136,8 @@ def check(
         if flags & TRANSACTIONAL_FLAG:
             if request.transactional_id is None:
                 raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
-            admission.check(partition, records, answers, call.version)
+            if said is not None:
+                admission.check(partition, records, said, call.version)
             return V2 if call.version >= ADDS_SINCE else V1
     return 0
 
