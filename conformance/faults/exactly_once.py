@@ -459,6 +459,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--folder", type=Path, help="keeps data and journals here")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     plan = long_plan(chosen.transactions, chosen.faults, chosen.drivers.split(","))
     with tempfile.TemporaryDirectory() as temporary:
         folder = chosen.folder or Path(temporary)
