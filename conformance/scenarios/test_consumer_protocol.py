@@ -33,7 +33,7 @@ Join = Callable[..., Consumer]
 @pytest.fixture(scope="module")
 def quick(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
     """A broker whose consumer groups move quickly."""
-    with broker_kind(data_root / "consumer-protocol", **QUICK_GROUPS, **QUICK_BEATS) as one:
+    with broker_kind(data_root / "consumer-protocol", **{**QUICK_GROUPS, **QUICK_BEATS}) as one:
         yield one
 
 
