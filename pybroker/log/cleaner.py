@@ -6,7 +6,8 @@ segments that it was made from still stand in the log, which has not been cut, i
 and is still this broker's. Else the round ends there and the log waits for another one: retention,
 truncation, deletion and moves never wait for a compaction.
 
-After the last swap the folder is synced, then ``cleaner-offset-checkpoint`` is written: a crash in
+Before the first swap everything sealed is synced: else a power cut could take a record and leave
+the log without the older one that it superseded. After the last swap the folder is synced, then ``cleaner-offset-checkpoint`` is written: a crash in
 between only makes a later round do the same work again.
 
 What goes wrong: a disk error takes the log dir offline, as anywhere; a disk that is full only puts
@@ -41,6 +42,7 @@ from pyclient.protocol import errors
 
 T = TypeVar("T")
 LOGS_PER_TURN = 200
+SEGMENTS_PER_TURN = 100
 BUSY_S = 0.005
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
@@ -163,9 +165,11 @@ class Cleaner:
     def _clean(self, todo: Cleanable, resources: Resources, interruption: Interruption) -> None:
         log = todo.log
         began_s = time.monotonic()
-        identity, aborted = self._on_loop(lambda: (_identity(log), bytes(log.active_segment.txn_index.entries)))
+        identity = self._on_loop(lambda: _identity(log))
+        aborted = self._aborted_transactions(log)
         work = Compaction(todo, resources, self._throttle, interruption, aborted=aborted, now_ms=self._clock.now_ms())
         work.read_keys()
+        log.flush_sealed()  # what supersedes a record is on the disk before that record goes
         for group in self._on_loop(lambda: groups(todo, work.end)):
             producers = self._on_loop(lambda: self._unchanged(log, identity).producers.active())
             cleaned = work.rewrite(group, producers)
@@ -173,6 +177,18 @@ class Cleaner:
         self._on_loop(lambda: self._set_clean_offset(log, work.end, identity))
         log.log_dir.checkpoint_clean_offsets()
         _tell(todo, work.end, work.stats, time.monotonic() - began_s)
+
+    def _aborted_transactions(self, log: Log) -> bytes:
+        """The entries of all transaction indexes: a marker may lie segments behind its records.
+
+        Not all of them need be in their files yet.
+        """
+        segments = self._on_loop(log.segments.snapshot)
+        found = []
+        for start in range(0, len(segments), SEGMENTS_PER_TURN):
+            some = segments[start : start + SEGMENTS_PER_TURN]
+            found += self._on_loop(partial(_aborted_in, some))
+        return b"".join(found)
 
     def _unchanged(self, log: Log, identity: Identity) -> Log:
         """Raises LogChanged unless the log may still be compacted."""
@@ -227,6 +243,10 @@ class Cleaner:
         logger.error("%s cannot be compacted and is left alone: %s", log.topic_partition, error)
         self._uncleanable = {tp: other for tp, other in self._uncleanable.items() if self._logs.get(tp) is other}
         self._uncleanable[log.topic_partition] = log
+
+
+def _aborted_in(segments: list[Segment]) -> list[bytes]:
+    return [bytes(segment.txn_index.entries) for segment in segments]
 
 
 def _identity(log: Log) -> Identity:

@@ -67,7 +67,7 @@ class Stats:
 class Compaction:
     """The compaction of ``todo``'s log; times are milliseconds.
 
-    ``aborted`` are the ``.txnindex`` entries of the active segment, which the loop's thread owns.
+    ``aborted`` are the ``.txnindex`` entries of the whole log.
     Every method may raise OSError, Interrupted, cy.batch.CorruptBatch and InvalidBatch.
     """
 
@@ -103,15 +103,14 @@ class Compaction:
     def read_keys(self) -> None:
         """Fills the offset map from the dirty part. Raises MapTooSmall, MemoryError."""
         todo = self._todo
-        aborted = self._all_aborted()
         self._map = OffsetMap(self._map_bytes(), self._resources.load_factor, os.urandom(SECRET_BYTES))
-        scanner = KeyScanner(self._map, AbortedTransactions(aborted), todo.first_dirty)
+        scanner = KeyScanner(self._map, AbortedTransactions(self._aborted), todo.first_dirty)
         self._scan(scanner)
         self.stats.keys = len(self._map)
         if scanner.latest < todo.first_dirty:
             raise MapTooSmall(f"the batch at offset {todo.first_dirty} has more keys than {self._map.limit}")
         self._latest = scanner.latest
-        self._transactions = AbortedTransactions(aborted)
+        self._transactions = AbortedTransactions(self._aborted)
         self._filter = BatchFilter(
             self._map,
             self._transactions,
@@ -137,17 +136,6 @@ class Compaction:
         offsets = self._todo.first_uncleanable - self._todo.first_dirty
         needed = int((offsets + 2) / self._resources.load_factor) * ENTRY_BYTES + LEAST_MAP_BYTES
         return max(LEAST_MAP_BYTES, min(self._resources.map_bytes, needed))
-
-    def _all_aborted(self) -> bytes:
-        """The entries of all transaction indexes: a marker may lie segments behind its records."""
-        entries = [self._aborted_in(segment) for segment in self._todo.log.segments.snapshot()[:-1]]
-        return b"".join([*entries, self._aborted])
-
-    def _aborted_in(self, segment: Segment) -> bytes:
-        try:
-            return self._storage.read(segment.txn_index.path)
-        except FileNotFoundError:
-            return b""
 
     # Segments
 

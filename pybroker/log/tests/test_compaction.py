@@ -611,3 +611,18 @@ def test_a_swap_waits_for_a_sync_that_is_at_the_files(tmp_path):
     assert made.clean(roll=False)
     assert len(tries) > 10
     assert [value for _, _, value in records(made.log)] == [b"2"]
+
+
+def test_aborted_records_go_before_their_index_is_in_its_file(tmp_path):
+    """A sealed segment's transaction index is written with the next sync."""
+    made = Compacted(tmp_path)
+    made.append((b"a", b"old"))
+    for number in range(3):
+        made.append((b"a", b"aborted"), transactional=True, producer_id=number, producer_epoch=0, base_sequence=0)
+        made.end(0, producer=number)
+    made.log.log_dir.on_roll = lambda log: None
+    made.roll()
+    made.log.log_dir.storage.unlink(made.log.segments[0].txn_index.path)
+    assert made.clean(roll=False)
+    assert records(made.log) == [(0, b"a", b"old")]
+    assert len(made.log.aborted_transactions(0, 10)) == 3
