@@ -26,6 +26,9 @@ from conformance.differential.world import World
 from conformance.wire_client import ConnectionClosed, Wire
 
 CONCURRENT_TRANSACTIONS = 51
+#: A classic member that a group does not know joins it: an empty consumer group is no more after that in Kafka's
+#: memory, though its offsets, and after a restart the group, are still there. What follows is not compared.
+UNKNOWN_MEMBER = 25
 PREPARING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 #: What a side that closed the connection, or that never answered, is said to have answered.
 CLOSED, SILENT = "<closed>", "<no answer>"
@@ -92,13 +95,17 @@ class Duel:
         self.patience = patience
         self._waiting: dict[int, tuple[Asked, Asked]] = {}
         self.requests = 0
+        self._mixed = self._over = False
         self.trace: list[str] = []
         #: How often which verb was answered with which error code (the highest in the reply).
         self.answers: Counter[tuple[str, int]] = Counter()
 
     def run(self, steps: Sequence[Step]) -> Found | None:
         """The first step whose answers differ; None where the sides agree to the end."""
+        self._mixed = any(one.verb == "beat" for one in steps)
         for place, one in enumerate(steps):
+            if self._over:
+                return None
             self._waiting[place] = (self._ask(self.sides[0], one), self._ask(self.sides[1], one))
             found = self._collect(place) or self._settle()
             if found:
@@ -162,6 +169,8 @@ class Duel:
                 asked.learn()
             else:
                 asked.reply = SILENT
+        refused = getattr(right.reply, "error_code", 0) == UNKNOWN_MEMBER
+        self._over |= self._mixed and left.step.verb == "join" and refused
         api, version = VERBS[left.step.verb].api, left.step.version
         trees = left.tree(), right.tree()
         self.trace.append(f"{place}: {left.step}\n    {trees[0]}")
