@@ -50,7 +50,9 @@ EAGER = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
 }
-STUCK, HANGS = "stuck", "hangs"
+STUCK = "stuck"
+#: Where workers find the suite.
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,12 @@ class Process:
         self.journal = Journal(Path(options.journal))
         with Path(options.journal + ".stderr").open("ab") as errors:
             self.process = subprocess.Popen(
-                options.command(), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True
+                options.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                cwd=CHECKOUT,
+                start_new_session=True,
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -462,7 +469,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     plan = long_plan(chosen.transactions, chosen.faults, chosen.drivers.split(","))
     with tempfile.TemporaryDirectory() as temporary:
-        folder = chosen.folder or Path(temporary)
+        folder = (chosen.folder or Path(temporary)).resolve()
         config = {"group.initial.rebalance.delay.ms": "0"}
         broker = KINDS[chosen.broker](folder / "broker", **config)
         try:
