@@ -1,11 +1,11 @@
 """The states of a transactional id, and which may follow which.
 
-    Empty ──────┐  partitions are added        EndTxn            all markers are written
-    CompleteCommit ─┼──────────► Ongoing ──┬──► PrepareCommit ──────► CompleteCommit
-    CompleteAbort ──┘             │  ▲     └──► PrepareAbort ───────► CompleteAbort
-        │                         └──┘             ▲
-        └── EndTxn(abort) of transactions v2, ─────┘
-            which need not know whether anything was added
+    Empty          ─┐ partitions are added       EndTxn             all markers are written
+    CompleteCommit ─┼───────────► Ongoing ─┬────► PrepareCommit ─────────► CompleteCommit
+    CompleteAbort  ─┘                      ├────► PrepareAbort ──────────► CompleteAbort
+          │                                │
+          └────────────────────────────────┘ EndTxn(abort) of transactions v2, whose producers need not know
+                                             whether anything was added
 
 InitProducerId leads from the three on the left to Empty; expiry to Dead, which is never written: the
 id is gone. PrepareEpochFence (a new producer, or a timeout, fences the old one) is not written
