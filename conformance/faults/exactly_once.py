@@ -21,26 +21,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import confluent_kafka
-
 from conformance.brokers import KINDS, Broker
 from conformance.drivers.base import Place
 from conformance.faults import transactions
+from conformance.faults.committed import STALLED_S, CommittedReader, end_offset, read_committed
 from conformance.faults.history import Anomaly, Row
 from conformance.faults.transaction_worker import Options
 from conformance.faults.transactions import Journal
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
 
-#: How long anything may take that must happen at all.
-STALLED_S = 180.0
 TOPICS = {"input": 4, "side": 2}
 #: Everything that a broker writes beside records is written all the time; transactions that time out do so soon.
 EAGER = {
@@ -143,55 +139,6 @@ class Process:
         """The end of its journal and of what it printed, for a report."""
         texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
         return "\n".join(path.read_text(errors="replace")[-1000:] for path in texts if path.exists())
-
-
-class CommittedReader(threading.Thread):
-    """Reads committed records of all partitions while faults happen, and notes each."""
-
-    def __init__(self, broker: Broker, places: Sequence[Place]) -> None:
-        super().__init__(name="committed reader", daemon=True)
-        self.bootstrap = broker.bootstrap
-        self.seen: dict[Place, list[Row]] = {place: [] for place in places}
-        self.stopping = threading.Event()
-        self.failure = ""
-
-    def run(self) -> None:
-        client = reader(self.bootstrap)
-        client.assign([confluent_kafka.TopicPartition(*place, 0) for place in self.seen])
-        while not self.stopping.is_set():
-            for message in client.consume(1_000, 0.1):
-                error = message.error()
-                if error is None:
-                    self.seen[place_of(message)].append((message.offset(), message.value()))
-                elif not error.retriable() and error.code() >= 0:
-                    self.failure = str(error)
-        client.close()
-
-
-def reader(bootstrap: str) -> confluent_kafka.Consumer:
-    """librdkafka's consumer of committed records."""
-    return confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "unused",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "fetch.wait.max.ms": 50,
-            "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 200,
-            "log_level": 0,
-        }
-    )
-
-
-def place_of(message: confluent_kafka.Message) -> Place:
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return Place(topic, partition)
 
 
 class Campaign:
@@ -413,37 +360,6 @@ class Campaign:
 def _met_its_end(zombie: Process, before: Counter[str]) -> bool:
     """A client that lost its ids to another may call it fenced or just fail."""
     return any(zombie.count(word) > before[word] for word in ("fenced", "failed", "end"))
-
-
-def end_offset(wire: Wire, place: Place, isolation_level: int) -> int:
-    """The high watermark (0), or the last stable offset (1)."""
-    row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": -1}
-    topics = [{"name": place.topic, "partitions": [row]}]
-    reply = wire.ask("ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics)
-    found = reply.topics[0].partitions[0]
-    assert found.error_code == 0, found
-    return int(found.offset)
-
-
-def read_committed(broker: Broker, place: Place) -> list[Row]:
-    """The committed records of a partition from its first offset to its last."""
-    client = reader(broker.bootstrap)
-    client.assign([confluent_kafka.TopicPartition(*place, 0)])
-    found: list[Row] = []
-    deadline = time.monotonic() + STALLED_S
-    try:
-        while time.monotonic() < deadline:
-            for message in client.consume(10_000, 0.1):
-                error = message.error()
-                if error is None:
-                    found.append((int(message.offset() or 0), message.value() or b""))
-                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                    return found
-                elif not error.retriable():
-                    raise AssertionError(f"{place}: {error}")
-    finally:
-        client.close()
-    raise AssertionError(f"{place} has no end after {len(found)} records")
 
 
 def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:
