@@ -7,8 +7,9 @@ and is still this broker's. Else the round ends there and the log waits for anot
 truncation, deletion and moves never wait for a compaction.
 
 Before the first swap everything sealed is synced: else a power cut could take a record and leave
-the log without the older one that it superseded. After the last swap the folder is synced, then ``cleaner-offset-checkpoint`` is written: a crash in
-between only makes a later round do the same work again.
+the log without the older one that it superseded. After the last swap the folder is synced, then
+``cleaner-offset-checkpoint`` is written: a crash in between only makes a later round do the same
+work again.
 
 What goes wrong: a disk error takes the log dir offline, as anywhere; a disk that is full only puts
 compaction off. Anything else that a log does to its compaction (damage, a batch larger than the

@@ -396,7 +396,9 @@ class Log(LogFiles):
         """The log has been cut to ``offset``: everything that is derived from it follows."""
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.clean_offset = min(self.clean_offset, offset)
+        if self.clean_offset > offset:
+            self.clean_offset = offset
+            self.log_dir.checkpoint_clean_offsets()
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.leader_epochs.truncate_from_end(offset)
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))

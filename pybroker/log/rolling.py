@@ -1,9 +1,10 @@
 """When does the active segment give way to a new one?
 
 By size (``segment.bytes``), by time between the first batch's timestamp and the new one's
-(``segment.ms``, less a jitter that spreads the rolls of logs that began together), when an index
-is full (``segment.index.bytes``), or when an offset would not fit into the 32 bits of an index
-entry. Records without timestamps go by the wall clock since the segment was made.
+(``segment.ms``, less a jitter that spreads the rolls of logs that began together; in a compacted
+log no more than ``max.compaction.lag.ms``), when an index is full (``segment.index.bytes``), or
+when an offset would not fit into the 32 bits of an index entry. Records without timestamps go by
+the wall clock since the segment was made.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ class Rolling:
     def __init__(self, config: LogConfig, segment: Segment, log_name: str) -> None:
         segment.index_interval_bytes = config.index_interval_bytes
         segment.max_index_bytes = config.segment_index_bytes
+        segment_ms = config.segment_ms
+        if config.is_compacted:
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
         jitter = 0
         if config.segment_jitter_ms > 0:
             seed = crc32c(f"{log_name}/{segment.base_offset}".encode())
-            jitter = min(seed % config.segment_jitter_ms, config.segment_ms)
-        self._roll_ms = config.segment_ms - jitter
+            jitter = min(seed % config.segment_jitter_ms, segment_ms)
+        self._roll_ms = segment_ms - jitter
         self._segment_bytes = config.segment_bytes
 
     def is_due(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:

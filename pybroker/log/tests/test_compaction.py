@@ -626,3 +626,24 @@ def test_aborted_records_go_before_their_index_is_in_its_file(tmp_path):
     assert made.clean(roll=False)
     assert records(made.log) == [(0, b"a", b"old")]
     assert len(made.log.aborted_transactions(0, 10)) == 3
+
+
+def test_the_active_segment_rolls_by_the_max_compaction_lag(tmp_path):
+    made = Compacted(
+        tmp_path,
+        LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000),
+    )
+    made.append((b"a", b"1"), log_time=NOW)
+    made.append((b"a", b"2"), log_time=NOW + 1000)
+    assert len(made.log.segments) == 1
+    made.append((b"a", b"3"), log_time=NOW + 1001)
+    assert len(made.log.segments) == 2
+
+
+def test_a_cut_lowers_the_checkpoint_at_once(tmp_path):
+    made = Compacted(tmp_path)
+    for number in range(3):
+        made.append((b"%d" % number, b""))
+    made.clean()
+    made.log.truncate_to(1, NOW)
+    assert checkpoints.read_offsets(made.storage, f"{tmp_path}/data/{checkpoints.CLEANER}") == {TP: 1}
