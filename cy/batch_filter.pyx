@@ -23,23 +23,20 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, P
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython cimport final
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from cy.aborted_transactions cimport AbortedTransactions
 from cy.batch_header cimport (
-    ATTRIBUTES_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, COUNT_AT, CRC_AT,
-    DELETE_HORIZON_FLAG, HEADER_SIZE, LENGTH_AT, LOG_APPEND_TIME_FLAG, LOG_OVERHEAD,
-    MAX_TIMESTAMP_AT,
+    ATTRIBUTES_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, COUNT_AT, DELETE_HORIZON_FLAG,
+    HEADER_SIZE, LOG_APPEND_TIME_FLAG, MAX_TIMESTAMP_AT,
 )
-from cy.batch_reader cimport (
-    SOUND, RecordView, inflate, parse_record, reason_text, timestamp_of,
-)
-from cy.batch_view cimport BatchView, is_sound, view_batch
-from cy.crc32c cimport update as crc32c_update
+from cy.batch_reader cimport SOUND, RecordView, inflate, parse_record, reason_text, timestamp_of
+from cy.batch_view cimport BatchView, finish_header, is_sound, view_batch
 from cy.endian cimport store_int16, store_int32, store_int64
 from cy.int64_map cimport Int64Map
 from cy.markers cimport marker_kind
+from cy.memory cimport Memory, room
 from cy.offset_map cimport OffsetMap
 from cy.varint cimport (
     read_varint, read_varlong, size_of_varint, size_of_varlong, write_varint, write_varlong,
@@ -75,33 +72,6 @@ cdef struct Selection:
     int32_t count               # records that stay
     bint has_tombstone          # that the map covers
     int64_t max_timestamp
-
-
-cdef struct Memory:
-    uint8_t *at
-    int64_t size
-    int64_t capacity
-
-
-cdef uint8_t *room(Memory *memory, int64_t more) noexcept nogil:
-    """Where ``more`` bytes can be written, NULL where memory is short."""
-    cdef int64_t capacity = memory.capacity if memory.capacity else 1 << 16
-    cdef uint8_t *at
-    while capacity - memory.size < more:
-        capacity *= 2
-    if capacity > memory.capacity:
-        at = <uint8_t *>realloc(memory.at, capacity)
-        if at == NULL:
-            return NULL
-        memory.at = at
-        memory.capacity = capacity
-    return memory.at + memory.size
-
-
-cdef void finish_header(uint8_t *at, int64_t size) noexcept nogil:
-    """Length and CRC of a batch whose other fields stand."""
-    store_int32(at + LENGTH_AT, <int32_t>(size - LOG_OVERHEAD))
-    store_int32(at + CRC_AT, <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, size - ATTRIBUTES_AT))
 
 
 @final

@@ -7,7 +7,7 @@ from cy.batch_header cimport (
     MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT,
 )
 from cy.crc32c cimport update as crc32c_update
-from cy.endian cimport load_int16, load_int32, load_int64, load_uint32
+from cy.endian cimport load_int16, load_int32, load_int64, load_uint32, store_int32
 
 
 cdef struct BatchView:
@@ -44,3 +44,9 @@ cdef inline bint is_sound(const uint8_t *at, const BatchView *view) noexcept nog
     """Whether the CRC holds."""
     cdef size_t covered = view.size - ATTRIBUTES_AT
     return crc32c_update(0, at + ATTRIBUTES_AT, covered) == load_uint32(at + CRC_AT)
+
+
+# Writes length and CRC of a batch of ``size`` bytes whose other fields stand.
+cdef inline void finish_header(uint8_t *at, int64_t size) noexcept nogil:
+    store_int32(at + LENGTH_AT, <int32_t>(size - LOG_OVERHEAD))
+    store_int32(at + CRC_AT, <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, size - ATTRIBUTES_AT))

@@ -8,10 +8,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cython cimport final
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 
 from cy.batch_view cimport BatchView, view_batch
 from cy.endian cimport store_int32, store_int64
+from cy.memory cimport Memory, room
 
 from cy.batch_header import CorruptBatch
 
@@ -20,31 +21,18 @@ cdef enum:
     TIME_ENTRY = 12
 
 
-cdef struct Entries:
-    uint8_t *at
-    int64_t size
-    int64_t capacity
-
-
-cdef uint8_t *add(Entries *entries, int size) noexcept nogil:
+cdef uint8_t *add(Memory *entries, int size) noexcept nogil:
     """Room for one more entry, NULL where memory is short."""
-    cdef int64_t capacity
-    cdef uint8_t *at
-    if entries.size + size > entries.capacity:
-        capacity = 2 * entries.capacity if entries.capacity else 1 << 12
-        at = <uint8_t *>realloc(entries.at, capacity)
-        if at == NULL:
-            return NULL
-        entries.at = at
-        entries.capacity = capacity
-    entries.size += size
-    return entries.at + entries.size - size
+    cdef uint8_t *at = room(entries, size)
+    if at != NULL:
+        entries.size += size
+    return at
 
 
 @final
 cdef class SegmentIndexer:
-    cdef Entries offsets
-    cdef Entries times
+    cdef Memory offsets
+    cdef Memory times
     cdef int64_t base_offset
     cdef int64_t interval
     cdef int64_t since_entry
