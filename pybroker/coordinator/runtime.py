@@ -11,8 +11,9 @@ An event goes through four steps, none of which waits, so events never interleav
 A refused append (2) changes nothing: every reply of the event becomes the error. When an append
 that was accepted does not get its promise in time (4), the reply is an error as well, yet the state
 stays, because the log has it; only a new leader could cut it off, and a new leader loads anew.
-Replies that tell durable state (``Result.reads``) wait for what others have written before: nobody
-is told an offset that a failover may take back. Effects do not take a late promise for a broken
+Replies and effects that tell durable state (``Result.reads``) wait for what others have written
+before: nobody is told an offset that a failover may take back, and no marker follows from an outcome
+that was loaded but is not on all replicas in sync. Effects do not take a late promise for a broken
 one: they wait as long as this broker coordinates the partition.
 
 The end of a transaction (``complete_transaction``) is an event of its own: its marker is appended,

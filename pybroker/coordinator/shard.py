@@ -95,7 +95,9 @@ class Result:
         self.atomic = True
         """False where the records may be split over several batches."""
         self.reads = False
-        """The replies tell durable state: they wait for everything that has been written so far."""
+        """Replies and effects tell durable state: they wait for everything that has been written
+        so far.
+        """
         self.on_failure: Failure | None = None
         """Called with a new result and the error if the records could not be written."""
 

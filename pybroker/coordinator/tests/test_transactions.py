@@ -177,6 +177,24 @@ def test_an_answer_waits_for_the_replicas_and_markers_wait_for_the_answer(node: 
     assert partition.log.log_end_offset == log_end + 1
 
 
+def test_a_loaded_outcome_has_no_markers_before_the_replicas_have_it(node: Node) -> None:
+    """Else a third replica that lacks it could lead, and decide otherwise."""
+    producer = node.init()
+    node.add(producer)
+    node.state_topic(replicas=(1, 2, 3), isr=(1, 2, 3), partition_epoch=1)
+    node.task(node.transactions.end("x", producer, True, 2))
+    node.stop()
+    node.start()
+    partition = partition_for("x", PARTITIONS)
+    until(node, lambda: node.transactions.runtime.loaded_shard(partition) is not None)
+    for _ in range(20):
+        node.turn()
+    assert markers(node, A) == []
+    node.state_topic(replicas=(1, 2, 3), isr=(1,), partition_epoch=2)
+    node.until("x", "CompleteCommit")
+    assert markers(node, A) == [Marker(COMMIT, 0)]
+
+
 def test_too_few_replicas_refuse_and_change_nothing(node: Node) -> None:
     producer = node.init()
     node.add(producer)

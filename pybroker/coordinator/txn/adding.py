@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pybroker.coordinator.shard import Producer
-from pybroker.coordinator.txn.state import ONGOING, PREPARED
+from pybroker.coordinator.txn.state import ONGOING
 from pybroker.coordinator.txn.transaction import Transaction
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -27,6 +27,7 @@ def add(
 
     Raises as ``check``.
     """
+    transaction.check_not_prepared()
     check(transaction, producer)
     if transaction.state is ONGOING and transaction.partitions.issuperset(partitions):
         return None
@@ -57,5 +58,4 @@ def check(transaction: Transaction, producer: Producer) -> None:
         )
     if transaction.epoch != producer.epoch:
         raise errors.ProducerFenced(f"{transaction.transactional_id} has another epoch")
-    if transaction.state in PREPARED:
-        raise errors.ConcurrentTransactions(f"{transaction.transactional_id} is being ended")
+    transaction.check_not_prepared()

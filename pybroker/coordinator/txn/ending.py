@@ -12,6 +12,8 @@ of an exhausted producer id):
     CompleteCommit    invalid  ends       done     INVALID_TXN_STATE
 
 A v2 producer may abort what has never begun: it cannot know whether its first write arrived.
+
+While the markers of the transaction before are written nobody is told more than to come back.
 """
 
 from __future__ import annotations
@@ -21,11 +23,7 @@ from pybroker.coordinator.txn.producer_ids import SpareIds
 from pybroker.coordinator.txn.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
-    IDLE,
     ONGOING,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-    PREPARED,
     TransactionState,
 )
 from pybroker.coordinator.txn.transaction import MAX_EPOCH, NO_ID, V2, Transaction
@@ -57,6 +55,7 @@ def _end_v1(
         raise errors.InvalidProducerIdMapping(_other(transaction))
     if transaction.epoch != producer.epoch:
         raise errors.ProducerFenced(_other(transaction))
+    transaction.check_not_prepared()
     if transaction.state is ONGOING:
         return transaction.prepared(committed, version, NO_ID, now_ms)
     if _is_done(transaction, committed):
@@ -72,6 +71,7 @@ def _end_v2(
     ids: SpareIds,
     now_ms: int,
 ) -> Transaction | None:
+    transaction.check_not_prepared()
     is_retry = transaction.epoch == producer.epoch + 1
     overflowed = _has_overflowed(transaction, producer)
     if transaction.producer_id != producer.id and not overflowed:
@@ -80,10 +80,10 @@ def _end_v2(
         raise errors.ProducerFenced(_other(transaction))
     if transaction.state is ONGOING:
         return transaction.prepared(committed, version, ids.successor(transaction), now_ms)
-    if transaction.state in IDLE and (is_retry or overflowed):
+    if is_retry or overflowed:
         if _is_done(transaction, committed):
             return None
-    elif transaction.state in IDLE and not committed:
+    elif not committed:
         return transaction.prepared(False, version, ids.successor(transaction), now_ms)
     raise _wrong(transaction, committed)
 
@@ -101,25 +101,20 @@ def _is_valid_epoch(
     transaction: Transaction, producer: Producer, is_retry: bool, overflowed: bool
 ) -> bool:
     current = producer.epoch == transaction.epoch
-    if transaction.state in PREPARED:
-        return is_retry
     if transaction.state in (COMPLETE_COMMIT, COMPLETE_ABORT):
         return current or is_retry or overflowed
     return current
 
 
 _DONE: dict[TransactionState, bool] = {COMPLETE_COMMIT: True, COMPLETE_ABORT: False}
-_UNDER_WAY: dict[TransactionState, bool] = {PREPARE_COMMIT: True, PREPARE_ABORT: False}
 
 
 def _is_done(transaction: Transaction, committed: bool) -> bool:
     return _DONE.get(transaction.state) is committed
 
 
-def _wrong(transaction: Transaction, committed: bool) -> errors.KafkaError:
+def _wrong(transaction: Transaction, committed: bool) -> errors.InvalidTxnState:
     """Why the transaction cannot be ended like this."""
-    if _UNDER_WAY.get(transaction.state) is committed:
-        return errors.ConcurrentTransactions(f"{transaction.transactional_id} is being ended")
     wanted = "commit" if committed else "abort"
     return errors.InvalidTxnState(
         f"{transaction.transactional_id} is {transaction.state.label}: it cannot {wanted}"

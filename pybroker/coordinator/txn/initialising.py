@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.producer_ids import SpareIds
-from pybroker.coordinator.txn.state import EMPTY, PREPARED
+from pybroker.coordinator.txn.state import EMPTY
 from pybroker.coordinator.txn.transaction import (
     NO_EPOCH,
     Transaction,
@@ -34,13 +34,12 @@ def first(transactional_id: str, timeout_ms: int, ids: SpareIds, now_ms: int) ->
 
 
 def check(transaction: Transaction, expected: Producer | None) -> None:
-    """Raises ProducerFenced where the caller's id is not the current one, ConcurrentTransactions
-    while markers are being written.
+    """Raises ConcurrentTransactions while markers are written, ProducerFenced where the caller's id
+    is not the current one.
     """
+    transaction.check_not_prepared()
     if expected is not None and not _is_current(transaction, expected):
         raise errors.ProducerFenced(f"{transaction.transactional_id} has another producer now")
-    if transaction.state in PREPARED:
-        raise errors.ConcurrentTransactions(f"{transaction.transactional_id} is being ended")
 
 
 def _is_current(transaction: Transaction, expected: Producer) -> bool:

@@ -109,7 +109,8 @@ class TransactionShard:
         result.write(record)
 
     def loaded(self, result: Result) -> None:
-        """Finishes what a coordinator before this one has prepared."""
+        """Finishes what a coordinator before this one has prepared, once the replicas have it."""
+        result.reads = True
         for transaction in self.transactions.values():
             if transaction.state in PREPARED:
                 result.effects.append(Ending.of(transaction))

@@ -23,9 +23,11 @@ from pybroker.coordinator.txn.state import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    PREPARED,
     TransactionState,
 )
 from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
 
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -71,6 +73,15 @@ class Transaction(NamedTuple):
     def has_timed_out(self, now_ms: int) -> bool:
         """True for a transaction that has been going on for longer than its producer wanted."""
         return self.state is ONGOING and self.started_ms + self.timeout_ms < now_ms
+
+    def check_not_prepared(self) -> None:
+        """Raises ConcurrentTransactions while markers are written.
+
+        To be looked at before the producer is: whoever goes on after the markers is not yet known
+        by his new epoch or id, and would be taken for a stranger.
+        """
+        if self.state in PREPARED:
+            raise errors.ConcurrentTransactions(f"{self.transactional_id} is being ended")
 
     # What may come next
 

@@ -7,6 +7,7 @@ import pytest
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.state import ONGOING
 from pybroker.coordinator.txn.tests.driver import WALL, A, B, Driver
+from pybroker.coordinator.txn.transaction import MAX_EPOCH
 from pyclient.protocol import errors
 
 
@@ -49,6 +50,21 @@ def test_nothing_is_added_while_markers_are_written(version: int) -> None:
         driver.add(following, B, version=version)
     with pytest.raises(errors.ConcurrentTransactions):
         driver.verify(following, A)
+
+
+def test_the_new_id_of_an_exhausted_one_waits_for_the_markers_of_the_old_one() -> None:
+    driver = Driver()
+    driver.init()
+    driver.shard.transactions["x"] = driver.state._replace(epoch=MAX_EPOCH - 1)
+    last = Producer(1000, MAX_EPOCH - 1)
+    driver.add(last)
+    following = driver.commit(last)
+    for ask in (driver.add, driver.init, driver.commit, driver.abort):
+        with pytest.raises(errors.ConcurrentTransactions):
+            ask(following)
+    driver.complete()
+    driver.add(following)
+    assert driver.verify(following, A) == [None]
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,19 @@ def test_a_retry_while_markers_are_written_is_told_to_wait(version: int, committ
     driver.end(producer, committed, version=version)
     with pytest.raises(errors.ConcurrentTransactions):
         driver.end(producer, committed, version=version)
-    with pytest.raises(errors.InvalidTxnState):
+    with pytest.raises(errors.ConcurrentTransactions):
         driver.end(producer, not committed, version=version)
+
+
+def test_whoever_ends_the_next_transaction_while_markers_are_written_is_told_to_wait() -> None:
+    driver = Driver()
+    producer = driver.init()
+    driver.add(producer)
+    following = driver.commit(producer)
+    with pytest.raises(errors.ConcurrentTransactions):
+        driver.abort(following)
+    driver.complete()
+    assert driver.abort(following) == Producer(1000, 2)
 
 
 @pytest.mark.parametrize("version", [0, 2])

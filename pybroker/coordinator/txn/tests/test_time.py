@@ -24,10 +24,12 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(le
     [ending] = driver.endings
     assert (ending.committed, ending.producer_epoch, ending.partitions) == (False, 1, {A})
     assert driver.state.state is PREPARE_ABORT
-    with pytest.raises(errors.InvalidTxnState if level == 2 else errors.ProducerFenced):
+    with pytest.raises(errors.ConcurrentTransactions if level == 2 else errors.ProducerFenced):
         driver.commit(producer, version=level & 2)
     driver.complete()
     assert driver.state.state is COMPLETE_ABORT
+    with pytest.raises(errors.InvalidTxnState if level == 2 else errors.ProducerFenced):
+        driver.commit(producer, version=level & 2)
     assert driver.init() == Producer(1000, 2)
 
 
