@@ -1,9 +1,8 @@
 """A reply as a tree of plain values in which two brokers of the same behaviour agree.
 
 Ids become names in the order in which they come, wall-clock times become ``<time>``, rows of an array are sorted, and
-what is a broker's own affair (ports, messages for people, throttle times) is left out. Of a target assignment by the
-broker only the number of partitions counts: which ones a member gets depends, in Kafka, on the order of a hash map. So
-does how many of them another member has yet to give up: of a current assignment it only counts that there is one.
+what is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by the broker it
+only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash map.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ def reply_tree(api: str, reply: Any, world: World) -> Any:
 
 
 def _tree(value: Any, name: str, world: World) -> Any:
-    if name == "target_assignment":
-        return sum(len(row["partitions"]) for row in value["topic_partitions"])
     if isinstance(value, dict):
         return {key: _tree(inner, key, world) for key, inner in value.items() if key not in LEFT_OUT}
     if name == "records":

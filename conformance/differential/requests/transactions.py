@@ -91,7 +91,7 @@ def produce(world: World, actor: Actor, step: Step) -> Fields:
     topic, partition, count = step.get("topic", "own"), step.get("partition", 0), step.get("count", 1)
     following = actor.sequences.get((topic, partition), 0)
     sequence = {"next": following, "again": max(0, following - count), "gap": following + 3, "zero": 0}
-    transactional = step.get("transactional", True)
+    transactional = step.get("transactional", True) or producer_id == UNKNOWN_PRODUCER
     records = batches.batch(
         [b"record %d" % number for number in range(count)],
         attributes=batches.TRANSACTIONAL if transactional else 0,
