@@ -1,8 +1,8 @@
 """A reply as a tree of plain values in which two brokers of the same behaviour agree.
 
 Ids become names in the order in which they come, wall-clock times become ``<time>``, rows of an array are sorted, and
-what is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by the broker it
-only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash map.
+what is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by the broker
+it only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash map.
 """
 
 from __future__ import annotations
