@@ -29,6 +29,9 @@ ABORTABLE_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 11, 12, 13
 MAGIC = 2
 FLAGS_AT = ATTRIBUTES_AT + 1
 
+ADMIN = "__admin_client"
+"""The client id with which Kafka's own tools may write to internal topics."""
+
 _producer = struct.Struct(">qhi")
 
 RETRIABLE = (errors.NotEnoughReplicas, errors.ConcurrentTransactions)
@@ -113,8 +116,13 @@ def _transactional(request: Produce.Request, call: Call) -> Iterator[tuple[Parti
                 partition.check_leader()
             except errors.KafkaError:
                 continue
-            if partition.topic_partition.topic not in INTERNAL_TOPICS:
+            if not is_closed(partition, call):
                 yield partition, producer
+
+
+def is_closed(partition: Partition, call: Call) -> bool:
+    """True for an internal topic, which clients do not write to."""
+    return partition.topic_partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN
 
 
 async def ask(request: Produce.Request, asked: list[Question], call: Call) -> Answers:
@@ -152,7 +160,7 @@ def _answer(
     told = as_told(error, version)
     if not isinstance(told, RETRIABLE):
         verifications = question.partition.log.producers.verifications
-        verifications.refuse(question.producer.id, question.verification)
+        verifications.refuse(question.producer.id, question.producer.epoch, question.verification)
     return Answer(question.verification, told)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Awaitable
 
 from cy.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
 from cy.compression import Codec
-from pybroker.cluster.image import INTERNAL_TOPICS
 from pybroker.handlers import admission
 from pybroker.handlers.admission import Answers, Question
 from pybroker.handlers.call import Call
@@ -34,8 +33,6 @@ MAGIC = 2
 V1, V2 = 1, 2
 FLAGS_AT = ATTRIBUTES_AT + 1
 SPECIAL_FLAGS = TRANSACTIONAL_FLAG | int(Codec.ZSTD)
-ADMIN = "__admin_client"
-"""The client id with which Kafka's own tools may write to internal topics."""
 
 
 def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response | None] | None:
@@ -125,7 +122,7 @@ def check(
     """
     if not -1 <= request.acks <= 1:
         raise errors.InvalidRequiredAcks(f"acks={request.acks} is none of -1, 0 and 1")
-    if partition.topic_partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN:
+    if admission.is_closed(partition, call):
         raise errors.InvalidTopicException("clients do not write to internal topics")
     if not records:
         raise errors.InvalidRecord("there is no record batch")

@@ -82,9 +82,11 @@ class Verifications:
                 f"producer {producer_id}: sequence {sequence}, {found.lowest_sequence} is to come"
             )
 
-    def refuse(self, producer_id: int, verification: Verification) -> None:
-        """The coordinator's word is no, and will not change."""
-        if self.stands(producer_id, verification):
+    def refuse(self, producer_id: int, epoch: int, verification: Verification) -> None:
+        """The coordinator's word is no, and will not change. What it says of a zombie leaves the
+        verification of a newer epoch, which the zombie was given.
+        """
+        if epoch == verification.epoch and self.stands(producer_id, verification):
             del self._entries[producer_id]
 
     def on_data(self, producer_id: int) -> None:

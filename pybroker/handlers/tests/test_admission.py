@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers import produce
+from pybroker.handlers import admission, produce
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_produce import Request, code, request, send
 from pybroker.log.marker import EndTxnMarker
@@ -151,6 +151,15 @@ def test_internal_topics_are_no_part_of_a_clients_transaction(node: Node) -> Non
     assert node.transactions.asked == []
 
 
+def test_whoever_may_write_to_internal_topics_needs_the_coordinators_word_too(node: Node) -> None:
+    topic = "__consumer_offsets"
+    node.create(topic)
+    node.transactions.verdict = errors.TransactionAbortable()
+    told = code(node, transactional(), 12, topic=topic, client_id=admission.ADMIN, transactional_id="x")
+    assert told == "TRANSACTION_ABORTABLE"
+    assert node.replicas.find(topic, 0).log.log_end_offset == 0
+
+
 def test_fenced_producer_is_told_without_asking(node: Node) -> None:
     assert write(node, epoch=1) == "NONE"
     assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"
@@ -248,6 +257,15 @@ def test_marker_of_the_transaction_before_does_not_stop_the_next_one(node: Node)
     assert write(node) == "NONE"
     waiting = Waiting(node, transactional(epoch=1))
     end(node, 1)
+    assert waiting.answered().error_code == 0
+
+
+def test_zombie_that_is_refused_meanwhile_takes_nothing_from_its_successor(node: Node) -> None:
+    waiting = Waiting(node, transactional(epoch=1))
+    node.transactions.word = None
+    node.transactions.verdict = errors.ProducerFenced()
+    assert write(node, 3, epoch=0) == "INVALID_PRODUCER_EPOCH"
+    node.transactions.verdict = None
     assert waiting.answered().error_code == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cy.batch import Builder
-from pybroker.handlers import produce
+from pybroker.handlers import admission, produce
 from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, batch, idempotent, topic_id
@@ -234,7 +234,7 @@ def test_semantics_13_log_append_time_is_told(node: Node) -> None:
 def test_internal_topics_are_not_for_clients(node: Node) -> None:
     node.create("__consumer_offsets")
     assert code(node, batch(), topic="__consumer_offsets") == "INVALID_TOPIC_EXCEPTION"
-    answer = send(node, batch(), client_id=produce.ADMIN, topic="__consumer_offsets")
+    answer = send(node, batch(), client_id=admission.ADMIN, topic="__consumer_offsets")
     assert answer.error_code == 0
 
 
