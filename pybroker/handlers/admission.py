@@ -84,13 +84,12 @@ def questions(request: Produce.Request, call: Call) -> list[Question]:
 
     Raises InvalidProducerIdMapping where it holds transactional batches of several producers.
     """
+    found = list(_transactional(request, call))
+    if len({(producer.id, producer.epoch) for _, producer in found}) > 1:
+        raise errors.InvalidProducerIdMapping("transactional batches of more than one producer")
     asked: list[Question] = []
-    producers: set[tuple[int, int]] = set()
     now_ms = call.broker.clock.now_ms()
-    for partition, producer in _transactional(request, call):
-        producers.add((producer.id, producer.epoch))
-        if len(producers) > 1:
-            raise errors.InvalidProducerIdMapping("transactional batches of more than one producer")
+    for partition, producer in found:
         states = partition.log.producers
         if not states.is_ongoing(producer.id, producer.epoch) and not states.is_fenced(producer.id, producer.epoch):
             verification = states.verifications.start(

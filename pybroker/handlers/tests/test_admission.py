@@ -131,6 +131,7 @@ def test_batches_of_several_producers_in_one_request_are_refused(node: Node) -> 
     codes = {each.error_code for each in response.responses[0].partition_responses}
     assert codes == {errors.InvalidProducerIdMapping.code}
     assert node.transactions.asked == []
+    assert len(log(node).producers.verifications) == 0
 
 
 def test_batches_without_transaction_ask_nobody_whatever_the_request_says(node: Node) -> None:
