@@ -15,8 +15,8 @@ What stays, of each batch (Kafka's rules):
 A batch that keeps everything goes out as the bytes that came in. Otherwise the header keeps its
 base offset, last offset, sequences and epoch; records keep their bytes, since base offset and base
 timestamp do not change, unless the horizon is set just now. Compressed batches are inflated and
-compressed again by their own codec. CRCs are checked first, for a new one must not vouch for
-damage.
+compressed again by their own codec, if what comes of that can be inflated again. CRCs are checked
+first, for a new one must not vouch for damage.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -43,7 +43,7 @@ from cy.varint cimport (
 )
 
 from cy.batch_header import CorruptBatch, InvalidBatch
-from cy.compression import compress
+from cy.compression import compress, output_limit
 
 cdef enum Stop:
     AT_END
@@ -252,7 +252,7 @@ cdef class BatchFilter:
         if target == NULL:
             return NO_MEMORY
         size = self.write_records(target + HEADER_SIZE, records, end, batch, sets_horizon)
-        self.write_header(target, at, batch, &chosen, sets_horizon)
+        self.write_header(target, at, batch.attributes, &chosen, sets_horizon)
         finish_header(target, HEADER_SIZE + size)
         self.out.size += HEADER_SIZE + size
         return AT_END
@@ -304,15 +304,23 @@ cdef class BatchFilter:
         self, const uint8_t *at, int64_t size, const BatchView *batch, const Selection *chosen,
         bint sets_horizon,
     ) except *:
-        """Compresses the ``size`` bytes of the scratch memory."""
+        """Compresses the ``size`` bytes of the scratch memory.
+
+        They stay as they are where they would become so few that nobody inflates them: what is
+        left of a batch may be far more compressible than the batch was.
+        """
+        cdef int16_t attributes = batch.attributes
         cdef uint8_t *target
-        plain = PyBytes_FromStringAndSize(<const char *>self.scratch.at, size)
-        cdef bytes records = compress(batch.attributes & CODEC_MASK, plain)
+        cdef bytes plain = PyBytes_FromStringAndSize(<const char *>self.scratch.at, size)
+        cdef bytes records = compress(attributes & CODEC_MASK, plain)
+        if size > output_limit(len(records)):
+            records = plain
+            attributes &= ~CODEC_MASK
         target = room(&self.out, HEADER_SIZE + len(records))
         if target == NULL:
             return NO_MEMORY
         memcpy(target + HEADER_SIZE, PyBytes_AS_STRING(records), len(records))
-        self.write_header(target, at, batch, chosen, sets_horizon)
+        self.write_header(target, at, attributes, chosen, sets_horizon)
         finish_header(target, HEADER_SIZE + len(records))
         self.out.size += HEADER_SIZE + len(records)
         return AT_END
@@ -419,17 +427,17 @@ cdef class BatchFilter:
         return AT_END
 
     cdef void write_header(
-        self, uint8_t *target, const uint8_t *at, const BatchView *batch, const Selection *chosen,
+        self, uint8_t *target, const uint8_t *at, int16_t attributes, const Selection *chosen,
         bint sets_horizon,
     ) noexcept nogil:
-        cdef int16_t attributes = batch.attributes
         memcpy(target, at, HEADER_SIZE)
         store_int32(target + COUNT_AT, chosen.count)
         if not attributes & LOG_APPEND_TIME_FLAG:
             store_int64(target + MAX_TIMESTAMP_AT, chosen.max_timestamp)
         if sets_horizon:
-            store_int16(target + ATTRIBUTES_AT, attributes | DELETE_HORIZON_FLAG)
+            attributes |= DELETE_HORIZON_FLAG
             store_int64(target + BASE_TIMESTAMP_AT, self.horizon_ms)
+        store_int16(target + ATTRIBUTES_AT, attributes)
 
     cdef Stop write_empty(
         self, const uint8_t *at, const BatchView *batch, const Plan *plan

@@ -86,14 +86,19 @@ class CompactionWorkers:
     def _work(self, interruption: Interruption, resources: Resources) -> None:
         while not interruption.is_wanted:
             try:
-                if not self.cleaner.clean_next(resources, interruption):
+                if not self._clean_next(resources, interruption):
                     interruption.wait(max(LEAST_BACKOFF_S, self._config["log.cleaner.backoff.ms"] / 1000))
             except Interrupted:
                 return
-            except Exception:
-                logger.exception("compaction failed; it is tried again")
-                if interruption.is_wanted:
-                    return
+
+    def _clean_next(self, resources: Resources, interruption: Interruption) -> bool:
+        try:
+            return self.cleaner.clean_next(resources, interruption)
+        except Interrupted:
+            raise
+        except Exception:
+            logger.exception("compaction failed; it is tried again")
+            return False
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         """Runs ``work`` on the loop's thread; raises what it raises, and Interrupted where the loop has ended."""

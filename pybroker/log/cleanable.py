@@ -114,7 +114,7 @@ def groups(cleanable: Cleanable, end: int) -> list[list[Segment]]:
         if base >= end:
             break
         index = max(len(segment.offset_index.entries), len(segment.time_index.entries))
-        fits = segment.size <= room and index <= index_room
+        fits = found and segment.size <= room and index <= index_room
         if not fits or next_base - 1 - found[-1][0].base_offset > MAX_RELATIVE_OFFSET:
             found.append([])
             room, index_room = config.segment_bytes, config.segment_index_bytes

@@ -3,8 +3,8 @@
 A round: on the loop's thread the dirtiest log is chosen and claimed; on a pool thread its keys are
 read and its segments are written anew; each new segment is swapped in on the loop's thread, if the
 segments that it was made from still stand in the log, which has not been cut, is not being moved
-and is still this broker's. Else the round ends there and the log waits for another one: retention,
-truncation, deletion and moves never wait for a compaction.
+is still this broker's and still to be compacted. Else the round ends there and the log waits for
+another one: retention, truncation, deletion and moves never wait for a compaction.
 
 Before the first swap everything sealed is synced: else a power cut could take a record and leave
 the log without the older one that it superseded. After the last swap the folder is synced, then
@@ -14,7 +14,7 @@ work again.
 What goes wrong: a disk error takes the log dir offline, as anywhere; a disk that is full only puts
 compaction off. Anything else that a log does to its compaction (damage, a batch larger than the
 map) marks it *uncleanable*: that is logged once, and the log is left alone until the broker starts
-again.
+again. What was read while the log was being cut looks like damage and is none.
 
 Thread-safety: ``clean_next`` may run on several threads at once; everything else is the loop's.
 """
@@ -33,7 +33,7 @@ from pybroker.clock import Clock
 from pybroker.log.cleanable import Cleanable, cleanable, groups
 from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.compaction import Compaction, Resources, Stats
-from pybroker.log.interruption import Interruption
+from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.segment import Segment
@@ -61,6 +61,13 @@ class Identity(NamedTuple):
 
     truncations: int
     folder: str
+
+
+class Claimed(NamedTuple):
+    """What one thread compacts, and what the log was when that was decided."""
+
+    todo: Cleanable
+    identity: Identity
 
 
 class LogChanged(Exception):
@@ -91,36 +98,39 @@ class Cleaner:
 
         Raises Interrupted.
         """
-        todo = self._choose(interruption)
-        if todo is None:
+        claimed = self._choose(interruption)
+        if claimed is None:
             return False
         try:
-            return self._clean_guarded(todo, resources, interruption)
+            return self._clean_guarded(claimed, resources, interruption)
         finally:
-            self._on_loop(lambda: self._claimed.pop(todo.log.topic_partition, None))
+            self._on_loop(lambda: self._claimed.pop(claimed.todo.log.topic_partition, None))
 
     # Choosing
 
-    def _choose(self, interruption: Interruption) -> Cleanable | None:
+    def _choose(self, interruption: Interruption) -> Claimed | None:
         """The dirtiest log that is due, claimed; looks at some logs in each turn of the loop."""
         rest = self._on_loop(lambda: iter(self._logs))
         best: Cleanable | None = None
         while logs := list(islice(rest, LOGS_PER_TURN)):
             interruption.check()
             best = self._on_loop(partial(self._dirtiest, logs, best))
-        return best if best is not None and self._on_loop(partial(self._claim, best)) else None
+        return None if best is None else self._on_loop(partial(self._claim, best.log))
 
     def _dirtiest(self, logs: list[Log], best: Cleanable | None) -> Cleanable | None:
         for log in logs:
-            if log.config.is_compacted and self._may_be_cleaned(log):
-                todo = self._looked_at(log)
-                if todo is not None and todo.is_due and (best is None or todo.dirty_ratio > best.dirty_ratio):
-                    best = todo
+            todo = self._due(log)
+            if todo is not None and (best is None or todo.dirty_ratio > best.dirty_ratio):
+                best = todo
         return best
 
-    def _looked_at(self, log: Log) -> Cleanable | None:
+    def _due(self, log: Log) -> Cleanable | None:
+        """What of the log is to be compacted now."""
+        if not self._may_be_cleaned(log):
+            return None
         try:
-            return cleanable(log, self._clock.now_ms())
+            todo = cleanable(log, self._clock.now_ms())
+            return todo if todo is not None and todo.is_due else None
         except OSError as error:
             log.log_dir.fail(error, f"looking for what to compact in {log.folder}")
         except (ValueError, errors.KafkaError) as error:
@@ -130,7 +140,8 @@ class Cleaner:
     def _may_be_cleaned(self, log: Log) -> bool:
         tp = log.topic_partition
         return (
-            self._logs.get(tp) is log
+            log.config.is_compacted
+            and self._logs.get(tp) is log
             and not log.log_dir.offline
             and not log.is_deleted
             and self._logs.moving_to(tp) is None
@@ -138,19 +149,23 @@ class Cleaner:
             and self._uncleanable.get(tp) is not log
         )
 
-    def _claim(self, todo: Cleanable) -> bool:
-        if not self._may_be_cleaned(todo.log):
-            return False
-        self._claimed[todo.log.topic_partition] = todo.log
-        return True
+    def _claim(self, log: Log) -> Claimed | None:
+        """The log as it is now; it may have been cut since it was looked at."""
+        todo = self._due(log)
+        if todo is None:
+            return None
+        self._claimed[log.topic_partition] = log
+        return Claimed(todo, _identity(log))
 
     # Compacting
 
-    def _clean_guarded(self, todo: Cleanable, resources: Resources, interruption: Interruption) -> bool:
-        log = todo.log
+    def _clean_guarded(self, claimed: Claimed, resources: Resources, interruption: Interruption) -> bool:
+        log = claimed.todo.log
         try:
-            self._clean(todo, resources, interruption)
+            self._clean(claimed, resources, interruption)
             return True
+        except Interrupted:
+            raise
         except LogChanged:
             logger.info("the compaction of %s begins anew later: the log has changed", log.topic_partition)
         except OSError as error:
@@ -159,14 +174,14 @@ class Cleaner:
             logger.error("compaction of %s: %s", log.topic_partition, error)
         except MemoryError:
             logger.error("compaction of %s: no memory for the offset map", log.topic_partition)
-        except (ValueError, errors.KafkaError) as error:
-            self._on_loop(partial(self._give_up, log, error))
+        except Exception as error:
+            self._on_loop(partial(self._give_up_unchanged, log, claimed.identity, error))
         return False
 
-    def _clean(self, todo: Cleanable, resources: Resources, interruption: Interruption) -> None:
+    def _clean(self, claimed: Claimed, resources: Resources, interruption: Interruption) -> None:
+        todo, identity = claimed
         log = todo.log
         began_s = time.monotonic()
-        identity = self._on_loop(lambda: _identity(log))
         aborted = self._aborted_transactions(log)
         work = Compaction(todo, resources, self._throttle, interruption, aborted=aborted, now_ms=self._clock.now_ms())
         work.read_keys()
@@ -197,7 +212,7 @@ class Cleaner:
         log.log_dir.check_online()
         if _identity(log) != identity or log.is_deleted or self._logs.get(tp) is not log:
             raise LogChanged
-        if self._logs.moving_to(tp) is not None:
+        if self._logs.moving_to(tp) is not None or not log.config.is_compacted:
             raise LogChanged
         return log
 
@@ -240,8 +255,18 @@ class Cleaner:
         else:
             log.log_dir.fail(error, f"compacting {log.folder}")
 
+    def _give_up_unchanged(self, log: Log, identity: Identity, error: Exception) -> None:
+        """Bytes that were cut away, or written anew, while they were read are no damage."""
+        try:
+            self._unchanged(log, identity)
+        except (LogChanged, errors.KafkaError):
+            logger.info("the compaction of %s begins anew later: %s", log.topic_partition, error)
+        else:
+            self._give_up(log, error)
+
     def _give_up(self, log: Log, error: Exception) -> None:
-        logger.error("%s cannot be compacted and is left alone: %s", log.topic_partition, error)
+        trace = None if isinstance(error, (ValueError, errors.KafkaError)) else error
+        logger.error("%s cannot be compacted and is left alone: %s", log.topic_partition, error, exc_info=trace)
         self._uncleanable = {tp: other for tp, other in self._uncleanable.items() if self._logs.get(tp) is other}
         self._uncleanable[log.topic_partition] = log
 

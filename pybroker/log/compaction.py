@@ -179,10 +179,13 @@ class Compaction:
         position, wanted = 0, self._resources.read_bytes
         while position < size:
             self._interruption.check()
-            data = file.read(min(wanted, size - position), position)
+            wanted = min(wanted, size - position)
+            data = file.read(wanted, position)
+            if len(data) < wanted:
+                raise CorruptBatch(f"{file.path} ends before position {position + wanted}")
             end, cut_size, has_legacy = measure(data)
             if not end:
-                wanted = _larger(file, position, size - position, len(data), cut_size)
+                wanted = _larger(file, position, size - position, wanted, cut_size)
                 continue
             position += end
             wanted = self._resources.read_bytes
