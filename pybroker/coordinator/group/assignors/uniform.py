@@ -12,7 +12,7 @@ may end a little uneven.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from heapq import heapify, heapreplace
 from itertools import islice
@@ -71,10 +71,9 @@ def _unassigned(spec: GroupSpec) -> Iterator[Loose]:
 
 
 def _keep(
-    member: MemberSpec, counts: dict[bytes, int] | object, room: int, loose: list[Loose]
+    member: MemberSpec, counts: Mapping[bytes, int], room: int, loose: list[Loose]
 ) -> tuple[Partitions, int]:
     """What the member keeps of what it had, and how much room is left; the rest becomes loose."""
-    assert isinstance(counts, dict)
     kept: dict[bytes, frozenset[int]] = {}
     same = True
     for topic_id, partitions in member.assigned.items():

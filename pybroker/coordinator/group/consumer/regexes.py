@@ -99,13 +99,21 @@ def is_due(group: ConsumerGroup, now_ms: int) -> bool:
     last = next(iter(subscriptions.resolved.values()), None)
     if last is None:
         return True
-    if now_ms <= last.resolved_ms + MIN_REFRESH_MS:
+    if _is_recent(last, now_ms):
         return False
     return (
         len(subscriptions.regexes) != len(subscriptions.resolved)
         or context.resolved_at.get(group.id, -1) < context.topics.grown_at
         or now_ms > last.resolved_ms + context.settings.regex_refresh_interval_ms
     )
+
+
+def _is_recent(last: Resolved, now_ms: int) -> bool:
+    """Looked up so short a while ago that it is too early for another time.
+
+    A clock that has been set back does not keep a group waiting.
+    """
+    return 0 <= now_ms - last.resolved_ms <= MIN_REFRESH_MS
 
 
 def _maybe_resolve(
@@ -120,7 +128,7 @@ def _maybe_resolve(
     if group.id in context.resolving:
         return
     last = next(iter(group.subscriptions.resolved.values()), None)
-    if last is not None and now_ms <= last.resolved_ms + MIN_REFRESH_MS:
+    if last is not None and _is_recent(last, now_ms):
         return
     if not is_new and not is_due(group, now_ms):
         return

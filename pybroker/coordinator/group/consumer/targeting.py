@@ -74,7 +74,8 @@ def update(
 
 def _may_assign(group: ConsumerGroup, now_ms: int) -> bool:
     interval_ms = group.context.pace_of(group.id).assignment_interval_ms
-    return not group.assigned_ms or not interval_ms or now_ms >= group.assigned_ms + interval_ms
+    since_ms = now_ms - group.assigned_ms
+    return not group.assigned_ms or not 0 <= since_ms < interval_ms  # a clock may be set back
 
 
 def _members(

@@ -83,6 +83,7 @@ class Driver:
     def __init__(self, settings: GroupSettings = QUICK, log: list[Any] | None = None) -> None:
         self.log: list[Any] = log if log is not None else []
         self.monotonic_ms = 0
+        self.wall_shift_ms = 0
         self.refuse: type[KafkaError] | None = None
         self.writes_refused = 0
         self.ids = 0
@@ -113,7 +114,7 @@ class Driver:
 
     def perform(self, event: Event, ticket: Ticket | None = None) -> Result:
         """One event, carried out."""
-        result = Result(Moment(WALL + self.monotonic_ms, self.monotonic_ms), ticket)
+        result = Result(Moment(WALL + self.wall_shift_ms + self.monotonic_ms, self.monotonic_ms), ticket)
         try:
             event(result)
         except KafkaError as error:

@@ -231,6 +231,15 @@ def test_assignments_are_made_once_in_the_interval() -> None:
     assert (group.assignment_epoch, group.state) == (3, "Reconciling")
 
 
+def test_a_clock_that_is_set_back_does_not_keep_an_assignment_waiting() -> None:
+    driver = Driver(pace=Pace(assignment_interval_ms=1_000))
+    Client(driver, "one").come()
+    driver.wall_shift_ms = -3_600_000
+    Client(driver, "other").come()
+    group = driver.consumers()
+    assert (group.epoch, group.assignment_epoch) == (3, 3)
+
+
 def test_the_assignor_that_most_members_want_is_used() -> None:
     driver = Driver(image_of(t=3))
     driver.come("a", server_assignor="range")

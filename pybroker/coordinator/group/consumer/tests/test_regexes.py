@@ -138,3 +138,13 @@ def test_a_whole_name_has_to_match() -> None:
 def test_what_is_no_expression_is_said_to_be_none(regex: str) -> None:
     with pytest.raises(errors.InvalidRegularExpression, match="is not a valid regular expression"):
         topic_regex.check(regex)
+
+
+def test_a_clock_that_is_set_back_does_not_keep_a_new_expression_waiting() -> None:
+    driver = driver_of_topics()
+    client = Client(driver, "m", **PATTERN).come()
+    driver.do_effects()
+    settle([client])
+    driver.wall_shift_ms = -3_600_000
+    driver.come("m2", subscribed_topic_regex="b-.*")
+    assert len(driver.effects) == 1
