@@ -197,17 +197,29 @@ class GroupShard:
             except errors.KafkaError as error:
                 result.answer(refusal(error, ""))
             return
-        if not isinstance(group, ClassicGroup):
-            if group is not None:
-                result.write(*group.tombstones())
-            if request.member_id:
-                result.answer(refusal(errors.UnknownMemberId, request.member_id))
-                return
-            if group is not None:
-                result.on_failure = self._not_classic(group)
-            group = self.groups[request.group_id] = self.simple_group(request.group_id)
-            group.since_ms = result.now.wall_ms
-        joining.join(group, Join(request, caller), result)
+        if isinstance(group, ClassicGroup):
+            joining.join(group, Join(request, caller), result)
+            return
+        if group is not None:
+            result.write(*group.tombstones())
+        if request.member_id:
+            result.answer(refusal(errors.UnknownMemberId, request.member_id))
+        else:
+            self._join_new(group, Join(request, caller), result)
+
+    def _join_new(self, before: Group | None, join: Join, result: Result) -> None:
+        """Joins a new group, in the place of an empty one of the other protocol if there is one."""
+        group_id = join.request.group_id
+        group = self.groups[group_id] = self.simple_group(group_id)
+        group.since_ms = result.now.wall_ms
+        if before is not None:
+            result.on_failure = self._not_classic(before)
+        try:
+            joining.join(group, join, result)
+        except errors.KafkaError:
+            if before is not None:
+                self.groups[group_id] = before
+            raise
 
     def _not_classic(self, group: Group) -> Failure:
         """An empty consumer group was to become a classic one, and could not be deleted."""

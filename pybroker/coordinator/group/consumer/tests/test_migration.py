@@ -275,6 +275,16 @@ def test_an_empty_group_that_cannot_be_deleted_stays_what_it_is() -> None:
     assert driver.consumers().state == "Empty"
 
 
+def test_an_empty_group_stays_what_it_is_where_a_classic_join_is_refused() -> None:
+    driver = Driver()
+    driver.come("new")
+    driver.beat("new", LEAVE)
+    refused = driver.join(protocols={})
+    assert refused.code == errors.InconsistentGroupProtocol.code
+    assert driver.consumers().epoch == driver.again().consumers().epoch == 3
+    assert driver.come("again").answer.member_epoch == 4
+
+
 def test_a_static_consumer_that_comes_back_classic_downgrades_its_group() -> None:
     driver = Driver()
     driver.come("one", instance_id="i")
