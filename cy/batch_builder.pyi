@@ -39,4 +39,7 @@ class Builder:
         """The batch as bytes; the builder may be continued. ``ValueError`` if it is empty."""
 
 def recompress(buffer: Buffer, codec: int, level: int | None = None, *, max_output: int | None = None) -> bytes:
-    """The v2 batch with its records compressed by ``codec``; header otherwise the same, with a new CRC."""
+    """The v2 batch with its records compressed by ``codec``; header otherwise the same, with a new CRC.
+
+    The batch as it is where they would become so few that nobody inflates them (``compression.output_limit``).
+    """

@@ -18,7 +18,7 @@ from cy.endian cimport store_int16, store_int32, store_int64
 from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
 
 from cy.batch_header import CorruptBatch, read_header
-from cy.compression import compress
+from cy.compression import compress, output_limit
 
 cdef enum:
     FIRST_CAPACITY = 1024
@@ -213,8 +213,11 @@ def recompress(buffer, int codec, level=None, *, max_output=None):
     records = octets[HEADER_SIZE:batch.size]
     if old_codec:
         records = inflate(old_codec, records, max_output)
+    compressed = compress(codec, records, level)
+    if len(records) > output_limit(len(compressed)):
+        return bytes(octets[:batch.size])
     attributes = (batch.attributes & ~CODEC_MASK) | codec
-    return join(octets[:HEADER_SIZE], compress(codec, records, level), attributes)
+    return join(octets[:HEADER_SIZE], compressed, attributes)
 
 
 cdef bytes join(object header, object records, int16_t attributes):

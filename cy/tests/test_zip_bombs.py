@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cy.batch import Builder, validate
+from cy.batch import Builder, iterate, recompress, validate
 from cy.compression import Codec, OutputTooLarge, compress, decompress, output_limit
 from cy.tests import bombs
 
@@ -72,3 +72,11 @@ def test_output_of_exactly_the_limit_is_given_and_one_byte_more_is_not(codec: Co
         assert decompress(codec, data, size) == bytes(size)
         with pytest.raises(OutputTooLarge):
             decompress(codec, data, size - 1)
+
+
+def test_a_batch_is_never_recompressed_to_what_looks_like_a_bomb() -> None:
+    builder = Builder(codec=Codec.SNAPPY)
+    builder.append(1, b"key", bytes(40 * MIB))
+    sent = builder.build()
+    kept = recompress(sent, Codec.ZSTD)
+    assert [len(record.value) for record in iterate(kept)] == [40 * MIB]
