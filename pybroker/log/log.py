@@ -25,7 +25,7 @@ call at any time.
 
 from __future__ import annotations
 
-from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
+from cy.batch import HEADER_SIZE, Batch, assign, set_log_append_time, set_max_timestamp
 from pybroker.log import marker as markers
 from pybroker.log import partition_metadata
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
@@ -308,6 +308,8 @@ class Log(LogFiles):
         ``upper_bound``.
 
         At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end.
+        The batch without records that compaction leaves at a segment's end is passed over where
+        more follows: librdkafka takes a response without any record for a limit that is too small.
         Raises OffsetOutOfRange, CorruptMessage, KafkaStorageError.
         """
         end = self.log_end_offset
@@ -318,15 +320,21 @@ class Log(LogFiles):
             return LogSlice(b"", 0, offset, offset)
         self.log_dir.check_online()
         segments = self.segments
+        rest = LogSlice(b"", 0, offset, offset)
         try:
             for number in range(segments.find(offset), len(segments)):
                 segment_end = segments.end_offset(number, end)
                 found = segments[number].read(offset, max_bytes, bound, segment_end, min_one=min_one)
-                if found is not None:
+                if found is None:
+                    continue
+                if not found.size:
+                    break
+                if found.size != HEADER_SIZE or found.next_offset != segment_end:
                     return found
+                rest = found
         except OSError as error:
             raise self.log_dir.fail(error, f"reading {self.folder}") from error
-        return LogSlice(b"", 0, offset, offset)
+        return rest
 
     def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
         """As ``read``, as bytes."""

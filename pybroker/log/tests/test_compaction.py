@@ -358,6 +358,19 @@ def test_a_gap_is_read_from_the_next_record(tmp_path):
     assert [r.offset for r in iterate(made.log.read_bytes(0, 1))] == [2]
 
 
+def test_segments_without_a_record_are_passed_over_where_more_follows(tmp_path):
+    made = Compacted(
+        tmp_path, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=4000, min_cleanable_dirty_ratio=0.0)
+    )
+    for _ in range(12):
+        made.append((b"a", bytes(3000)))
+    made.clean()
+    assert len(made.log.segments) == 13
+    assert [r.offset for r in iterate(made.log.read_bytes(0, 1 << 20))] == [11]
+    assert [r.offset for r in iterate(made.log.read_bytes(5, 1))] == [11]
+    assert made.log.read(0, 1 << 20, 5).next_offset == 5
+
+
 def test_a_reader_keeps_the_old_segment_while_it_reads(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
