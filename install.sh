@@ -36,5 +36,6 @@ install_debian_packages "${1:-}"
 if [ "${1:-}" = tests ]; then
     .venv/bin/python -m pip install --quiet "tox>=4.25"
 else
+    echo "install.sh: compiling and installing pybroker into .venv: a few minutes"
     .venv/bin/python -m pip install --quiet .
 fi
