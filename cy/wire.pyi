@@ -6,6 +6,9 @@ from cy.wire_types import WireType
 class Nullable(WireType):
     def __init__(self, plan: Plan) -> None: ...
 
+class TaggedNullable(WireType):
+    def __init__(self, plan: Plan) -> None: ...
+
 class Plan(WireType):
     def __init__(
         self,

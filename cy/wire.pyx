@@ -3,7 +3,7 @@
 Grammar
     struct          the fields in order;            flexible: then uvarint count of tagged fields,
                                                     each uvarint tag, uvarint size, value
-    struct or null  int8, -1 for null, else 1 and the struct
+    struct or null  int8, -1 for null, else 1 and the struct; as a tagged field uvarint, 0 for null
 
 A ``Plan`` is the wire type of a struct in one version: the types of its fields (``wire_types``),
 each with the place of the field's slot in an instance of the message class (``messages``).
@@ -210,4 +210,26 @@ cdef class Nullable(WireType):
         if value is None:
             return writer.int8(-1)
         writer.int8(1)
+        return self.plan.encode(writer, value)
+
+
+@cython.final
+cdef class TaggedNullable(WireType):
+    """A tagged struct that may be null: a varint, zero for null."""
+
+    cdef Plan plan
+
+    def __cinit__(self, Plan plan):
+        self.plan = plan
+        self.min_size = 1
+
+    cdef object decode(self, Reader reader):
+        if reader.uvarint() == 0:
+            return None
+        return self.plan.decode(reader)
+
+    cdef int encode(self, Writer writer, object value) except -1:
+        if value is None:
+            return writer.uvarint(0)
+        writer.uvarint(1)
         return self.plan.encode(writer, value)

@@ -47,6 +47,8 @@ EAGER = {
     "transaction.state.log.num.partitions": "3",
 }
 STUCK = "stuck"
+#: What a worker notes when a client of it is through.
+ENDS = ("fenced", "failed", "end")
 #: Where workers find the suite.
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -272,9 +274,9 @@ class Campaign:
         self._await(lambda: heir.count("ready") > 0 or not heir.alive, f"{role}'s heir has its id")
         if heir.count("ready"):
             zombie.journal.fence()
+        before = Counter({word: zombie.count(word) for word in ENDS})
         zombie.signal(signal.SIGCONT)
         self.report.faults["zombies"] += 1
-        before = zombie.journal.counts.copy()
         self._await(lambda: not zombie.alive or _met_its_end(zombie, before), f"{role}'s zombie is told")
         zombie.kill()
 
@@ -359,7 +361,7 @@ class Campaign:
 
 def _met_its_end(zombie: Process, before: Counter[str]) -> bool:
     """A client that lost its ids to another may call it fenced or just fail."""
-    return any(zombie.count(word) > before[word] for word in ("fenced", "failed", "end"))
+    return any(zombie.count(word) > before[word] for word in ENDS)
 
 
 def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:

@@ -12,9 +12,9 @@ from typing import Any
 
 from cy import wire_types
 from cy.messages import Message, message_class
-from cy.wire import Nullable, Plan
+from cy.wire import Nullable, Plan, TaggedNullable
 from cy.wire_types import WireType
-from pyclient.protocol.schema import Body, Field
+from pyclient.protocol.schema import NO_VERSION, Body, Field
 
 ZERO_UUID = bytes(16)
 
@@ -52,7 +52,7 @@ def default_of(line: Field, structs: dict[str, type[Message]]) -> Any:
     if line.array:
         return list
     if line.is_struct:
-        return structs[line.type] if line.tag is None else None
+        return structs[line.type] if line.tag is None or line.nullable != NO_VERSION else None
     if line.default is None:
         return _DEFAULTS.get(line.type, 0)
     if line.type == "bool":
@@ -127,7 +127,9 @@ class _PlanCompiler:
     def _one(self, line: Field, nullable: bool) -> WireType:
         if line.is_struct:
             plan = self._struct(line.type)
-            return Nullable(plan) if nullable else plan
+            if nullable:
+                return Nullable(plan) if line.tag is None else TaggedNullable(plan)
+            return plan
         if line.type in _FIXED:
             return _FIXED[line.type]
         return _SIZED[line.type](compact=self.flexible, nullable=nullable)

@@ -72,6 +72,7 @@ class Source:
             value = self._struct(getattr(self.message, line.type), self.structs[line.type])
             if (
                 line.tag is not None
+                and self.version not in line.nullable
                 and not line.array
                 and value[0] == getattr(self.message, line.type)()
             ):

@@ -38,7 +38,7 @@ _KEYS = {
     ("OffsetCommitKey", 1): (f"{_GROUP}.OffsetCommitKey", 0),
     ("GroupMetadataKey", 2): (f"{_GROUP}.GroupMetadataKey", 0),
 }
-_PACKAGES = {"Offset": _GROUP, "Group": _GROUP, "Transaction": _TXN}
+_PACKAGES = {"Offset": _GROUP, "Group": _GROUP, "ConsumerGroup": _GROUP, "Transaction": _TXN}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,8 @@ def subjects() -> Iterator[Subject]:
         message = getattr(records, name)
         package = next((_PACKAGES[p] for p in _PACKAGES if name.startswith(p)), _MESSAGES)
         for version in range(message.min_version, message.max_version + 1):
-            java = _KEYS.get((name, version), (f"{package}.{name}", version))
+            is_key = name.startswith("ConsumerGroup") and name.endswith("Key")  # ours: the record's type
+            java = _KEYS.get((name, version), (f"{package}.{name}", 0 if is_key else version))
             yield Subject("record", None, name, version, *java)
 
 
