@@ -65,6 +65,24 @@ def test_s75_every_client_reads_a_compacted_topic_to_its_end(eager: Broker, driv
     assert [row for row in found if row[1] != b"seal"] == rows
 
 
+def test_s75_every_client_passes_over_a_long_run_of_superseded_segments(eager: Broker, driver: Driver) -> None:
+    topic = CompactedTopic(eager, segment_bytes=4096)
+    for turn in range(30):
+        topic.write(*((b"key %d" % n, b"%02d" % turn * 60) for n in range(20)))
+    expected = [(580 + n, b"key %d" % n, b"29" * 60) for n in range(20)]
+    topic.until_rows(expected, "the last turn is left")
+    with driver.consumer(eager.bootstrap) as client:
+        client.assign({Place(topic.name, 0): 0})
+        found: list[Row] = []
+
+        def has_all() -> bool:
+            found.extend((record.offset, record.key, record.value) for record in client.poll())
+            return any(row == expected[-1] for row in found)
+
+        until(has_all, "the client has read what is left", PATIENCE_S)
+    assert [row for row in found if row[1] != b"seal"] == expected
+
+
 def test_s75_a_tombstone_outlives_the_values_before_it_until_its_retention_is_over(eager: Broker) -> None:
     long, short = CompactedTopic(eager, delete_retention_ms=86_400_000), CompactedTopic(eager, delete_retention_ms=1)
     for topic in (long, short):
