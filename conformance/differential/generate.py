@@ -203,12 +203,14 @@ class Idea:
 class Draft:
     """A sequence in the making. ``modern``: its transactions are of the second protocol (no AddPartitionsToTxn);
     ``apart``: each actor has a transactional id of its own, else they fence each other. ``topics``: what all consumers
-    subscribe to; if they differed, it would matter which partitions Kafka's hash maps give to whom."""
+    subscribe to; if they differed, it would matter which partitions Kafka's hash maps give to whom. ``outside``: some
+    batches belong to no transaction."""
 
     random: Random
     kind: str
     modern: bool
     apart: bool
+    outside: bool
     topics: tuple[str, ...] = ("a",)
     ideas: list[Idea] = field(default_factory=lambda: [Idea() for _ in range(ACTORS)])
     steps: list[Step] = field(default_factory=list)
@@ -222,6 +224,9 @@ class Draft:
         if self.apart and actor and verb in WITH_ID:
             options["id"] = actor
         known = WRONG.get(verb, {})
+        if verb == "produce":
+            # A batch outside a transaction after a refused one within: Kafka remembers the sequence of that.
+            known = {name: known[name] for name in known if name != ("id" if self.outside else "transactional")}
         (wrong,) = self.random.choices((0, 1, 2), WRONG_OPTIONS)
         for name in self.random.sample(sorted(known), min(wrong, len(known))):
             options[name] = self.random.choice(known[name])
@@ -247,7 +252,8 @@ def sequence(seed: int, number: int, kinds: Sequence[str] = KINDS) -> tuple[str,
     """Kind and steps of the sequence of a number."""
     random = Random(f"{seed}:{number}")
     kind = kinds[number % len(kinds)]
-    draft = Draft(random, kind, modern=random.random() < 0.6, apart=random.random() < 0.7)
+    modern, apart, outside = (random.random() < odds for odds in (0.6, 0.7, 0.3))
+    draft = Draft(random, kind, modern=modern, apart=apart, outside=outside)
     if kind == "consumer":
         draft.topics = random.choice((("a",), ("a", "b")))
         _all_consumers(draft)

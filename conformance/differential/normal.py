@@ -2,7 +2,9 @@
 
 Ids become names in the order in which they come, wall-clock times become ``<time>``, rows of an array are sorted, and
 what is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by the broker
-it only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash map.
+it only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash map. Aborted
+transactions count that begin below the last stable offset: Kafka, which looks where a chunk of its file ends, tells
+some more, of which the reader sees nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ def reply_tree(api: str, reply: Any, world: World) -> Any:
 
 def _tree(value: Any, name: str, world: World) -> Any:
     if isinstance(value, dict):
+        if value.get("aborted_transactions"):
+            value = {**value, "aborted_transactions": _visible(value)}
         return {key: _tree(inner, key, world) for key, inner in value.items() if key not in LEFT_OUT}
     if name == "records":
         return [_batch(header, world) for header in batches.headers(bytes(value or b""))]
@@ -41,6 +45,11 @@ def _tree(value: Any, name: str, world: World) -> Any:
         rows = [_tree(inner, name, world) for inner in value]
         return sorted(rows, key=repr)
     return _leaf(value, name, world)
+
+
+def _visible(partition: dict[str, Any]) -> list[dict[str, Any]]:
+    stable = partition["last_stable_offset"]
+    return [each for each in partition["aborted_transactions"] if each["first_offset"] < stable]
 
 
 def _leaf(value: Any, name: str, world: World) -> Any:
