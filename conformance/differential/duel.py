@@ -28,7 +28,8 @@ from conformance.wire_client import ConnectionClosed, Wire
 CONCURRENT_TRANSACTIONS = 51
 #: A classic member that a group does not know joins it: an empty consumer group is no more after that in Kafka's
 #: memory, though its offsets, and after a restart the group, are still there. What follows is not compared.
-UNKNOWN_MEMBER = 25
+#: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID.
+REFUSED_JOIN = (23, 25)
 PREPARING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 #: What a side that closed the connection, or that never answered, is said to have answered.
 CLOSED, SILENT = "<closed>", "<no answer>"
@@ -169,7 +170,7 @@ class Duel:
                 asked.learn()
             else:
                 asked.reply = SILENT
-        refused = getattr(right.reply, "error_code", 0) == UNKNOWN_MEMBER
+        refused = getattr(right.reply, "error_code", 0) in REFUSED_JOIN
         self._over |= self._mixed and left.step.verb == "join" and refused
         api, version = VERBS[left.step.verb].api, left.step.version
         trees = left.tree(), right.tree()
