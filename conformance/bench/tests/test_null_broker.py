@@ -97,14 +97,13 @@ def test_kafka_python_produces_and_reads(broker: NullBroker) -> None:
 
 
 def test_large_produce_requests_are_skipped_and_what_follows_is_answered(broker: NullBroker) -> None:
-    """Two partitions of a megabyte each in one request: the records lie outside the buffer, the second row after them."""
+    """Two partitions of a megabyte each: the records lie outside the buffer, the second row behind them."""
     batch = batch_of(1000, 1000)
     rows = [{"index": index, "records": batch} for index in (0, 1)]
     with Wire(("127.0.0.1", broker.port)) as wire:
         for version in (3, 9):
-            reply = wire.ask(
-                "Produce", version, acks=1, timeout_ms=1000, topic_data=[{"name": f"large-{version}", "partition_data": rows}]
-            )
+            topics = [{"name": f"large-{version}", "partition_data": rows}]
+            reply = wire.ask("Produce", version, acks=1, timeout_ms=1000, topic_data=topics)
             answered = reply.responses[0].partition_responses
             assert [(row.index, row.error_code, row.base_offset) for row in answered] == [(0, 0, 0), (1, 0, 0)]
 
