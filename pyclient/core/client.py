@@ -161,6 +161,11 @@ class Client:
         response: Metadata.Response = await self.send(self.any_node(), Metadata, message)
         return response
 
+    def learn(self, response: Metadata.Response, asked: Collection[str] | None) -> None:
+        """Takes a Metadata response that the caller has asked for, for these topics (None: all)."""
+        self.cluster.update(response, asked)
+        self._on_metadata()
+
     def _on_metadata(self) -> None:
         """Nodes follow the brokers: new addresses, and brokers that are gone."""
         brokers = self.cluster.brokers
@@ -348,7 +353,7 @@ class Client:
 
     def _check_open(self) -> None:
         if self._error is not None:
-            raise self._error
+            raise ClientClosed
 
     async def close(self, timeout: float = 0.0) -> None:
         """Fails what is in flight with ClientClosed, after ``timeout`` seconds at most to finish."""

@@ -14,8 +14,9 @@ from functools import partial
 
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
-from pyclient.errors import KafkaError, UnknownTopicOrPartition, check
+from pyclient.errors import KafkaError, check
 from pyclient.protocol import Metadata
+from pyclient.protocol.errors import UnknownTopicOrPartition
 
 Ask = Callable[[Callable[[int], Metadata.Request]], Awaitable[Metadata.Response]]
 
