@@ -1,0 +1,87 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from cy.producer_batch cimport DeliveryReport, ProducerBatch
+
+
+cdef class PartitionQueue:
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef TopicQueues owner
+    cdef ProducerBatch growing          # None where nothing grows
+    cdef list closed                    # batches that wait, oldest first
+    cdef readonly bint full             # there is a batch that is worth sending now
+    cdef public bint available          # may be chosen for records without a key
+    cdef bint listed                    # among the news
+    cdef public object state            # the sender's
+
+    cdef Py_ssize_t waiting(self)
+    cdef int close(self) except -1
+
+
+cdef class TopicQueues:
+    cdef readonly str name
+    cdef readonly list queues           # by partition
+    cdef int32_t count
+    cdef int32_t sticky                 # the partition of records without a key; -1: choose one
+    cdef int32_t previous               # the one before
+    cdef Py_ssize_t sticky_bytes        # that went to it
+    cdef uint64_t turn                  # of round robin
+
+
+cdef class RecordQueues:
+    cdef dict topics
+    cdef readonly Py_ssize_t used       # bytes of batches that are not done
+    cdef readonly Py_ssize_t limit      # of ``used``
+    cdef Py_ssize_t batch_size
+    cdef Py_ssize_t first_size          # of a batch's block
+    cdef Py_ssize_t grow_limit          # how far a batch grows that waits for its turn
+    cdef Py_ssize_t max_record
+    cdef bint round_robin
+    cdef bint ignore_keys
+    cdef bint adaptive
+    cdef uint64_t random                # state of the generator
+    cdef object clock
+    cdef object wake
+    cdef bint signalled                 # the sender was woken and has not looked yet
+    cdef bint pressing                  # there is something to wake it for
+    cdef list news                      # queues that the sender does not know to have something
+    cdef public bint awaitable          # ``send`` returns what is awaited for the report
+    cdef public bint direct             # ``send`` may append: open, no serializer, no interceptor
+
+    cdef TopicQueues topic_queues(self, object topic)
+    cdef PartitionQueue choose(self, TopicQueues topic, object key, object partition)
+    cdef int32_t pick(self, TopicQueues topic)
+    cdef uint64_t next_random(self)
+    cdef ProducerBatch room(self, PartitionQueue queue, Py_ssize_t size)
+    cdef ProducerBatch extended(self, PartitionQueue queue, Py_ssize_t size)
+    cdef ProducerBatch begun(self, PartitionQueue queue, Py_ssize_t size)
+    cdef int announce(self, PartitionQueue queue) except -1
+    cdef int notify(self) except -1
+    cdef void stick(self, TopicQueues topic, Py_ssize_t size) noexcept
+    cdef DeliveryReport add(
+        self, object topic, object value, object key, object partition, object timestamp,
+        object headers, object callback,
+    )
+    cdef Py_ssize_t add_run(
+        self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
+        int64_t timestamp, Deliveries deliveries,
+    ) except -1
+
+
+# What ``send`` of the asyncio face returns: awaited, it gives the report at once.
+cdef class Accepted:
+    cdef DeliveryReport report
+
+
+cdef class Deliveries:
+    cdef list batches
+    cdef object where_block             # numbers of batches, int32 each
+    cdef object index_block             # indexes in them
+    cdef int32_t *where
+    cdef int32_t *index
+    cdef Py_ssize_t size
+    cdef Py_ssize_t filled
+    cdef int64_t timestamp
+
+    cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1
