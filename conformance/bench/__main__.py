@@ -143,7 +143,8 @@ def main(
             show_breadth(kind)
         return
     if chosen == CLIENTS:
-        compare_clients(1 if quick else rounds, 0.1 if quick else 1.0, only, writes)
+        for kind in kinds or (clients.NULL,):
+            compare_clients(kind, 1 if quick else rounds, 0.1 if quick else 1.0, only, writes and kind == clients.NULL)
         return
     load = cases.QUICK if quick else cases.FULL
     rounds, warm_up = (1, 0.0) if quick else (rounds, warm_up)
@@ -156,9 +157,9 @@ def main(
         write(SUITES[chosen], measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
 
 
-def compare_clients(rounds: int, share: float, only: tuple[str, ...], writes: bool) -> None:
-    """Our SDK and its peers against the null broker."""
-    samples = clients.measure(rounds, share, only, say)
+def compare_clients(kind: str, rounds: int, share: float, only: tuple[str, ...], writes: bool) -> None:
+    """Our SDK and its peers against a broker; what is written is measured against the null broker."""
+    samples = clients.measure(rounds, share, only, say, kind)
     click.echo(clients.table(samples))
     if writes:
         origin = f"Measured by `python -m conformance.bench {' '.join(sys.argv[1:])}` on {report.machine()}."

@@ -1,26 +1,35 @@
 """Clients against the null broker: our SDK and its peers, each load in a process of its own, one after the other.
 
-In each round every pair runs back to back, so that a noisy neighbour meets both; the table has medians, and ratios of
-medians. Wall time needs a quiet machine (client and broker want a core each), CPU per million records does not.
+In each round every pair runs back to back, so that a noisy neighbour meets both; the table has medians, and the medians
+of the ratios of the rounds. Wall time needs a quiet machine (client and broker want a core each), CPU per million
+records less so. The same loads may run against a broker of ``conformance.brokers``, whose topic is filled first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from conformance.bench.null_broker import NullBroker, batch_of
+from conformance.bench.workers import TOPIC
+from conformance.brokers import KINDS, Broker
+from conformance.wire_client import Wire
 
 PARTITIONS = 4
 SIZE = 100
 #: Records of the batch that is served: some 55 KB.
 BATCH_RECORDS = 500
+#: Records of partition 0 of a broker that is not the null broker: what a consumer may read at most.
+FILLED = 2_000_000
 TIMEOUT_S = 120
+NULL = "null"
 MILLION = 1_000_000
 LATENCY = "p50_us"
 SPEED = "records_s"
@@ -34,7 +43,7 @@ class WorkerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A case of a worker with the records it takes; ``ours``: less where the client is slow."""
+    """A case of a worker with the records it takes: about a second's."""
 
     worker: str
     case: str
@@ -86,13 +95,13 @@ class Sample:
 Samples = dict[Load, list[Sample]]
 
 
-def run(load: Load, broker: NullBroker) -> Sample:
+def run(load: Load, bootstrap: str) -> Sample:
     """Puts one load on the broker.
 
     Raises:
         WorkerError: the worker failed or did not end in time.
     """
-    command = [sys.executable, "-m", f"conformance.bench.workers.{load.worker}", broker.bootstrap]
+    command = [sys.executable, "-m", f"conformance.bench.workers.{load.worker}", bootstrap]
     try:
         done = subprocess.run(
             [*command, load.case, str(load.records)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -106,34 +115,64 @@ def run(load: Load, broker: NullBroker) -> Sample:
         return Sample(load, {}, found["skipped"])
     if LATENCY in found:
         return Sample(load, found)
-    return Sample(
-        load, {SPEED: load.records / found["seconds"], CPU: found["cpu_s"] * MILLION / load.records}
-    )
+    cpu = found["cpu_s"] * MILLION / load.records
+    return Sample(load, {SPEED: load.records / found["seconds"], CPU: cpu})
 
 
-def measure(rounds: int, share: float, only: Collection[str], say: Callable[[str], None]) -> Samples:
+@contextlib.contextmanager
+def served(kind: str, say: Callable[[str], None]) -> Iterator[str]:
+    """The address of a broker of the kind, ``null`` or of ``conformance.brokers``, whose topic can be read."""
+    if kind == NULL:
+        with NullBroker(batch_of(SIZE, BATCH_RECORDS), PARTITIONS) as null:
+            yield null.bootstrap
+            if logged := null.logged():
+                say(logged)
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-clients-") as folder, KINDS[kind](Path(folder, "data")) as broker:
+        fill(broker)
+        yield broker.bootstrap
+
+
+def fill(broker: Broker) -> None:
+    """Writes the batch of the null broker into partition 0 until it has enough records."""
+    rows = [{"index": 0, "records": batch_of(SIZE, BATCH_RECORDS)}]
+    topics = [{"name": TOPIC, "partition_data": rows}]
+    with Wire(broker.address, 60) as wire:
+        wire.create_topic(TOPIC, PARTITIONS, {})
+        for _ in range(FILLED // BATCH_RECORDS):
+            reply = wire.ask("Produce", 9, acks=1, timeout_ms=30_000, topic_data=topics)
+            if error := reply.responses[0].partition_responses[0].error_code:
+                raise WorkerError(f"the broker refused a batch with error {error}")
+
+
+def measure(
+    rounds: int, share: float, only: Collection[str], say: Callable[[str], None], kind: str = NULL
+) -> Samples:
     """All loads of the pairs chosen, ``share`` of their records each, ``rounds`` times; a load of two pairs runs once.
 
     ``only``: cases by name, theirs or ours; none: all.
     """
     samples: Samples = {}
-    with NullBroker(batch_of(SIZE, BATCH_RECORDS), PARTITIONS) as broker:
+    with served(kind, say) as bootstrap:
         for number in range(1, rounds + 1):
             for load in _loads(only):
-                smaller = Load(load.worker, load.case, max(1_000, int(load.records * share)))
-                sample = _tried(smaller, broker)
+                sample = _tried(_sized(load, share, kind), bootstrap)
                 samples.setdefault(load, []).append(sample)
                 told = "  ".join(f"{name} {value:.4g}" for name, value in sample.figures.items())
                 say(f"round {number} {load.worker} {load.case}: {told or 'skipped: ' + sample.skipped}")
-        if logged := broker.logged():
-            say(logged)
     return samples
 
 
-def _tried(load: Load, broker: NullBroker) -> Sample:
+def _sized(load: Load, share: float, kind: str) -> Load:
+    """A consumer reads what there is: its warm-up, the load, and what it has in hand at the end."""
+    records = max(1_000, int(load.records * share))
+    return replace(load, records=records if kind == NULL else min(records, FILLED // 2))
+
+
+def _tried(load: Load, bootstrap: str) -> Sample:
     """A failure of one load does not end the others; the table tells it."""
     try:
-        return run(load, broker)
+        return run(load, bootstrap)
     except WorkerError as error:
         return Sample(load, {}, str(error))
 
@@ -154,25 +193,29 @@ def median(samples: Iterable[Sample], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _ratio(one: float | None, other: float | None) -> str:
-    return f"{one / other:.2f}" if one and other else "–"
+def _ratio(name: str, above: Sequence[Sample], below: Sequence[Sample]) -> str:
+    """The median of the rounds' ratios."""
+    ratios = [
+        one.figures[name] / other.figures[name]
+        for one, other in zip(above, below, strict=True)
+        if name in one.figures and other.figures.get(name)
+    ]
+    return f"{statistics.median(ratios):.2f}" if ratios else "–"
 
 
-def _cell(value: float | None, unit: float = 1) -> str:
-    return "–" if value is None else f"{value / unit:.3g}"
+def _cell(value: float | None, unit: float = 1, suffix: str = "") -> str:
+    return "–" if value is None else f"{value / unit:.3g}{suffix}"
 
 
 def row(pair: Pair, samples: Samples) -> str:
     theirs, ours = samples[pair.theirs], samples[pair.ours]
     if median(theirs, LATENCY):
-        them, us = median(theirs, LATENCY), median(ours, LATENCY)
-        ratio, cells = _ratio(them, us), f"{_cell(them)} µs | {_cell(us)} µs"
+        name, unit, suffix, ratio = LATENCY, 1, " µs", _ratio(LATENCY, theirs, ours)
     else:
-        them, us = median(theirs, SPEED), median(ours, SPEED)
-        ratio, cells = _ratio(us, them), f"{_cell(them, MILLION)} M/s | {_cell(us, MILLION)} M/s"
-    their_cpu, our_cpu = median(theirs, CPU), median(ours, CPU)
-    cpu = f"{_cell(their_cpu)} | {_cell(our_cpu)} | {_ratio(their_cpu, our_cpu)}"
+        name, unit, suffix, ratio = SPEED, MILLION, " M/s", _ratio(SPEED, ours, theirs)
+    cells = f"{_cell(median(theirs, name), unit, suffix)} | {_cell(median(ours, name), unit, suffix)}"
     goal = "" if pair.goal is None else f"≥ {pair.goal:g}"
+    cpu = f"{_cell(median(theirs, CPU))} | {_cell(median(ours, CPU))} | {_ratio(CPU, theirs, ours)}"
     return f"| {pair.title} | {cells} | {ratio} | {goal} | {cpu} |"
 
 
