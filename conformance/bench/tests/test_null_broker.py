@@ -108,12 +108,14 @@ def test_large_produce_requests_are_skipped_and_what_follows_is_answered(broker:
             assert [(row.index, row.error_code, row.base_offset) for row in answered] == [(0, 0, 0), (1, 0, 0)]
 
 
-@pytest.mark.parametrize("version", range(4, 13))
+@pytest.mark.parametrize("version", range(4, 17))
 def test_a_fetch_keeps_both_limits_but_gives_one_batch_at_least(broker: NullBroker, version: int) -> None:
     size = len(batch_of(SIZE, RECORDS))
     rows = [{"partition": index, "fetch_offset": 25, "partition_max_bytes": 3 * size} for index in (0, 1)]
-    topics = [{"topic": "bench", "partitions": rows}]
     with Wire(("127.0.0.1", broker.port)) as wire:
+        topic_id = wire.ask("Metadata", 12, topics=[{"name": "bench"}]).topics[0].topic_id
+        named = {"topic_id": topic_id} if version >= 13 else {"topic": "bench"}
+        topics = [{**named, "partitions": rows}]
         for most, expected in ((1, [1, 0]), (4 * size, [3, 1]), (1 << 20, [3, 3])):
             reply = wire.ask("Fetch", version, max_wait_ms=0, min_bytes=1, max_bytes=most, topics=topics)
             got = [len(row.records or b"") // size for row in reply.responses[0].partitions]
