@@ -20,7 +20,6 @@ with weights: the fewer bytes wait there, the likelier (KIP-794).
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject, PyBytes_GET_SIZE,
 )
-from cpython.object cimport PyObject
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -33,11 +32,9 @@ from cy.producer_batch cimport (
 )
 
 import time
-from array import array
 
 cdef enum:
     FIRST_SIZE = 16384
-    LONG_RUN = 1 << 16
 
 
 cdef inline int64_t now_ms() noexcept:
@@ -311,10 +308,11 @@ cdef class RecordQueues:
         for load in loads:
             total += most - load
         ticket = <int64_t>(self.next_random() % <uint64_t>total)
-        for queue, load in zip(able, loads, strict=True):
-            ticket -= most - load
-            if ticket < 0:
-                break
+        cdef Py_ssize_t at = -1
+        while ticket >= 0:
+            at += 1
+            ticket -= most - loads[at]
+        queue = able[at]
         return queue.partition
 
     cdef uint64_t next_random(self):

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
+    from cy.producer_batch import RecordMetadata as RecordMetadata
     from pyclient.admin import Admin as Admin
     from pyclient.admin import NewTopic as NewTopic
     from pyclient.errors import ConfigError as ConfigError
     from pyclient.errors import KafkaError as KafkaError
+    from pyclient.producer.blocking import Producer as Producer
 
 _HOMES = {
+    "Producer": "pyclient.producer.blocking",
+    "RecordMetadata": "cy.producer_batch",
     "Admin": "pyclient.admin",
     "ConfigError": "pyclient.errors",
     "KafkaError": "pyclient.errors",

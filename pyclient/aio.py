@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
+    from cy.producer_batch import RecordMetadata as RecordMetadata
     from pyclient.admin.asynchronous import Admin as Admin
+    from pyclient.producer.asynchronous import Producer as Producer
 
-_HOMES = {"Admin": "pyclient.admin.asynchronous"}
+_HOMES = {
+    "Producer": "pyclient.producer.asynchronous",
+    "RecordMetadata": "cy.producer_batch",
+    "Admin": "pyclient.admin.asynchronous",
+}
 __all__ = ["TopicPartition", *_HOMES]
 
 

@@ -116,7 +116,7 @@ def _parsed(schema: Any) -> Any:
 
 def _fastavro() -> Any:
     try:
-        import fastavro
+        import fastavro  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as error:
         raise ConfigError("Avro needs fastavro: pip install fastavro") from error
     return fastavro
@@ -124,12 +124,16 @@ def _fastavro() -> Any:
 
 def serializer(given: Any) -> Serializer | None:
     """What the key ``*.serializer`` names: None (bytes), 'str', 'json', or a callable."""
-    return _named(given, {"str": lambda: serialize_text, "json": JsonSerializer}, "serializer")
+    names = {"str": lambda: serialize_text, "json": JsonSerializer}
+    found: Serializer | None = _named(given, names, "serializer")
+    return found
 
 
 def deserializer(given: Any) -> Deserializer | None:
     """What the key ``*.deserializer`` names: None (bytes), 'str', 'json', or a callable."""
-    return _named(given, {"str": lambda: deserialize_text, "json": JsonDeserializer}, "deserializer")
+    names = {"str": lambda: deserialize_text, "json": JsonDeserializer}
+    found: Deserializer | None = _named(given, names, "deserializer")
+    return found
 
 
 def _named(given: Any, names: Mapping[str, Callable[[], Any]], what: str) -> Any:

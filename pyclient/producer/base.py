@@ -3,18 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from random import getrandbits
+from typing import Any, NamedTuple
 
+from cy.producer_batch import DeliveryReport
 from cy.record_queues import RecordQueues
+from pyclient.config import Config
 from pyclient.errors import ConfigError, KafkaError
+from pyclient.producer.engine import Engine
 from pyclient.producer.errors import RecordTooLarge
-from pyclient.producer.pipeline import Pipeline, ProducerRecord
+from pyclient.producer.pipeline import OnDelivery, Pipeline, ProducerRecord
+from pyclient.producer.settings import read
 from pyclient.protocol import errors
 
 
-def payload(pipeline: Pipeline, record: ProducerRecord) -> tuple[Any, Any]:
-    """(value, key) as bytes."""
-    return pipeline.value(record.topic, record.value), pipeline.key(record.topic, record.key)
+class Prepared(NamedTuple):
+    """A record as bytes, before it has its partition."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp: int | None
+    headers: Any
+    on_delivery: OnDelivery | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return size_of(self.value, self.key)
+
+
+class BaseProducer(RecordQueues):
+    """What the faces have in common; a face adds the engine and how it waits."""
+
+    _engine: Engine
+
+    def __init__(self, keys: Config) -> None:
+        self._settings = read(keys)
+        self._pipeline = Pipeline(keys)
+        super().__init__(
+            batch_size=keys.batch_size,
+            buffer_memory=keys.buffer_memory,
+            max_request_size=keys.max_request_size,
+            round_robin=self._pipeline.round_robin,
+            ignore_keys=keys.partitioner_ignore_keys,
+            adaptive=keys.partitioner_adaptive_partitioning_enable,
+            seed=getrandbits(63) | 1,
+        )
+        self._closed = False
+
+    def _is_direct(self) -> bool:
+        """Whether ``send`` may append without asking anybody."""
+        return self._pipeline.is_empty and self._settings.transactional_id is None
+
+    def _prepared(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any,
+        on_delivery: Any,
+    ) -> Prepared:
+        """The record after interceptors and serializers."""
+        pipeline = self._pipeline
+        record = pipeline.intercept(ProducerRecord(topic, value, key, partition, timestamp, headers))
+        return Prepared(
+            record.topic,
+            pipeline.value(record.topic, record.value),
+            pipeline.key(record.topic, record.key),
+            record.partition,
+            record.timestamp,
+            record.headers,
+            pipeline.acknowledgement(on_delivery),
+        )
+
+    def _tried(self, record: Prepared) -> DeliveryReport | None:
+        """Appends the record; None if it cannot be done yet."""
+        partition = record.partition
+        partitioner = self._pipeline.partitioner
+        topic = self.topic(record.topic)
+        if partition is None and partitioner is not None and topic is not None:
+            partition = partitioner(record.topic, record.key, record.value, topic.partition_count)
+            check_partition(self, record.topic, partition)
+        return self.try_send(
+            record.topic,
+            record.value,
+            record.key,
+            partition,
+            record.timestamp,
+            record.headers,
+            record.on_delivery,
+        )
+
+    @property
+    def producer_id(self) -> tuple[int, int] | None:
+        """(producer id, epoch) as brokers know it; None before the first send."""
+        current = self._engine.identities.current
+        return None if current is None else (current.producer_id, current.epoch)
+
+
+def size_of(value: Any, key: Any) -> int:
+    """Bytes of a value and a key."""
+    return (0 if value is None else len(value)) + (0 if key is None else len(key))
 
 
 def many(

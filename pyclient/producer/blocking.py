@@ -6,24 +6,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from random import getrandbits
 from threading import Lock, current_thread
 from types import TracebackType
 from typing import Any, Self
 
 from cy.producer_batch import DeliveryReport
-from cy.record_queues import Deliveries, RecordQueues
+from cy.record_queues import Deliveries
 from pyclient.config import PRODUCER, load
 from pyclient.core.runner import Runner
 from pyclient.errors import BufferExhausted, ClientClosed
-from pyclient.producer.base import check_fits, check_partition, payload
+from pyclient.producer import awaiting as awaiting
+from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, size_of
 from pyclient.producer.engine import Engine
-from pyclient.producer.pipeline import Pipeline, ProducerRecord
-from pyclient.producer.settings import read
 from pyclient.topic_partition import TopicPartition
 
 
-class Producer(RecordQueues):
+class Producer(BaseProducer):
     """Sends records. ``send`` is inherited; settings are Kafka's, see ``pyclient.config.producer``.
 
         with Producer("localhost:9092", linger_ms=5) as producer:
@@ -38,26 +36,11 @@ class Producer(RecordQueues):
         **settings: Any,
     ) -> None:
         keys = load(PRODUCER, bootstrap_servers, config, settings)
-        self._settings = read(keys)
-        self._pipeline = Pipeline(keys)
-        super().__init__(
-            batch_size=keys.batch_size,
-            buffer_memory=keys.buffer_memory,
-            max_request_size=keys.max_request_size,
-            round_robin=self._pipeline.round_robin,
-            ignore_keys=keys.partitioner_ignore_keys,
-            adaptive=keys.partitioner_adaptive_partitioning_enable,
-            seed=getrandbits(63) | 1,
-        )
-        self._closed = False
+        super().__init__(keys)
         self._runner = Runner()
         self._engine = Engine(keys, self._settings, self, self._runner.loop)
         self.attach(partial(self._runner.loop.call_soon_threadsafe, self._engine.sender.run))
         self.direct = self._is_direct()
-
-    def _is_direct(self) -> bool:
-        """Whether ``send`` may append without asking anybody."""
-        return self._pipeline.is_empty and self._settings.transactional_id is None
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -73,26 +56,11 @@ class Producer(RecordQueues):
     ) -> DeliveryReport:
         """The rest of ``send``: what is not bytes yet, or has to wait."""
         self._check_open()
-        pipeline = self._pipeline
-        record = pipeline.intercept(ProducerRecord(topic, value, key, partition, timestamp, headers))
-        data = payload(pipeline, record)
-        acknowledged = pipeline.acknowledgement(on_delivery)
+        record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
         deadline = time.monotonic() + self._settings.max_block
-        while True:
-            number = self._partition(record, *data)
-            report = self.try_send(
-                record.topic, data[0], data[1], number, record.timestamp, record.headers, acknowledged
-            )
-            if report is not None:
-                return report
-            self._make_possible(record.topic, number, _size(*data), deadline)
-
-    def _partition(self, record: ProducerRecord, value: Any, key: Any) -> int | None:
-        partitioner = self._pipeline.partitioner
-        topic = self.topic(record.topic)
-        if record.partition is not None or partitioner is None or topic is None:
-            return record.partition
-        return partitioner(record.topic, key, value, topic.partition_count)
+        while (report := self._tried(record)) is None:
+            self._make_possible(record.topic, record.partition, record.size, deadline)
+        return report
 
     def send_many(
         self,
@@ -108,26 +76,19 @@ class Producer(RecordQueues):
         """
         self._check_open()
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
-        many, many_keys = self._pipeline_many(topic, values, keys)
-        deliveries = Deliveries(len(many), stamp)
+        items, item_keys = many(self._pipeline, topic, values, keys)
+        deliveries = Deliveries(len(items), stamp)
         at = 0
         deadline = time.monotonic() + self._settings.max_block
         while True:
-            done = self.add_many(topic, many, many_keys, at, partition, stamp, deliveries)
-            if done == len(many):
+            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries)
+            if done == len(items):
                 return deliveries
             if done > at:
                 deadline = time.monotonic() + self._settings.max_block
             at = done
-            size = _size(many[at], many_keys[at] if many_keys is not None else None)
+            size = size_of(items[at], None if item_keys is None else item_keys[at])
             self._make_possible(topic, partition, size, deadline)
-
-    def _pipeline_many(
-        self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
-    ) -> tuple[Sequence[Any], Sequence[Any] | None]:
-        from pyclient.producer.base import many
-
-        return many(self._pipeline, topic, values, keys)
 
     def _make_possible(
         self, topic: str, partition: int | None, size: int, deadline: float
@@ -263,13 +224,3 @@ class Producer(RecordQueues):
         id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
         """
         self._runner.run(self._engine.end_transaction(producer_id, epoch, commit))
-
-    @property
-    def producer_id(self) -> tuple[int, int] | None:
-        """(producer id, epoch) as brokers know it; None before the first send."""
-        current = self._engine.identities.current
-        return None if current is None else (current.producer_id, current.epoch)
-
-
-def _size(value: Any, key: Any) -> int:
-    return (0 if value is None else len(value)) + (0 if key is None else len(key))

@@ -89,11 +89,11 @@ class Pipeline:
 
         return call
 
-    def key(self, topic: str, key: Any) -> bytes | None:
+    def key(self, topic: str, key: Any) -> Any:
         """The key as bytes."""
         return _applied(self.key_serializer, topic, key, "key")
 
-    def value(self, topic: str, value: Any) -> bytes | None:
+    def value(self, topic: str, value: Any) -> Any:
         """The value as bytes."""
         return _applied(self.value_serializer, topic, value, "value")
 

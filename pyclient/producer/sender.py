@@ -302,9 +302,7 @@ class Sender:
         """Puts the batch back, if it may go again."""
         now = self.client.clock()
         assert error is not None
-        if batch.done or self.identities.is_over:
-            self._refuse(lane, batch, error)
-        elif batch.attempts > self.settings.retries:
+        if batch.done or self.identities.is_over or batch.attempts > self.settings.retries:
             self._refuse(lane, batch, error)
         else:
             batch.last_error = error
@@ -319,10 +317,10 @@ class Sender:
         for batch in lane.in_flight:
             if batch.created < limit and not batch.done:
                 self._finish(batch, _overdue(batch, self.settings))
-        while (batch := lane.queue.first()) is not None and batch.created < limit:
-            lane.queue.remove(batch)
-            self._refuse(lane, batch, _overdue(batch, self.settings))
-        oldest = next((each for each in lane.in_flight if not each.done), batch)
+        while (head := lane.queue.first()) is not None and head.created < limit:
+            lane.queue.remove(head)
+            self._refuse(lane, head, _overdue(head, self.settings))
+        oldest = next((each for each in lane.in_flight if not each.done), head)
         if oldest is not None:
             overdue_at = oldest.created + self.settings.delivery_timeout
             self._deadline = min(self._deadline, overdue_at)

@@ -162,7 +162,7 @@ class Transactions(Identities):
                 for name, numbers in topics.items()
             ],
         )
-        response = await self._ask(AddPartitionsToTxn, request, max_version=V1_ADD)
+        response = await self._request(AddPartitionsToTxn, request, max_version=V1_ADD)
         codes = [
             row.partition_error_code
             for topic in response.results_by_topic_v3_and_below
@@ -178,7 +178,7 @@ class Transactions(Identities):
             raise TransactionError(State.UNINITIALIZED.value)
         return self.current
 
-    async def _ask(self, api: Api, request: Any, *, max_version: int | None = None) -> Any:
+    async def _request(self, api: Api, request: Any, *, max_version: int | None = None) -> Any:
         """One request to the coordinator of the transactional id."""
         node = await self.client.coordinator(self.id, TRANSACTION)
         try:
@@ -226,7 +226,7 @@ class Transactions(Identities):
             producer_id=known.producer_id,
             producer_epoch=known.epoch,
         )
-        response = await self._ask(InitProducerId, request)
+        response = await self._request(InitProducerId, request)
         self._check(response.error_code)
         await self._find_version()
         self.current = Identity(response.producer_id, response.producer_epoch)
@@ -264,7 +264,7 @@ class Transactions(Identities):
             producer_epoch=self._identity.epoch,
             group_id=group_id,
         )
-        self._check((await self._ask(AddOffsetsToTxn, request)).error_code)
+        self._check((await self._request(AddOffsetsToTxn, request)).error_code)
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
         node = await self.client.coordinator(group.group_id, GROUP)
@@ -339,7 +339,7 @@ class Transactions(Identities):
             producer_epoch=identity.epoch,
             committed=commit,
         )
-        response = await self._ask(
+        response = await self._request(
             EndTxn, request, max_version=V1_END if self.is_version_1 else None
         )
         self._check(response.error_code)
