@@ -13,7 +13,7 @@ from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
 from pyclient.protocol import ApiVersions
 
-MAX_FRAME: Final = (1 << 31) - 1
+MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
 SOFTWARE: Final = ("pyclient", "0.1.0")
 _UNSUPPORTED_VERSION: Final = 35
 
