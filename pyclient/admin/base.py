@@ -12,6 +12,7 @@ from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
 from pyclient.protocol import Metadata
 from pyclient.protocol.apis import Api
+from pyclient.protocol.errors import BrokerNotAvailable
 from pyclient.topic_partition import TopicPartition
 
 S = TypeVar("S", bound="Base")
@@ -82,6 +83,13 @@ class Base:
         """The ids of all brokers, as they are now."""
         await self._metadata([], deadline)
         return sorted(self._client.cluster.brokers)
+
+    async def _known(self, broker: int, deadline: float) -> int:
+        """The broker's id, whose address is known afterwards. Raises BrokerNotAvailable."""
+        known = self._client.cluster.brokers
+        if broker not in known and broker not in await self._brokers(deadline):
+            raise BrokerNotAvailable(f"broker {broker} is not in the cluster")
+        return broker
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

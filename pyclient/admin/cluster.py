@@ -107,18 +107,12 @@ class ClusterAdmin(Base):
         message = ApiVersions.Request(client_software_name=name, client_software_version=version)
 
         async def attempt() -> ApiVersions.Response:
-            node = self._client.any_node() if broker is None else await self._known(broker)
+            node = self._client.any_node() if broker is None else await self._known(broker, deadline)
             response: ApiVersions.Response = await self._client.send(node, ApiVersions, message)
             check_code(response.error_code)
             return response
 
         return await self._client.retrying(attempt, deadline=deadline)
-
-    async def _known(self, broker: int) -> int:
-        """The broker's id, whose address is known afterwards."""
-        if broker not in self._client.cluster.brokers:
-            await self._client.start()
-        return broker
 
     async def update_features(
         self,
@@ -172,7 +166,7 @@ class ClusterAdmin(Base):
         ids = list(brokers) if brokers is not None else await self._brokers(deadline)
 
         async def one(broker: int) -> Results[str, LogDirDescription]:
-            response = await self._client.send(await self._known(broker), DescribeLogDirs, message)
+            response = await self._client.send(await self._known(broker, deadline), DescribeLogDirs, message)
             check_code(response.error_code)
             results: Results[str, LogDirDescription] = Results()
             for each in response.results:
@@ -211,14 +205,16 @@ class ClusterAdmin(Base):
             for path, keys in by_path.items()
         ]
 
+        deadline = self._deadline(timeout)
+
         async def attempt() -> AlterReplicaLogDirs.Response:
-            node = await self._known(broker)
+            node = await self._known(broker, deadline)
             response: AlterReplicaLogDirs.Response = await self._client.send(
                 node, AlterReplicaLogDirs, request(dirs=rows)
             )
             return response
 
-        response = await self._client.retrying(attempt, deadline=self._deadline(timeout))
+        response = await self._client.retrying(attempt, deadline=deadline)
         results: Results[TopicPartition, None] = Results()
         for topic in response.results:
             for row in topic.partitions:

@@ -133,21 +133,22 @@ class Configs(Base):
     ) -> Results[ConfigResource, R]:
         """Asks for each resource at the broker that knows it."""
         given = [resources] if isinstance(resources, ConfigResource) else list(resources)
+        deadline = self._deadline(timeout)
 
-        async def locate(some: Collection[ConfigResource]) -> dict[ConfigResource, int]:
-            return {each: await self._place(each) for each in some}
+        async def place(resource: ConfigResource) -> int | KafkaError:
+            own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+            if not own or not resource.name.isdigit():
+                return self._client.any_node()
+            try:
+                return await self._known(int(resource.name), deadline)
+            except KafkaError as error:
+                return error
 
-        results = await fan_out(self._client, given, locate, ask, self._deadline(timeout))
+        async def locate(some: Collection[ConfigResource]) -> dict[ConfigResource, int | KafkaError]:
+            return {each: await place(each) for each in some}
+
+        results = await fan_out(self._client, given, locate, ask, deadline)
         return results.checked(check)
-
-    async def _place(self, resource: ConfigResource) -> int:
-        own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-        if not own or not resource.name.isdigit():
-            return self._client.any_node()
-        number = int(resource.name)
-        if number not in self._client.cluster.brokers:
-            await self._client.start()
-        return number
 
 
 def _resource(kind: int, name: str) -> ConfigResource:

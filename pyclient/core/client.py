@@ -169,12 +169,26 @@ class Client:
     def _on_metadata(self) -> None:
         """Nodes follow the brokers: new addresses, and brokers that are gone."""
         brokers = self.cluster.brokers
+        self._adopt_bootstrap()
         for id, node in list(self._nodes.items()):
             if id in brokers:
                 node.move(brokers[id].host, brokers[id].port)
             elif id >= 0 and not node.in_flight:
                 self._nodes.pop(id).close(ClientClosed("the broker has left the cluster"))
         self._reap_later()
+
+    def _adopt_bootstrap(self) -> None:
+        """A bootstrap server with the address of a broker is that broker: its connection is kept."""
+        for index, node in enumerate(self._bootstrap):
+            if not node.is_ready:
+                continue
+            for id, broker in self.cluster.brokers.items():
+                if broker[1:3] == (node.host, node.port) and id not in self._nodes:
+                    fresh = self._node(node.id, node.host, node.port)
+                    self._bootstrap[index] = self._nodes[node.id] = fresh
+                    self._nodes[id] = node
+                    node.id = id
+                    break
 
     # -- requests ----------------------------------------------------------------------------------
 

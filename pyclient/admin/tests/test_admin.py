@@ -20,6 +20,7 @@ from pyclient.admin import (
 )
 from pyclient.offset_and_metadata import OffsetAndMetadata
 from pyclient.protocol.errors import (
+    BrokerNotAvailable,
     ElectionNotNeeded,
     GroupIdNotFound,
     InvalidConfig,
@@ -151,6 +152,13 @@ def test_a_broker_describes_itself(admin):
     assert entries["log.retention.hours"].value == "168"
     assert admin.api_versions(row.id)["Metadata"].usable == 13
     assert admin.describe_features().finalized["transaction.version"].max_version == 2
+
+
+def test_a_broker_that_does_not_exist_is_said_so(admin):
+    with pytest.raises(BrokerNotAvailable, match="broker 99"):
+        admin.describe_configs(ConfigResource(ResourceType.BROKER, "99"))
+    with pytest.raises(BrokerNotAvailable):
+        admin.describe_log_dirs([99])
 
 
 def test_offsets_of_a_group_are_set_listed_and_deleted(admin, topic):

@@ -72,6 +72,17 @@ async def test_start_learns_the_cluster():
 
 
 @on_loop
+async def test_the_bootstrap_connection_becomes_the_brokers():
+    async with ScriptedBroker(7) as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        await client.metadata(["t"], timeout=5)
+        await client.send(7, Heartbeat, heartbeat(0))
+        assert broker.connections == 1
+        await client.send(-1, Heartbeat, heartbeat(0))
+        assert broker.connections == 2
+
+
+@on_loop
 async def test_bootstrap_goes_on_to_a_server_that_answers():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
