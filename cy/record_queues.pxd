@@ -32,6 +32,7 @@ cdef class TopicQueues:
 cdef class RecordQueues:
     cdef dict topics
     cdef readonly Py_ssize_t used       # bytes of batches that are not done
+    cdef Py_ssize_t seen                # ``used`` when the sender last looked
     cdef readonly Py_ssize_t limit      # of ``used``
     cdef Py_ssize_t batch_size
     cdef Py_ssize_t first_size          # of a batch's block
@@ -49,6 +50,7 @@ cdef class RecordQueues:
     cdef public bint awaitable          # ``send`` returns what is awaited for the report
     cdef public bint direct             # ``send`` may append: open, no serializer, no interceptor
 
+    cdef Accepted accepted(self, DeliveryReport report)
     cdef TopicQueues topic_queues(self, object topic)
     cdef PartitionQueue choose(self, TopicQueues topic, object key, object partition)
     cdef int32_t pick(self, TopicQueues topic)
@@ -72,6 +74,7 @@ cdef class RecordQueues:
 # What ``send`` of the asyncio face returns: awaited, it gives the report at once.
 cdef class Accepted:
     cdef DeliveryReport report
+    cdef bint pause                     # the loop runs once first
 
 
 cdef class Deliveries:

@@ -35,6 +35,7 @@ import time
 
 cdef enum:
     FIRST_SIZE = 16384
+    UNSEEN = 1 << 18        # bytes that an asyncio application may add before the loop runs
 
 
 cdef inline int64_t now_ms() noexcept:
@@ -201,8 +202,17 @@ cdef class RecordQueues:
         if self.direct:
             report = self.add(topic, value, key, partition, timestamp, headers, on_delivery)
             if report is not None:
-                return new_accepted(report) if self.awaitable else report
+                return self.accepted(report) if self.awaitable else report
         return self.send_later(topic, value, key, partition, timestamp, headers, on_delivery)
+
+    cdef Accepted accepted(self, DeliveryReport report):
+        """What is awaited for the report; at times it lets the loop run, and so the sender."""
+        cdef Accepted accepted = Accepted.__new__(Accepted)
+        accepted.report = report
+        if self.used - self.seen > UNSEEN:
+            self.seen = self.used
+            accepted.pause = True
+        return accepted
 
     def try_send(self, topic, value, key, partition, timestamp, headers, on_delivery):
         """As ``send``, or None: the topic is not known, the partition is not, there is no room."""
@@ -408,6 +418,7 @@ cdef class RecordQueues:
         """The queues that got something since the last call."""
         cdef PartitionQueue queue
         self.signalled = False
+        self.seen = self.used
         news, self.news = self.news, []
         for queue in news:
             queue.listed = False
@@ -416,6 +427,7 @@ cdef class RecordQueues:
     def release(self, ProducerBatch batch not None):
         """The batch is done: its memory is free."""
         self.used -= batch.charged
+        self.seen = min(self.seen, self.used)
         batch.charged = 0
 
     def charge(self, ProducerBatch batch not None):
@@ -538,13 +550,10 @@ cdef class Accepted:
         return self
 
     def __next__(self):
+        if self.pause:
+            self.pause = False
+            return None
         raise StopIteration(self.report)
-
-
-cdef Accepted new_accepted(DeliveryReport report):
-    cdef Accepted accepted = Accepted.__new__(Accepted)
-    accepted.report = report
-    return accepted
 
 
 @final

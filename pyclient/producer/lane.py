@@ -4,6 +4,8 @@ The broker takes a batch only if its sequence follows the one before it, so a la
 
 - at most five batches are under way, and after a failure only the oldest one goes, until it is
   through: then the next one;
+- the first batch under a producer id is alone until it is acknowledged: a broker that does not know
+  the id takes any sequence, so a second batch could be written where the first one was lost;
 - a batch of which nobody knows whether it was written goes again with the very same producer id,
   epoch and sequence, so that a second one is recognised;
 - sequences start anew, at 0 under the next epoch, only when nothing is under way and it is known
@@ -44,6 +46,7 @@ class Lane:
     """One partition's batches between queue and broker. ``identity`` is None without idempotence."""
 
     __slots__ = (
+        "acknowledged",
         "added",
         "halted",
         "identity",
@@ -59,6 +62,8 @@ class Lane:
         self.in_flight: list[ProducerBatch] = []
         self.identity: Identity | None = None
         self.next_sequence = 0
+        self.acknowledged = False
+        """The broker knows the producer id."""
         self.halted = False
         self.leader = -1
         self.version = -1
@@ -73,11 +78,22 @@ class Lane:
             return None
         if self.halted:
             return self._unknown()
+        if self.in_flight and self.identity is not None and not self.acknowledged:
+            return None
         if head.order == 0:
-            return head if len(self.in_flight) < WINDOW else None
+            return head if self._has_window() else None
         if self.in_flight and self.in_flight[0].order < head.order and self.identity is not None:
             return None
         return head
+
+    def _has_window(self) -> bool:
+        """A batch may go for the first time. Not while one goes again: it must not leave the window
+        of those that the broker recognises.
+        """
+        if self.identity is None:
+            return True
+        in_flight = self.in_flight
+        return not in_flight or (len(in_flight) < WINDOW and in_flight[0].attempts == 1)
 
     def _unknown(self) -> ProducerBatch | None:
         """While halted: the first batch that may have been written, alone."""
@@ -96,6 +112,8 @@ class Lane:
 
     def reset(self, identity: Identity) -> None:
         """Sequences start anew; everything that waits gets new ones when it goes."""
+        if self.identity is None or self.identity.producer_id != identity.producer_id:
+            self.acknowledged = False
         self.identity = identity
         self.next_sequence = 0
         self.halted = False

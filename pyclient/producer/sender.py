@@ -246,6 +246,7 @@ class Sender:
                 batch.maybe_written = True
                 self._retry(lane, batch, of_code(100))
             elif found.error_code in (0, DUPLICATE):
+                lane.acknowledged = True
                 duplicate = found.error_code == DUPLICATE
                 self._complete(
                     batch, -1 if duplicate else found.base_offset, found.log_append_time_ms
