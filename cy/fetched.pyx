@@ -20,7 +20,7 @@ from cy.batch_header cimport (
     LOG_APPEND_TIME_FLAG, LOG_OVERHEAD, MAGIC_AT, TRANSACTIONAL_FLAG,
 )
 from cy.batch_reader cimport BAD_COUNT, RecordView, inflate, parse_record, reason_text, timestamp_of
-from cy.batch_view cimport BatchView, is_sound, view_batch
+from cy.batch_view cimport is_sound, view_batch
 from cy.endian cimport load_int32, load_int64
 from cy.int64_map cimport Int64Map
 from cy.markers cimport ABORT_MARKER, marker_kind

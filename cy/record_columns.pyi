@@ -7,7 +7,7 @@ class Strings(NamedTuple):
     (int32), the bytes.
     """
 
-    count: int
+    rows: int
     validity: bytes | None
     offsets: bytes
     data: bytes
@@ -15,7 +15,7 @@ class Strings(NamedTuple):
 class Columns(NamedTuple):
     """Records as Arrow buffers."""
 
-    count: int
+    rows: int
     topic: Strings
     partition: bytes
     offset: bytes

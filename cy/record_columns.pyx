@@ -14,10 +14,10 @@ from cy.varint cimport read_varint
 
 from collections import namedtuple
 
-Strings = namedtuple("Strings", "count validity offsets data")
+Strings = namedtuple("Strings", "rows validity offsets data")
 Columns = namedtuple(
     "Columns",
-    "count topic partition offset timestamp key value header_offsets header_key header_value",
+    "rows topic partition offset timestamp key value header_offsets header_key header_value",
 )
 
 cdef enum:
@@ -73,8 +73,8 @@ cdef inline void put(Tail *tail, const uint8_t *data, int32_t length) noexcept n
 cdef void put_headers(const Entry *entry, Tail *keys, Tail *values) noexcept nogil:
     cdef const uint8_t *at = entry.headers
     cdef const uint8_t *end = at + entry.headers_size
-    cdef int32_t length = 0, index
-    for index in range(entry.header_count):
+    cdef int32_t length = 0
+    for _ in range(entry.header_count):
         read_varint(&at, end, &length)
         put(keys, at, length)
         at += length

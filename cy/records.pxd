@@ -3,7 +3,7 @@ from cy.fetched cimport Chunk, Entry
 
 cdef class Records:
     cdef list chunks
-    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t total
 
 
 cdef class RecordsIterator:

@@ -198,14 +198,14 @@ cdef class Records:
         cdef Chunk chunk
         self.chunks = [] if chunks is None else chunks
         for chunk in self.chunks:
-            self.count += chunk.count
+            self.total += chunk.count
 
     @property
     def chunks(self):
         return self.chunks
 
     def __len__(self):
-        return self.count
+        return self.total
 
     def __iter__(self):
         cdef RecordsIterator iterator = RecordsIterator.__new__(RecordsIterator)
@@ -216,16 +216,16 @@ cdef class Records:
         cdef Chunk chunk
         cdef Py_ssize_t at
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(self.count))]
+            return [self[place] for place in range(*index.indices(self.total))]
         at = index
         if at < 0:
-            at += self.count
+            at += self.total
         if at >= 0:
             for chunk in self.chunks:
                 if at < chunk.count:
                     return record_at(chunk, at)
                 at -= chunk.count
-        raise IndexError(f"record {index} of {self.count}")
+        raise IndexError(f"record {index} of {self.total}")
 
     def by_partition(self):
         cdef Chunk chunk
@@ -233,6 +233,12 @@ cdef class Records:
         for chunk in self.chunks:
             parts.setdefault((chunk.topic, chunk.partition), []).append(chunk)
         return {place: Records(chunks) for place, chunks in parts.items()}
+
+    def count(self, value):
+        return list(self).count(value)
+
+    def index(self, value, *span):
+        return list(self).index(value, *span)
 
     def values(self):
         cdef Chunk chunk

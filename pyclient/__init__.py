@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from cy.producer_batch import RecordMetadata as RecordMetadata
     from pyclient.admin import Admin as Admin
     from pyclient.admin import NewTopic as NewTopic
+    from pyclient.consumer import Consumer as Consumer
+    from pyclient.consumer import Record as Record
     from pyclient.errors import ConfigError as ConfigError
     from pyclient.errors import KafkaError as KafkaError
     from pyclient.producer.blocking import Producer as Producer
 
 _HOMES = {
+    "Consumer": "pyclient.consumer",
+    "Record": "pyclient.consumer",
     "Producer": "pyclient.producer.blocking",
     "RecordMetadata": "cy.producer_batch",
     "Admin": "pyclient.admin",

@@ -14,9 +14,11 @@ from pyclient.topic_partition import TopicPartition as TopicPartition
 if TYPE_CHECKING:
     from cy.producer_batch import RecordMetadata as RecordMetadata
     from pyclient.admin.asynchronous import Admin as Admin
+    from pyclient.consumer.asynchronous import Consumer as Consumer
     from pyclient.producer.asynchronous import Producer as Producer
 
 _HOMES = {
+    "Consumer": "pyclient.consumer.asynchronous",
     "Producer": "pyclient.producer.asynchronous",
     "RecordMetadata": "cy.producer_batch",
     "Admin": "pyclient.admin.asynchronous",

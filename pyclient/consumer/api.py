@@ -8,10 +8,12 @@ from typing import Any
 
 from cy.records import Record, RecordsIterator
 from pyclient.config import CONSUMER, Config, load
-from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.core import ConsumerCore, OnCommit
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.topic_partition import TopicPartition
+
+__all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "settings_of"]
 
 Topics = str | Collection[str] | re.Pattern[str]
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]

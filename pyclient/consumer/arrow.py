@@ -10,7 +10,7 @@ from cy.record_columns import Strings, columns
 from pyclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
 
 @cache
@@ -52,12 +52,12 @@ def record_batch(chunks: list[Chunk]) -> pyarrow.RecordBatch:
     )
     arrays = [
         _strings(pa.string(), parts.topic),
-        _fixed(types["partition"], parts.count, parts.partition),
-        _fixed(types["offset"], parts.count, parts.offset),
-        _fixed(types["timestamp"], parts.count, parts.timestamp),
+        _fixed(types["partition"], parts.rows, parts.partition),
+        _fixed(types["offset"], parts.rows, parts.offset),
+        _fixed(types["timestamp"], parts.rows, parts.timestamp),
         _strings(pa.binary(), parts.key),
         _strings(pa.binary(), parts.value),
-        pa.Array.from_buffers(headers, parts.count, [None, pa.py_buffer(parts.header_offsets)], children=[pairs]),
+        pa.Array.from_buffers(headers, parts.rows, [None, pa.py_buffer(parts.header_offsets)], children=[pairs]),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
@@ -71,4 +71,4 @@ def _strings(kind: Any, column: Strings) -> Any:
     pa = _arrow()
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
-    return pa.Array.from_buffers(kind, column.count, buffers)
+    return pa.Array.from_buffers(kind, column.rows, buffers)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from cy.fetched import Chunk
 from cy.records import Record, Records
-from pyclient.consumer.api import ConsumerApi, Offsets, Topics, settings_of
+from pyclient.config import Config
+from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE, Call
 from pyclient.consumer.arrow import record_batch
 from pyclient.consumer.core import ConsumerCore
@@ -19,13 +21,10 @@ from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
 from pyclient.core.runner import Runner
-from pyclient.errors import KafkaError
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    import pyarrow
-
-OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
+    import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
 
 class Consumer(ConsumerApi):
@@ -211,19 +210,7 @@ class Consumer(ConsumerApi):
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
         """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called on the client's thread."""
         committed = self._to_commit(offsets)
-
-        async def commit() -> None:
-            error: KafkaError | None = None
-            try:
-                await self._core.commit(committed)
-            except KafkaError as failure:
-                error = failure
-            if on_commit is not None:
-                on_commit(committed, error)
-            elif error is not None:
-                self._core.on_commit_failed(error)
-
-        self._runner.call(lambda: self._core.hold(commit()))
+        self._runner.call(lambda: self._core.hold(self._core.commit_telling(committed, on_commit)))
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -273,7 +260,5 @@ class Consumer(ConsumerApi):
         return self._runner.run(self._core.list_topics())
 
 
-async def _make(config: Any) -> ConsumerCore:
-    import asyncio
-
+async def _make(config: Config) -> ConsumerCore:
     return ConsumerCore(config, asyncio.get_running_loop())

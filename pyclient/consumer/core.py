@@ -35,6 +35,8 @@ from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
+OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
+
 
 class ConsumerCore:
     """One consumer. Made on any thread; ``start`` is awaited on the loop first."""
@@ -254,9 +256,23 @@ class ConsumerCore:
         except KafkaError as error:
             self.on_commit_failed(error)
 
+    async def commit_telling(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit | None
+    ) -> None:
+        """Commits; ``on_commit`` learns how it went, without it a failure is logged."""
+        failure: KafkaError | None = None
+        try:
+            await self.commit(offsets)
+        except KafkaError as error:
+            failure = error
+        if on_commit is not None:
+            on_commit(offsets, failure)
+        elif failure is not None:
+            self.on_commit_failed(failure)
+
     def on_commit_failed(self, error: KafkaError) -> None:
-        """An automatic commit did not succeed."""
-        log.warning("automatic commit of group %s failed: %s", self.config.group_id, error)
+        """A commit that nobody waits for did not succeed."""
+        log.warning("a commit of group %s failed: %s", self.config.group_id, error)
 
     def _commit_later(self) -> None:
         wait = max(self.config.auto_commit_interval_ms / 1000, 0.01)

@@ -339,15 +339,19 @@ class Fetcher:
         was_follower = asked.is_follower
         state.preferred = None
         if error.name in RETRIED or (part.error_code == OFFSET_OUT_OF_RANGE and was_follower):
-            leader = part.current_leader
-            news = leader is not None and leader.leader_id >= 0
-            if not (news and self._client.cluster.leader_changed(state.tp, leader.leader_id, leader.leader_epoch)):
+            if not self._follow(state.tp, part.current_leader):
                 self._client.refresh(state.tp.topic)
                 self._later(state)
             return False
         state.failed = True
         self._buffer.append(Failure(state, state.turn, error))
         return True
+
+    def _follow(self, tp: TopicPartition, leader: Fetch.Response.LeaderIdAndEpoch | None) -> bool:
+        """The answer has named the new leader (KIP-951); whether that is news."""
+        if leader is None or leader.leader_id < 0:
+            return False
+        return self._client.cluster.leader_changed(tp, leader.leader_id, leader.leader_epoch)
 
     # -- time ------------------------------------------------------------------------------------------
 

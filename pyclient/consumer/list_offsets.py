@@ -75,7 +75,9 @@ class OffsetLookup:
         response: ListOffsets.Response = await self._client.send(node, ListOffsets, request)
         return response
 
-    def _sort(self, response: Any, left: dict[TopicPartition, int], found: dict[TopicPartition, Found]) -> list[KafkaError]:
+    def _sort(
+        self, response: Any, left: dict[TopicPartition, int], found: dict[TopicPartition, Found]
+    ) -> list[KafkaError]:
         """Moves what was answered from ``left`` to ``found``; the errors of the others."""
         errors = []
         for topic in response.topics:
