@@ -14,6 +14,7 @@ from pyclient.protocol.errors import KafkaError, NetworkException, RequestTimedO
 __all__ = [
     "BufferExhausted",
     "ClientClosed",
+    "ClientError",
     "ClientForked",
     "ConfigError",
     "ConnectionFailed",

@@ -137,7 +137,12 @@ class MetadataKeeper:
         while True:
             await self._until_due()
             wish, self._due = self._wish, float("inf")
-            await self._request(wish)
+            try:
+                await self._request(wish)
+            except Exception as fault:  # a listener's: what it does wrong must not end the refreshes
+                self._not_before = self._clock() + self._backoff.next()
+                context = {"message": "a refresh of the metadata failed", "exception": fault}
+                self._loop.call_exception_handler(context)
             now = self._clock()
             self._due = min(self._due, now + self._max_age)
             if self._wish > self._served:

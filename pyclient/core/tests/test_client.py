@@ -352,6 +352,19 @@ async def test_refresh_learns_of_new_leaders():
 
 
 @on_loop
+async def test_a_listener_that_fails_does_not_end_the_refreshes():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        faults = []
+        client.loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+        end = client.cluster.subscribe(lambda *_: 1 / 0)
+        await client.metadata(["t"], timeout=5)
+        assert [type(each) for each in faults] == [ZeroDivisionError]
+        end()
+        broker.topics["u"] = 1
+        await client.metadata(["u"], timeout=5)
+
+
+@on_loop
 async def test_all_topics_are_asked_for_once():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.topics["u"] = 1
