@@ -28,7 +28,7 @@ SIZE = 100
 BATCH_RECORDS = 500
 #: Records of partition 0 of a broker that is not the null broker: what a consumer may read at most.
 FILLED = 2_000_000
-TIMEOUT_S = 120
+TIMEOUT_S = 30
 NULL = "null"
 MILLION = 1_000_000
 LATENCY = "p50_us"

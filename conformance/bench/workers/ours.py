@@ -6,7 +6,6 @@ What the SDK has not got is skipped, with the name that is missing.
 from __future__ import annotations
 
 import importlib
-import inspect
 import time
 from collections.abc import Callable
 from typing import Any
@@ -124,9 +123,13 @@ def latency(address: str, count: int) -> Result:
         return one_at_a_time(lambda: producer.send(TOPIC, value=VALUE, partition=0).result(timeout=10), count)
 
 
-def _consumer(address: str, home: str = "pyclient") -> Any:
-    consumer = _named(home, "Consumer")(address, **CONSUMER)
-    consumer.assign([_named("pyclient", "TopicPartition")(TOPIC, 0)])
+def _partitions() -> list[Any]:
+    return [_named("pyclient", "TopicPartition")(TOPIC, 0)]
+
+
+def _consumer(address: str) -> Any:
+    consumer = _named("pyclient", "Consumer")(address, **CONSUMER)
+    consumer.assign(_partitions())
     return consumer
 
 
@@ -179,7 +182,8 @@ async def _aio_send(address: str, count: int) -> Result:
 
 
 async def _aio_getmany(address: str, count: int) -> Result:
-    async with _consumer(address, "pyclient.aio") as consumer:
+    async with _named("pyclient.aio", "Consumer")(address, **CONSUMER) as consumer:
+        await consumer.assign(_partitions())
 
         async def take(left: int) -> None:
             while left > 0:
@@ -196,10 +200,7 @@ async def _aio_latency(address: str, count: int) -> Result:
         delays = []
         for _ in range(count + int(count * WARM_UP)):
             start = time.perf_counter()
-            report = await producer.send(TOPIC, value=VALUE, partition=0)
-            result = report.result()
-            if inspect.isawaitable(result):
-                await result
+            await (await producer.send(TOPIC, value=VALUE, partition=0))
             delays.append(time.perf_counter() - start)
     return quantiles(delays[-count:])
 
