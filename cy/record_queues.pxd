@@ -1,6 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from cy.arrow_column cimport ArrowColumn
 from cy.producer_batch cimport DeliveryReport, ProducerBatch
 
 
@@ -66,6 +67,18 @@ cdef class RecordQueues:
         object headers, object callback,
     )
     cdef Py_ssize_t add_run(
+        self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
+        int64_t timestamp, Deliveries deliveries,
+    ) except -1
+    cdef Py_ssize_t add_column(
+        self, TopicQueues topic, ArrowColumn values, Py_ssize_t start, object partition,
+        int64_t timestamp, Deliveries deliveries,
+    ) except -1
+    cdef Py_ssize_t add_keyed_row(
+        self, TopicQueues topic, ArrowColumn values, ArrowColumn keys, Py_ssize_t row,
+        object partition, int64_t timestamp, Deliveries deliveries,
+    ) except -1
+    cdef Py_ssize_t add_some(
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
         int64_t timestamp, Deliveries deliveries,
     ) except -1

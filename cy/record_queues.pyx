@@ -24,6 +24,7 @@ from cython cimport final, freelist, no_gc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from cy.arrow_column cimport ArrowColumn
 from cy.batch_header cimport HEADER_SIZE
 from cy.murmur2 cimport murmur2_of
 from cy.producer_batch cimport (
@@ -474,7 +475,7 @@ cdef class RecordQueues:
     ):
         """Appends ``values[start:]`` as far as there is room; the index of the first that is not in.
 
-        ``values`` and ``keys`` are lists or tuples (``keys`` may be None).
+        ``values`` and ``keys`` are lists or tuples, or both Arrow columns; ``keys`` may be None.
         """
         cdef TopicQueues queues = self.topics.get(topic)
         if queues is None:
@@ -483,7 +484,7 @@ cdef class RecordQueues:
         cdef Py_ssize_t stop
         try:
             while start < end:
-                stop = self.add_run(
+                stop = self.add_some(
                     queues, values, keys, start, partition, timestamp, deliveries
                 )
                 if stop == start:
@@ -493,6 +494,73 @@ cdef class RecordQueues:
             if self.pressing:
                 self.notify()
         return start
+
+    cdef Py_ssize_t add_some(
+        self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
+        int64_t timestamp, Deliveries deliveries,
+    ) except -1:
+        if type(values) is not ArrowColumn:
+            return self.add_run(topic, values, keys, start, partition, timestamp, deliveries)
+        if keys is None:
+            return self.add_column(topic, values, start, partition, timestamp, deliveries)
+        return self.add_keyed_row(topic, values, keys, start, partition, timestamp, deliveries)
+
+    cdef Py_ssize_t add_column(
+        self, TopicQueues topic, ArrowColumn values, Py_ssize_t start, object partition,
+        int64_t timestamp, Deliveries deliveries,
+    ) except -1:
+        """As ``add_run``, into a batch of its own, which is filled without the GIL."""
+        cdef const uint8_t *at
+        cdef Py_ssize_t row = start, length, size = HEADER_SIZE
+        cdef Py_ssize_t room = min(max(self.grow_limit, self.batch_size), self.limit - self.used)
+        with nogil:
+            while row < values.rows:
+                length = max(values.get(row, &at), 0) + RECORD_OVERHEAD
+                if length > self.max_record or (size + length > room and row > start):
+                    break
+                size += length
+                row += 1
+        cdef PartitionQueue queue = self.choose(topic, None, partition)
+        if row == start or queue is None or size > self.limit - self.used:
+            return start
+        cdef ProducerBatch batch = new_batch(queue.topic, queue.partition, size, self.clock())
+        self.used += batch.charged
+        cdef Py_ssize_t index
+        with nogil:
+            for index in range(start, row):
+                length = values.get(index, &at)
+                batch.write(timestamp, NULL, -1, at, length, NULL, 0)
+        deliveries.note(batch, 0, row - start)
+        queue.close()
+        queue.closed.append(batch)
+        queue.full = True
+        self.announce(queue)
+        if queue.partition == topic.sticky:
+            self.stick(topic, batch.used)
+        return row
+
+    cdef Py_ssize_t add_keyed_row(
+        self, TopicQueues topic, ArrowColumn values, ArrowColumn keys, Py_ssize_t row,
+        object partition, int64_t timestamp, Deliveries deliveries,
+    ) except -1:
+        """Appends one row; the index of the next one, or its own."""
+        cdef const uint8_t *key
+        cdef const uint8_t *value
+        cdef Py_ssize_t k_size = keys.get(row, &key), v_size = values.get(row, &value)
+        cdef Py_ssize_t size = RECORD_OVERHEAD + max(k_size, 0) + max(v_size, 0)
+        if size > self.max_record:
+            return row
+        if partition is None and k_size >= 0 and not self.ignore_keys and not self.round_robin:
+            partition = (murmur2_of(key, <int>k_size) & 0x7FFFFFFF) % topic.count
+        cdef PartitionQueue queue = self.choose(topic, None, partition)
+        cdef ProducerBatch batch = None if queue is None else self.room(queue, size)
+        if batch is None:
+            return row
+        batch.write(timestamp, key, k_size, value, v_size, NULL, 0)
+        deliveries.note(batch, batch.count - 1, 1)
+        if queue.partition == topic.sticky:
+            self.stick(topic, size)
+        return row + 1
 
     cdef Py_ssize_t add_run(
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, pairwise
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_round_robin_takes_turns_and_leaves_out_the_unavailable():
 def test_sticks_to_a_partition_until_its_batch_is_full():
     queues, _ = make(batch_size=1000)
     chosen = [queues.send("t", b"v" * 100).partition for _ in range(600)]
-    runs = sum(a != b for a, b in zip(chosen, chosen[1:], strict=False))
+    runs = sum(a != b for a, b in pairwise(chosen))
     assert 600 / 10 - 5 < runs < 600 / 6
     assert len(set(chosen[:7])) == 1
 
@@ -197,7 +198,7 @@ def test_many_are_as_one_by_one(keyed):
     assert queues.add_many("t", values, keys, 0, None, 1, deliveries) == 500
     assert len(deliveries) == 500
     found = records_of(queues)
-    assert Counter(sum(found.values(), [])) == Counter(values)
+    assert Counter(chain(*found.values())) == Counter(values)
     if keyed:
         for number in range(3):
             wanted = [v for v, k in zip(values, keys, strict=True) if partition_for_key(k, 3) == number]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import getrandbits
 from typing import Any, NamedTuple
 
+from cy.arrow_column import ArrowColumn
 from cy.producer_batch import DeliveryReport
 from cy.record_queues import RecordQueues
 from pyclient.config import Config
@@ -118,6 +119,8 @@ def many(
         raise ConfigError("send_many passes interceptors and a partitioner of one's own by: use send")
     if keys is not None and len(keys) != len(values):
         raise ValueError(f"{len(values)} values and {len(keys)} keys")
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return _columns(pipeline, values, keys)
     return (
         _listed(values, topic, pipeline.value if pipeline.value_serializer else None),
         None if keys is None else _listed(keys, topic, pipeline.key if pipeline.key_serializer else None),
@@ -125,11 +128,24 @@ def many(
 
 
 def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:
-    if hasattr(items, "to_pylist"):
-        items = items.to_pylist()
     if apply is not None:
         return [apply(topic, item) for item in items]
     return items if type(items) in (list, tuple) else list(items)
+
+
+def _columns(pipeline: Pipeline, values: Any, keys: Any) -> tuple[Sequence[Any], Sequence[Any] | None]:
+    """Values and keys that Arrow holds; a chunked array is put together."""
+    if pipeline.value_serializer or pipeline.key_serializer:
+        raise ConfigError("send_many sends Arrow columns as they are: serializers do not apply")
+    return _column(values), None if keys is None else _column(keys)
+
+
+def _column(array: Any) -> Any:
+    if hasattr(array, "combine_chunks"):
+        array = array.combine_chunks()
+    if not hasattr(array, "__arrow_c_array__"):
+        raise TypeError(f"{type(array).__name__} is no Arrow array; keys and values must both be")
+    return ArrowColumn(array)
 
 
 def check_fits(queues: RecordQueues, topic: str, size: int) -> None:

@@ -10,7 +10,10 @@ from cy.record_queues import RecordQueues
 from pyclient.producer.lane import MAX_SEQUENCE, Identity, Lane, Verdict, after
 
 
-def make(count=0, identity=Identity(1, 0)):
+FIRST = Identity(1, 0)
+
+
+def make(count=0, identity=FIRST):
     queues = RecordQueues(batch_size=0, clock=lambda: 0.0)
     queues.set_partitions("t", 1)
     queues.direct = True
@@ -139,7 +142,6 @@ def test_another_epoch_is_taken_only_when_nothing_is_under_way():
 
 
 def test_parts_of_a_split_share_the_sequences():
-    lane, queues = make()
     big = RecordQueues(clock=lambda: 0.0)
     big.set_partitions("t", 1)
     big.direct = True

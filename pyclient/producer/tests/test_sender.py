@@ -7,7 +7,7 @@ import pytest
 from cy.batch import iterate, read_header
 from cy.record_queues import RecordQueues
 from pyclient.config import PRODUCER, load
-from pyclient.core.cluster import Broker, Cluster
+from pyclient.core.cluster import Cluster
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity
@@ -84,7 +84,7 @@ def batches_of(message):
 
 
 def answer(client, code=0, offset=0, **fields):
-    node, message, on_done = client.posts.pop(0)
+    _, message, on_done = client.posts.pop(0)
     rows = [
         Produce.Response.PartitionProduceResponse(
             index=index, error_code=code, base_offset=offset, **fields)
