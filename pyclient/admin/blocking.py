@@ -71,6 +71,7 @@ class Admin:
     delete_consumer_groups = _blocking(_Async.delete_consumer_groups)
     remove_members_from_consumer_group = _blocking(_Async.remove_members_from_consumer_group)
     list_consumer_group_offsets = _blocking(_Async.list_consumer_group_offsets)
+    list_offsets_of_consumer_groups = _blocking(_Async.list_offsets_of_consumer_groups)
     alter_consumer_group_offsets = _blocking(_Async.alter_consumer_group_offsets)
     delete_consumer_group_offsets = _blocking(_Async.delete_consumer_group_offsets)
 

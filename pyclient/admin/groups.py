@@ -16,7 +16,7 @@ from pyclient.admin.results import Results
 from pyclient.admin.types import GroupDescription, GroupListing, MemberToRemove
 from pyclient.core.client import GROUP
 from pyclient.core.connection import Request
-from pyclient.errors import KafkaError, of_code
+from pyclient.errors import KafkaError, UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
 from pyclient.offset_and_metadata import OffsetAndMetadata
 from pyclient.protocol import (
@@ -31,9 +31,13 @@ from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
 R = TypeVar("R")
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 WITH_NAMES = 9
 """OffsetCommit and OffsetFetch from version 10 on name topics by id, for members of KIP-848."""
+
+BATCHED = 8
+"""OffsetFetch from here on takes several groups."""
 
 
 class Groups(Base):
@@ -182,7 +186,7 @@ class Groups(Base):
         topics = None if partitions is None else by_topic(partitions)
 
         def message(version: int) -> OffsetFetch.Request:
-            request = _fetch_request(group, topics, version)
+            request = _fetch_request([group], topics, version)
             if version >= 7:
                 request.require_stable = require_stable
             return request
@@ -194,6 +198,30 @@ class Groups(Base):
             group, OffsetFetch, message, timeout, lambda answer: outcome(answer).checked()
         )
         return outcome(response).checked(check)
+
+    async def list_offsets_of_consumer_groups(
+        self, groups: Iterable[str], *, timeout: float | None = None, check: bool = True
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """All committed offsets of many groups, by one request per coordinator (KIP-709; to brokers
+        before Kafka 3.0 one per group). Raises the first error unless ``check=False``.
+        """
+
+        async def one(node: int, some: list[str]) -> dict[str, Offsets | KafkaError]:
+            response = await self._client.send(
+                node,
+                OffsetFetch,
+                lambda version: _fetch_request(some, None, version),
+                max_version=WITH_NAMES,
+            )
+            return {group: _outcome(response, group) for group in some}
+
+        async def ask(node: int, keys: list[str]) -> dict[str, Offsets | KafkaError]:
+            batched = self._client.version(node, OffsetFetch, WITH_NAMES) >= BATCHED
+            parts = [keys] if batched else [[key] for key in keys]
+            answers = await asyncio.gather(*(one(node, part) for part in parts))
+            return {group: each for answer in answers for group, each in answer.items()}
+
+        return await self._at_coordinators(groups, ask, timeout, check)
 
     async def alter_consumer_group_offsets(
         self,
@@ -307,20 +335,29 @@ def _passes(value: str, wanted: Collection[str]) -> bool:
 
 
 def _fetch_request(
-    group: str, topics: dict[str, list[int]] | None, version: int
+    groups: list[str], topics: dict[str, list[int]] | None, version: int
 ) -> OffsetFetch.Request:
+    """For these topics (None: all) of each group, of which there is one before version 8."""
     request = OffsetFetch.Request
-    if version < 8:
+    if version < BATCHED:
+        if len(groups) > 1:
+            raise UnsupportedByBroker("the broker takes one group per OffsetFetch")
         old = request.OffsetFetchRequestTopic
         rows = [old(name=t, partition_indexes=some) for t, some in (topics or {}).items()]
-        return request(group_id=group, topics=None if topics is None else rows)
+        return request(group_id=groups[0], topics=None if topics is None else rows)
     new = request.OffsetFetchRequestTopics
     given = [new(name=t, partition_indexes=some) for t, some in (topics or {}).items()]
-    row = request.OffsetFetchRequestGroup(
-        group_id=group,
-        topics=None if topics is None else given,
-    )
-    return request(groups=[row])
+    wanted = None if topics is None else given
+    row = request.OffsetFetchRequestGroup
+    return request(groups=[row(group_id=group, topics=wanted) for group in groups])
+
+
+def _outcome(response: OffsetFetch.Response, group: str) -> Offsets | KafkaError:
+    """A group's offsets, or the first error about it."""
+    try:
+        return dict(_committed(response, group).checked())
+    except KafkaError as error:
+        return error
 
 
 def _committed(

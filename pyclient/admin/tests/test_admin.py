@@ -172,6 +172,8 @@ def test_offsets_of_a_group_are_set_listed_and_deleted(admin, topic):
     assert admin.list_consumer_group_offsets(group, [first, TopicPartition(topic, 8)]) == {
         first: OffsetAndMetadata(5)
     }
+    many = admin.list_offsets_of_consumer_groups([group, unique("none")])
+    assert [len(offsets) for offsets in many.values()] == [2, 0]
     admin.delete_consumer_group_offsets(group, [first])
     assert list(admin.list_consumer_group_offsets(group)) == [second]
     described = admin.describe_consumer_groups(group)[group]

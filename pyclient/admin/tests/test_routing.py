@@ -166,6 +166,8 @@ def test_offsets_are_fetched_in_the_form_of_the_version(newest):
         found = await admin.list_consumer_group_offsets("g")
         assert found == {T0: OffsetAndMetadata(4)}
         assert [v for api, v, _ in broker.requests if api is OffsetFetch] == [min(newest, 9)]
+        many = await admin.list_offsets_of_consumer_groups(["g"])
+        assert many == {"g": {T0: OffsetAndMetadata(4)}}
 
     check()
 
