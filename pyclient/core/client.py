@@ -111,13 +111,12 @@ class Client:
             if all(each is not None and each.phase == "resolve" for each in trouble):
                 raise next(each for each in trouble if each is not None)
             if not in_time:
-                raise self._keeper.trouble or self._unreached(trouble, timeout)
+                raise self.unreached(timeout)
 
-    def _unreached(
-        self, trouble: list[ConnectionFailed | None], timeout: float
-    ) -> ConnectionFailed:
-        known = next((each for each in trouble if each is not None), None)
-        return known or ConnectionFailed(
+    def unreached(self, timeout: float) -> KafkaError:
+        """Why the cluster was not reached in ``timeout`` seconds."""
+        trouble = (node.trouble for node in self._bootstrap if node.trouble is not None)
+        return self._keeper.trouble or next(trouble, None) or ConnectionFailed(
             self._bootstrap[0].name, "connect", f"no answer in {timeout:.3g} s"
         )
 

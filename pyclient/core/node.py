@@ -33,6 +33,7 @@ from pyclient.errors import (
 )
 
 LOG: Final = logging.getLogger("pyclient")
+LOG.addHandler(logging.NullHandler())  # nothing on stderr unless the application wants it
 
 
 class NodeSettings:
