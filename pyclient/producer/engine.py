@@ -10,7 +10,7 @@ from cy.producer_batch import ProducerBatch
 from cy.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
-from pyclient.errors import ClientClosed, KafkaError
+from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.sender import Sender
@@ -19,6 +19,9 @@ from pyclient.producer.transactions import Transactions
 
 if TYPE_CHECKING:
     from pyclient.core.cluster import Cluster
+
+GRACE = 0.1
+"""Seconds that a start which raises by itself has for that."""
 
 
 class Engine:
@@ -52,10 +55,13 @@ class Engine:
 
     async def ready(self, timeout: float | None = None) -> None:
         """Returns when the cluster was reached. Raises ConnectionFailed."""
+        wait = self.settings.max_block if timeout is None else timeout
         if self._started is None or (self._started.done() and self._started.exception()):
-            wait = self.settings.max_block if timeout is None else timeout
             self._started = self.loop.create_task(self.client.start(wait))
-        await asyncio.wait_for(asyncio.shield(self._started), timeout)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._started), wait)
+        except TimeoutError as error:
+            raise self.client.unreached(wait) from error
 
     async def know(self, topic: str, timeout: float) -> None:
         """Returns when the topic's partitions are known, to the queues too."""

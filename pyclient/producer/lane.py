@@ -168,9 +168,10 @@ class Lane:
         sequences.
         """
         parts = batch.split(limit)
-        sequence = batch.base_sequence
+        sequence, order = batch.base_sequence, batch.order
         for part in parts:
-            part.order = batch.order
+            part.order = order
+            order += part.count
             if sequence >= 0:
                 part.reserve_sequence(sequence)
                 sequence = after(sequence, part.count)

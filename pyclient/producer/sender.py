@@ -58,7 +58,8 @@ class Sender:
         """How many wait for everything to go now (flush, close)."""
         self._active: dict[PartitionQueue, Lane] = {}
         self._flying: dict[int, int] = {}
-        self._order = 0
+        self._order = 1
+        """Of the next batch; leaves numbers for the parts that a batch may be split into."""
         self._timer: Any = None
         self._timer_at = float("inf")
         self._deadline = float("inf")
@@ -163,8 +164,8 @@ class Sender:
             lane.queue.remove(batch)
         settings = self.settings
         batch.seal(settings.codec, settings.level, settings.transactional_id is not None)
-        self._order += 1
         lane.depart(batch, self._order)
+        self._order += batch.count
 
     def _request(self, sent: list[tuple[Lane, ProducerBatch]]) -> Produce.Request:
         topics: dict[str, Any] = {}

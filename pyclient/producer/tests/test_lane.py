@@ -9,7 +9,6 @@ import pytest
 from cy.record_queues import RecordQueues
 from pyclient.producer.lane import MAX_SEQUENCE, Identity, Lane, Verdict, after
 
-
 FIRST = Identity(1, 0)
 
 
