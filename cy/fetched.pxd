@@ -40,6 +40,7 @@ cdef class Chunk:
     cdef int32_t capacity
     cdef list owners                    # of the bytes that entries point into
 
+    cdef void reuse(self) noexcept
     cdef Entry *room(self) noexcept nogil
 
 

@@ -29,6 +29,12 @@ from cy.batch_header import CorruptBatch, InvalidBatch
 
 cdef enum:
     FIRST_CAPACITY = 512
+    KEPT_CAPACITY = 1 << 18     # of a chunk's entries that are kept for the next large chunk
+
+# The entries of a large chunk that is gone. New memory costs a page fault for each 64 entries, which
+# is more than parsing them. Guarded by the GIL.
+cdef Entry *spare = NULL
+cdef int32_t spare_capacity = 0
 
 
 class LegacyBatch(ValueError):
@@ -38,7 +44,17 @@ class LegacyBatch(ValueError):
 @final
 cdef class Chunk:
     def __dealloc__(self):
+        global spare, spare_capacity
+        if spare_capacity < self.capacity <= KEPT_CAPACITY:
+            spare, self.entries = self.entries, spare
+            spare_capacity = self.capacity
         free(self.entries)
+
+    cdef void reuse(self) noexcept:
+        """Has the entries of an earlier chunk overwritten."""
+        global spare, spare_capacity
+        self.entries, self.capacity = spare, spare_capacity
+        spare, spare_capacity = NULL, 0
 
     cdef Entry *room(self) noexcept nogil:
         """Where the next entry goes, NULL where memory is short; it counts when ``count`` grows."""
@@ -120,6 +136,8 @@ cdef class Fetched:
         chunk.key_reader = self.key_reader
         chunk.value_reader = self.value_reader
         chunk.owners = []
+        if spare_capacity and limit > spare_capacity // 2:
+            chunk.reuse()
         if self.inflated is not None:
             chunk.owners.append(self.inflated)
         self.took_raw = False

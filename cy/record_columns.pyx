@@ -4,7 +4,8 @@ Three passes over the entries of each chunk, none of which makes a Python object
 the fixed columns with keys and values; headers, where there are any.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_AsUTF8String
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
@@ -83,23 +84,32 @@ cdef void put_headers(const Entry *entry, Tail *keys, Tail *values) noexcept nog
         at += max(length, 0)
 
 
+cdef void *place_of(object buffer) except NULL:
+    """Where a new buffer lies; it stays there, for nobody else has it."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    cdef void *at = view.buf
+    PyBuffer_Release(&view)
+    return at
+
+
 cdef class Column:
     """Bytes that are filled before anyone else sees them."""
     cdef object validity
-    cdef bytes offsets
-    cdef bytes data
+    cdef object offsets
+    cdef object data
     cdef Tail tail
 
-    def __cinit__(self, int64_t count, int64_t size, bint has_nulls):
+    def __cinit__(self, int64_t count, int64_t size, bint has_nulls, allocate):
         if size > LARGEST:
             raise OverflowError(f"{size} bytes are too many for one column")
-        self.offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
-        self.data = PyBytes_FromStringAndSize(NULL, size)
-        self.tail.offsets = <int32_t *>PyBytes_AS_STRING(self.offsets)
-        self.tail.data = <uint8_t *>PyBytes_AS_STRING(self.data)
+        self.offsets = allocate((count + 1) * 4)
+        self.data = allocate(max(1, size))
+        self.tail.offsets = <int32_t *>place_of(self.offsets)
+        self.tail.data = <uint8_t *>place_of(self.data)
         if has_nulls:
-            self.validity = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
-            self.tail.validity = <uint8_t *>PyBytes_AS_STRING(self.validity)
+            self.validity = allocate(count // 8 + 1)
+            self.tail.validity = <uint8_t *>place_of(self.validity)
             memset(self.tail.validity, 0, (count + 7) // 8)
 
     cdef object finish(self):
@@ -141,7 +151,7 @@ cdef void fill_headers(
         index += 1
 
 
-def columns(list chunks not None):
+def columns(list chunks not None, allocate=bytearray):
     cdef Chunk chunk
     cdef Sizes sizes
     cdef Fixed fixed
@@ -152,19 +162,19 @@ def columns(list chunks not None):
     memset(&sizes, 0, sizeof(Sizes))
     for chunk in chunks:
         measure(chunk, len(PyUnicode_AsUTF8String(chunk.topic)), &sizes)
-    partition = PyBytes_FromStringAndSize(NULL, sizes.count * 4)
-    offset = PyBytes_FromStringAndSize(NULL, sizes.count * 8)
-    timestamp = PyBytes_FromStringAndSize(NULL, sizes.count * 8)
-    header_offsets = PyBytes_FromStringAndSize(NULL, (sizes.count + 1) * 4)
-    fixed.partition = <int32_t *>PyBytes_AS_STRING(partition)
-    fixed.offset = <int64_t *>PyBytes_AS_STRING(offset)
-    fixed.timestamp = <int64_t *>PyBytes_AS_STRING(timestamp)
-    fixed.header_offsets = <int32_t *>PyBytes_AS_STRING(header_offsets)
-    topic = Column(sizes.count, sizes.topic, False)
-    key = Column(sizes.count, sizes.key, sizes.has_null_key)
-    value = Column(sizes.count, sizes.value, sizes.has_null_value)
-    header_key = Column(sizes.header_count, sizes.headers, False)
-    header_value = Column(sizes.header_count, sizes.headers, True)
+    partition = allocate(sizes.count * 4 + 4)
+    offset = allocate(sizes.count * 8 + 8)
+    timestamp = allocate(sizes.count * 8 + 8)
+    header_offsets = allocate(sizes.count * 4 + 4)
+    fixed.partition = <int32_t *>place_of(partition)
+    fixed.offset = <int64_t *>place_of(offset)
+    fixed.timestamp = <int64_t *>place_of(timestamp)
+    fixed.header_offsets = <int32_t *>place_of(header_offsets)
+    topic = Column(sizes.count, sizes.topic, False, allocate)
+    key = Column(sizes.count, sizes.key, sizes.has_null_key, allocate)
+    value = Column(sizes.count, sizes.value, sizes.has_null_value, allocate)
+    header_key = Column(sizes.header_count, sizes.headers, False, allocate)
+    header_value = Column(sizes.header_count, sizes.headers, True, allocate)
     cdef Tail *topic_tail = &(<Column>topic).tail
     cdef Tail *key_tail = &(<Column>key).tail
     cdef Tail *value_tail = &(<Column>value).tail

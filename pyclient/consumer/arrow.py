@@ -43,7 +43,7 @@ def schema() -> pyarrow.Schema:
 def record_batch(chunks: list[Chunk]) -> pyarrow.RecordBatch:
     """The records of the chunks, without copying what is in their columns again."""
     pa = _arrow()
-    parts = columns(chunks)
+    parts = columns(chunks, pa.allocate_buffer)  # of Arrow's memory pool, which keeps its pages
     types = {field.name: field.type for field in schema()}
     headers = types["headers"]
     pairs = pa.StructArray.from_arrays(
@@ -57,18 +57,16 @@ def record_batch(chunks: list[Chunk]) -> pyarrow.RecordBatch:
         _fixed(types["timestamp"], parts.rows, parts.timestamp),
         _strings(pa.binary(), parts.key),
         _strings(pa.binary(), parts.value),
-        pa.Array.from_buffers(headers, parts.rows, [None, pa.py_buffer(parts.header_offsets)], children=[pairs]),
+        pa.Array.from_buffers(headers, parts.rows, [None, parts.header_offsets], children=[pairs]),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
-def _fixed(kind: Any, count: int, data: bytes) -> Any:
+def _fixed(kind: Any, count: int, data: Any) -> Any:
     pa = _arrow()
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, count, [None, data])
 
 
 def _strings(kind: Any, column: Strings) -> Any:
     pa = _arrow()
-    validity = None if column.validity is None else pa.py_buffer(column.validity)
-    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
-    return pa.Array.from_buffers(kind, column.rows, buffers)
+    return pa.Array.from_buffers(kind, column.rows, [column.validity, column.offsets, column.data])
