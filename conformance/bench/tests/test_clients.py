@@ -31,6 +31,14 @@ def test_a_worker_tells_speed_and_cpu(bootstrap: str, load: Load) -> None:
     assert all(value > 0 for value in sample.figures.values())
 
 
+@pytest.mark.parametrize("case", ["produce", "produce_many", "consume", "consume_arrow", "aio_send", "aio_getmany"])
+def test_our_worker_tells_speed_and_cpu_or_what_is_missing(bootstrap: str, case: str) -> None:
+    sample = run(Load(OURS, case, 20_000), bootstrap)
+    if sample.skipped:
+        pytest.skip(sample.skipped)
+    assert sample.figures.keys() == {SPEED, CPU}
+
+
 def test_a_worker_tells_quantiles_of_latencies(bootstrap: str) -> None:
     figures = run(Load("confluent", "latency", 100), bootstrap).figures
     assert 0 < figures[LATENCY] <= figures["p99_us"]
