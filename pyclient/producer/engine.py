@@ -10,7 +10,7 @@ from cy.producer_batch import ProducerBatch
 from cy.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
-from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError
+from pyclient.errors import ClientClosed, KafkaError
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.sender import Sender
@@ -19,9 +19,6 @@ from pyclient.producer.transactions import Transactions
 
 if TYPE_CHECKING:
     from pyclient.core.cluster import Cluster
-
-GRACE = 0.1
-"""Seconds that a start which raises by itself has for that."""
 
 
 class Engine:

@@ -66,7 +66,7 @@ class Identities:
         else:
             lane.reset(self.current)
 
-    def batch_failed(self, error: KafkaError) -> None:
+    def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """A batch will not be delivered."""
 
     def _acquire(self) -> None:

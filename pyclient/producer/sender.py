@@ -337,7 +337,7 @@ class Sender:
         """The batch will not be sent again."""
         if not batch.maybe_written:
             lane.refused(batch)
-        self.identities.batch_failed(error)
+        self.identities.batch_failed(batch, error)
         self._finish(batch, error, record_errors)
         self.queues.release(batch)
 

@@ -72,6 +72,8 @@ class Transactions(Identities):
         self.is_version_1 = False
         self._touched = False
         """The coordinator knows, or may know, of the open transaction."""
+        self._gap = False
+        """Sequences were given to batches that may never have been written."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
 
@@ -96,8 +98,9 @@ class Transactions(Identities):
     def renew(self, lane: Lane) -> None:
         """There is a gap in the sequences: only an abort cures it."""
 
-    def batch_failed(self, error: KafkaError) -> None:
+    def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """The transaction cannot be committed."""
+        self._gap = self._gap or batch.order > 0
         if isinstance(error, TransactionAborted):
             return
         if error.code == 90 or error.code in (31, 53):
@@ -306,13 +309,13 @@ class Transactions(Identities):
     async def abort(self, drain: Callable[[], Awaitable[None]]) -> None:
         """Drops what was not sent, waits for what was, and aborts."""
         self._require(State.OPEN, State.ENDING, State.FAILED)
-        failed = self.state is State.FAILED
         self.state, self.error = State.FAILED, self.error or TransactionAborted()
         await drain()
         self._require(State.FAILED)
         await self._end(False)
-        if failed and self.is_version_1:
+        if self._gap and self.is_version_1:
             await self._retrying(lambda: self._init(self._identity))
+        self._gap = False
 
     async def _end(self, commit: bool) -> None:
         if self._touched:
