@@ -20,7 +20,7 @@ from pyclient.config import Config
 from pyclient.consumer.appointments import Appointments
 from pyclient.consumer.classic import ClassicMembership
 from pyclient.consumer.committed import CommittedOffsets
-from pyclient.consumer.errors import IllegalState
+from pyclient.consumer.errors import CommitFailed, IllegalState
 from pyclient.consumer.fetcher import READ_COMMITTED, Fetcher
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.modern import ConsumerMembership
@@ -225,6 +225,8 @@ class ConsumerCore:
         """Commits offsets. Raises CommitFailed, RebalanceInProgress …"""
         if self.committed is None:
             raise IllegalState("group.id is missing: it is needed to commit")
+        if offsets and self.subscription.by_group and self.identity().generation_id < 1:
+            raise CommitFailed("not a member of the group now: poll, to join again")
         await self.committed.commit(offsets, self._timeout if timeout is None else timeout)
         with self.lock:
             for tp, row in offsets.items():
