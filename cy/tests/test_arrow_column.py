@@ -6,8 +6,9 @@ import pytest
 
 from cy.arrow_column import ArrowColumn
 from cy.batch import iterate
+from cy.deliveries import Deliveries
 from cy.murmur2 import partition_for_key
-from cy.record_queues import Deliveries, RecordQueues
+from cy.record_queues import RecordQueues
 
 pa = pytest.importorskip("pyarrow")
 KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]

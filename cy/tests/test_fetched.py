@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import struct
 
@@ -177,7 +178,8 @@ def test_records_behave_like_a_list() -> None:
 
 
 def test_iteration_tells_what_it_did_not_reach() -> None:
-    records = Records([Fetched("t", 0, 0, batch(0, [b"a", b"b"])).take(9), Fetched("t", 1, 4, batch(4, [b"c"])).take(9)])
+    fetches = [Fetched("t", 0, 0, batch(0, [b"a", b"b"])), Fetched("t", 1, 4, batch(4, [b"c"]))]
+    records = Records([fetched.take(9) for fetched in fetches])
     reading = iter(records)
     assert reading.rest() == {("t", 0): 0, ("t", 1): 4}
     next(reading)
@@ -212,7 +214,5 @@ def test_deserializer_is_called_once_and_only_when_asked() -> None:
 def test_no_bytes_do_harm(noise: bytes, at: int) -> None:
     data = batch(0, [b"a", b"b"]) + batch(2, [b"c"], codec=Codec.LZ4)
     data = data[:at] + noise + data[at + len(noise) :]
-    try:
+    with contextlib.suppress(CorruptBatch, InvalidBatch, LegacyBatch):
         drain(Fetched("t", 0, 0, data, check_crcs=False))
-    except (CorruptBatch, InvalidBatch, LegacyBatch):
-        pass

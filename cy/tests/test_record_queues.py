@@ -8,8 +8,9 @@ from itertools import chain, pairwise
 import pytest
 
 from cy.batch import iterate
+from cy.deliveries import Deliveries
 from cy.murmur2 import partition_for_key
-from cy.record_queues import Deliveries, RecordQueues
+from cy.record_queues import RecordQueues
 
 
 def make(partitions=3, **settings):

@@ -143,12 +143,11 @@ class Fetcher:
             self.wake()
 
     def _fail(self, failure: Failure) -> None:
-        if failure.error.code == OFFSET_OUT_OF_RANGE:
-            self.on_reset(failure.state, failure.error)
-            return
-        failure.state.failed = False
+        failure.state.failed = False  # it is tried again, and told again
         self.wake()
-        raise failure.error
+        if failure.error.code != OFFSET_OUT_OF_RANGE:
+            raise failure.error
+        self.on_reset(failure.state, failure.error)
 
     def wake(self) -> None:
         """Has the loop pump, soon. Any thread."""

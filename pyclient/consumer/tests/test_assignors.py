@@ -78,7 +78,9 @@ def test_every_partition_has_one_reader(name: str, group: tuple[dict[str, int], 
 
 @given(groups, st.data())
 @settings(max_examples=100)
-def test_sticky_is_balanced_and_keeps_what_it_can(group: tuple[dict[str, int], list[set[str]]], data: st.DataObject) -> None:
+def test_sticky_is_balanced_and_keeps_what_it_can(
+    group: tuple[dict[str, int], list[set[str]]], data: st.DataObject
+) -> None:
     counts, reads = group
     assign = ASSIGNORS["sticky"].assign
     before = assign(counts, made(reads))

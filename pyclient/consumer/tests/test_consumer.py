@@ -131,9 +131,14 @@ def test_group_goes_on_where_it_has_committed(broker, topic, protocol) -> None: 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_exception_leaves_the_last_poll_uncommitted(broker, topic, protocol) -> None:  # noqa: F811
     group = {"group_id": unique("g"), "group_protocol": protocol, "topics": [topic], **QUICK}
-    with pytest.raises(ZeroDivisionError), Consumer(broker.bootstrap, **group) as consumer:
-        for _ in consumer:
-            raise ZeroDivisionError
+
+    def fail() -> None:
+        with Consumer(broker.bootstrap, **group) as consumer:
+            for _ in consumer:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     with Consumer(broker.bootstrap, **group) as consumer:
         assert len(read(consumer, 100)) == 100
 
