@@ -2,6 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from cy.arrow_column cimport ArrowColumn
+from cy.deliveries cimport Accepted, Deliveries
 from cy.producer_batch cimport DeliveryReport, ProducerBatch
 
 
@@ -82,22 +83,3 @@ cdef class RecordQueues:
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
         int64_t timestamp, Deliveries deliveries,
     ) except -1
-
-
-# What ``send`` of the asyncio face returns: awaited, it gives the report at once.
-cdef class Accepted:
-    cdef DeliveryReport report
-    cdef bint pause                     # the loop runs once first
-
-
-cdef class Deliveries:
-    cdef list batches
-    cdef object where_block             # numbers of batches, int32 each
-    cdef object index_block             # indexes in them
-    cdef int32_t *where
-    cdef int32_t *index
-    cdef Py_ssize_t size
-    cdef Py_ssize_t filled
-    cdef int64_t timestamp
-
-    cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1

@@ -20,16 +20,16 @@ with weights: the fewer bytes wait there, the likelier (KIP-794).
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject, PyBytes_GET_SIZE,
 )
-from cython cimport final, freelist, no_gc
+from cython cimport final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from cy.arrow_column cimport ArrowColumn
 from cy.batch_header cimport HEADER_SIZE
+from cy.deliveries cimport Accepted, Deliveries, new_accepted
 from cy.murmur2 cimport murmur2_of
 from cy.producer_batch cimport (
-    RECORD_OVERHEAD, DeliveryReport, ProducerBatch, await_of, encode_headers, new_batch,
-    new_report,
+    RECORD_OVERHEAD, DeliveryReport, ProducerBatch, encode_headers, new_batch, new_report,
 )
 
 import time
@@ -208,12 +208,10 @@ cdef class RecordQueues:
 
     cdef Accepted accepted(self, DeliveryReport report):
         """What is awaited for the report; at times it lets the loop run, and so the sender."""
-        cdef Accepted accepted = Accepted.__new__(Accepted)
-        accepted.report = report
-        if self.used - self.seen > UNSEEN:
+        cdef bint pause = self.used - self.seen > UNSEEN
+        if pause:
             self.seen = self.used
-            accepted.pause = True
-        return accepted
+        return new_accepted(report, pause)
 
     def try_send(self, topic, value, key, partition, timestamp, headers, on_delivery):
         """As ``send``, or None: the topic is not known, the partition is not, there is no room."""
@@ -605,92 +603,3 @@ cdef class RecordQueues:
             self.stick(topic, batch.used - before)
         deliveries.note(batch, first, at - start)
         return at
-
-
-@final
-@no_gc
-@freelist(64)
-cdef class Accepted:
-    def __await__(self):
-        return self
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.pause:
-            self.pause = False
-            return None
-        raise StopIteration(self.report)
-
-
-@final
-cdef class Deliveries:
-    def __init__(self, Py_ssize_t size, int64_t timestamp):
-        self.batches = []
-        self.size = size
-        self.timestamp = timestamp
-        self.where_block = bytearray(4 * size)
-        self.index_block = bytearray(4 * size)
-        cdef char *where = self.where_block
-        cdef char *index = self.index_block
-        self.where = <int32_t *>where
-        self.index = <int32_t *>index
-
-    cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1:
-        """The next ``count`` records are in the batch, from index ``first``."""
-        cdef Py_ssize_t at
-        if not self.batches or self.batches[len(self.batches) - 1] is not batch:
-            self.batches.append(batch)
-        cdef int32_t number = <int32_t>len(self.batches) - 1
-        for at in range(count):
-            self.where[self.filled + at] = number
-            self.index[self.filled + at] = first + <int32_t>at
-        self.filled += count
-        return 0
-
-    def __len__(self):
-        return self.filled
-
-    def __getitem__(self, Py_ssize_t at):
-        if at < 0:
-            at += self.filled
-        if not 0 <= at < self.filled:
-            raise IndexError(f"{at} of {self.filled} records")
-        return new_report(self.batches[self.where[at]], self.index[at], self.timestamp)
-
-    @property
-    def done(self):
-        return all((<ProducerBatch>batch).done for batch in self.batches)
-
-    @property
-    def error(self):
-        """The first error, None while there is none."""
-        cdef ProducerBatch batch
-        for batch in self.batches:
-            if batch.error is not None:
-                return batch.error
-        return None
-
-    def pending(self):
-        """The batches that are not done."""
-        return [batch for batch in self.batches if not (<ProducerBatch>batch).done]
-
-    def result(self, timeout=None):
-        """Waits until all are done; the number of records. Raises the first error, TimeoutError."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        for batch in self.pending():
-            left = None if deadline is None else deadline - time.monotonic()
-            if not (<ProducerBatch>batch).wait(left):
-                raise TimeoutError(f"no answer within {timeout} s: {batch!r}")
-        return self.outcome()
-
-    def outcome(self):
-        """The number of records, or raises the first error, once all are done."""
-        error = self.error
-        if error is not None:
-            raise error
-        return self.filled
-
-    def __await__(self):
-        return await_of(self)

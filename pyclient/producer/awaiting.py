@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
+from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport, set_wait_async
-from cy.record_queues import Deliveries
 
 
 def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:

@@ -10,8 +10,8 @@ from threading import Lock, current_thread
 from types import TracebackType
 from typing import Any, Self
 
+from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport
-from cy.record_queues import Deliveries
 from pyclient.config import PRODUCER, load
 from pyclient.core.runner import Runner
 from pyclient.errors import BufferExhausted, ClientClosed
