@@ -25,6 +25,8 @@ class Runner:
         self.loop = new_loop()
         self.forked = False
         """Set in a child of the process that made this."""
+        self.on_fork: Callable[[], object] = lambda: None
+        """Called in the child, right after the fork."""
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         _RUNNERS.add(self)
@@ -95,6 +97,7 @@ _RUNNERS: weakref.WeakSet[Runner] = weakref.WeakSet()
 def _after_fork() -> None:
     for runner in list(_RUNNERS):
         runner.forked = True
+        runner.on_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

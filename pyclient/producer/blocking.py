@@ -41,6 +41,7 @@ class Producer(BaseProducer):
         self._engine = Engine(keys, self._settings, self, self._runner.loop)
         self.attach(partial(self._runner.loop.call_soon_threadsafe, self._engine.sender.run))
         self.direct = self._is_direct()
+        self._runner.on_fork = partial(setattr, self, "direct", False)
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -176,6 +177,7 @@ class Producer(BaseProducer):
 
     def begin_transaction(self) -> None:
         """Opens a transaction. Raises TransactionError."""
+        self._runner.check()
         transactions = self._engine.transactions
         if transactions.current is None:
             self.init_transactions()
