@@ -1,34 +1,9 @@
-from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from cy.arrow_column cimport ArrowColumn
 from cy.deliveries cimport Accepted, Deliveries
+from cy.partition_queue cimport PartitionQueue, TopicQueues
 from cy.producer_batch cimport DeliveryReport, ProducerBatch
-
-
-cdef class PartitionQueue:
-    cdef readonly str topic
-    cdef readonly int32_t partition
-    cdef TopicQueues owner
-    cdef ProducerBatch growing          # None where nothing grows
-    cdef list closed                    # batches that wait, oldest first
-    cdef readonly bint full             # there is a batch that is worth sending now
-    cdef public bint available          # may be chosen for records without a key
-    cdef bint listed                    # among the news
-    cdef public object state            # the sender's
-
-    cdef Py_ssize_t waiting(self)
-    cdef int close(self) except -1
-
-
-cdef class TopicQueues:
-    cdef readonly str name
-    cdef readonly list queues           # by partition
-    cdef int32_t count
-    cdef int32_t sticky                 # the partition of records without a key; -1: choose one
-    cdef int32_t previous               # the one before
-    cdef Py_ssize_t sticky_bytes        # that went to it
-    cdef uint64_t turn                  # of round robin
 
 
 cdef class RecordQueues:

@@ -20,8 +20,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from cy.partition_queue import PartitionQueue
 from cy.producer_batch import ProducerBatch
-from cy.record_queues import PartitionQueue
 
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5

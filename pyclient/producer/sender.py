@@ -15,8 +15,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cy.partition_queue import PartitionQueue
 from cy.producer_batch import ProducerBatch
-from cy.record_queues import PartitionQueue, RecordQueues
+from cy.record_queues import RecordQueues
 from pyclient.core.backoff import delay
 from pyclient.errors import ConnectionFailed, KafkaError, RequestTimedOut, of_code
 from pyclient.producer.lane import Lane, Verdict
