@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from cy.fetched import Chunk
 from cy.records import Record, Records
@@ -219,7 +219,15 @@ class Consumer(ConsumerApi):
         self.connect()
         return self._runner.run(self._core.fetch_committed(partitions, timeout))
 
-    def position(self, partition: TopicPartition | None = None, timeout: float | None = None) -> Any:
+    @overload
+    def position(self, partition: None = None) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+    @overload
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> int: ...
+
+    def position(
+        self, partition: TopicPartition | None = None, timeout: float | None = None
+    ) -> int | dict[TopicPartition, OffsetAndMetadata]:
         """The offset of the next record of a partition, found now if it is not known yet; of all
         partitions, where none is named, as ``positions``.
         """

@@ -77,6 +77,7 @@ def test_assigned_partitions_are_read_in_order(broker, topic) -> None:  # noqa: 
         assert pickle.loads(pickle.dumps(records[0])).headers == [("h", b"x")]
         assert consumer.poll(0) == []
         assert [consumer.position(tp) for tp in both(topic)] == [50, 50]
+        assert {tp: row.offset for tp, row in consumer.position().items()} == dict.fromkeys(both(topic), 50)
         assert consumer.current_lag(both(topic)[0]) == 0
 
 
