@@ -16,6 +16,8 @@ from pybroker.cli.verbs import Lazy, Place, suggestion
 PLACES = {
     "start": Place("pybroker.cli.start", "start", "Run a broker until SIGTERM or SIGINT."),
     "topic": Place("pybroker.cli.topic", "topic", "List, describe, create, alter, delete, trim; offsets."),
+    "produce": Place("pybroker.cli.produce", "produce", "Send lines of stdin or of files to a topic."),
+    "consume": Place("pybroker.cli.consume", "consume", "Show the records of topics."),
     "group": Place("pybroker.cli.group", "group", "List, describe, reset, delete consumer groups."),
     "config": Place("pybroker.cli.config", "config", "Get, set, unset keys of topics, brokers, groups."),
     "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers."),

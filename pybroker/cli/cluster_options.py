@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,7 +60,7 @@ def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any
 
 
 def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb ``cluster`` from -b and -X."""
+    """Gives a verb ``cluster`` from -b and -X; -v lets the client log."""
 
     @click.option(
         *("-b", "--bootstrap-server", "bootstrap"),
@@ -69,8 +70,13 @@ def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Brokers to begin with [$PYBROKER_BOOTSTRAP or localhost:9092].",
     )
     @click.option("-X", "settings", multiple=True, metavar="key=value", help="A setting of the client.")
+    @click.option("-v", "--verbose", is_flag=True, help="Log what the client does to stderr.")
     @functools.wraps(function)
-    def call(bootstrap: str, settings: tuple[str, ...], **options: Any) -> Any:
+    def call(bootstrap: str, settings: tuple[str, ...], verbose: bool, **options: Any) -> Any:
+        if verbose:
+            logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        else:  # an error is one line, the verb's
+            logging.getLogger("pyclient").addHandler(logging.NullHandler())
         return function(cluster=Cluster(bootstrap, pairs(settings, "-X")), **options)
 
     return call

@@ -103,4 +103,4 @@ def apply(cluster: Cluster, kind: str, name: str, ops: Iterable[AlterConfigOp], 
     where = resource(kind, name)
     with cluster.admin() as admin:
         done = admin.incremental_alter_configs({where: ops}, validate_only=dry_run, check=False)
-    return failures(kind, {name: error for error in done.errors.values()})
+    return failures(kind, {each.name or "default": error for each, error in done.errors.items()})

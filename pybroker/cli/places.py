@@ -29,7 +29,7 @@ class Spot(NamedTuple):
     number: int = 0
 
 
-class SpotType(click.ParamType):
+class SpotType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """An option's value that is a place."""
 
     name = "place"

@@ -107,12 +107,13 @@ def create(
     dry_run: bool,
 ) -> int:
     """Creates topics and shows them."""
+    keys = pairs(configs, "--config")
     with cluster.admin() as admin:
         done = admin.create_topics(
             topics,
             num_partitions=partitions or -1,
             replication_factor=replicas or -1,
-            configs=pairs(configs, "--config"),
+            configs=keys,
             validate_only=dry_run,
             check=False,
         )

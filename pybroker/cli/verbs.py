@@ -38,13 +38,13 @@ class Failure(click.ClickException):
 
 
 class Verb(click.Command):
-    """A command that is a client of a cluster: the process is none of a broker any more."""
+    """A command that is a client of a cluster, not a broker: signals end it as Ctrl-C does, in order."""
 
     def invoke(self, context: click.Context) -> Any:
         gc.enable()
         with contextlib.suppress(ValueError):  # not the main thread: no signals there
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         from pyclient.errors import ConfigError, KafkaError
 
         try:
