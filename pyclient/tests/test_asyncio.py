@@ -72,6 +72,17 @@ def test_a_producer_that_is_ahead_waits_and_lets_others_run(broker, topic):
     asyncio.run(work())
 
 
+async def send_much(producer):
+    for _ in range(200):
+        await producer.send("t", value=bytes(1000))
+
+
+async def send_and_fail(producer, topic):
+    async with producer.transaction():
+        await producer.send(topic, value=b"gone")
+        raise ZeroDivisionError
+
+
 async def _outcome(report):
     return await report
 
@@ -81,11 +92,11 @@ def test_buffer_that_stays_full(own_broker):
         async with aio.Producer(
             own_broker.bootstrap, buffer_memory=65_536, max_block_ms=300, delivery_timeout_ms=40_000
         ) as producer:
+            await producer.partitions_for("t", PATIENCE_S)
             await (await producer.send("t", value=b"known"))
             own_broker.kill()
             with pytest.raises(BufferExhausted):
-                for _ in range(200):
-                    await producer.send("t", value=bytes(1000))
+                await send_much(producer)
             await producer.close(timeout=0)
 
     asyncio.run(work())
@@ -145,9 +156,7 @@ def test_transactions_with_offsets(broker, new_topic, group):
                 await producer.send_many(source, [b"1", b"2"])
             records = await take(consumer, 2)
             with pytest.raises(ZeroDivisionError):
-                async with producer.transaction():
-                    await producer.send(target, value=b"gone")
-                    raise ZeroDivisionError
+                await send_and_fail(producer, target)
             async with producer.transaction():
                 for record in records:
                     await producer.send(target, value=bytes(record.value))

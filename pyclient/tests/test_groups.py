@@ -100,14 +100,15 @@ def test_auto_commit_commits_what_was_given_when_closed(broker, topic, join, pro
 @BOTH
 def test_an_exception_does_not_commit_what_was_not_processed(broker, topic, join, group, protocol):
     fill(broker, topic, 1, 10)
-    with (
-        pytest.raises(ZeroDivisionError),
-        Consumer(
-            broker.bootstrap, group_id=group, topics=topic, auto_offset_reset="earliest", group_protocol=protocol
-        ) as first,
-    ):
-        take(first, 10)
-        raise ZeroDivisionError
+    settings = {"group_id": group, "auto_offset_reset": "earliest", "group_protocol": protocol}
+
+    def work():
+        with Consumer(broker.bootstrap, topics=topic, **settings) as first:
+            take(first, 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert take(join(topic, group_protocol=protocol), 1)[0].offset == 0
 
 
@@ -166,16 +167,13 @@ def test_static_member_comes_back_without_a_rebalance(broker, new_topic, join, a
     assert len(admin.describe_consumer_groups(group)[group].members) == 2
 
 
-@BOTH
-def test_a_zombies_commit_is_refused(broker, topic, join, admin, group, protocol):
+def test_a_zombies_commit_is_refused(broker, topic, join, admin, group):
     """Case 41: a member that was thrown out, and took no notice."""
     fill(broker, topic, 1)
-    member = join(topic, group_protocol=protocol, heartbeat_interval_ms=30_000) if protocol == "classic" else None
-    if member is None:
-        pytest.skip("a broker throws no member of the new protocol out on request")
+    member = join(topic, heartbeat_interval_ms=30_000)
     take(member, 10)
     admin.remove_members_from_consumer_group(group)
-    with pytest.raises((CommitFailed, KafkaError)):
+    with pytest.raises(CommitFailed):
         member.commit()
 
 

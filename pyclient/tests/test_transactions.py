@@ -80,9 +80,13 @@ def test_delivered_and_aborted_records_are_seen_only_uncommitted(bootstrap, prod
 
 
 def test_exception_in_the_block_aborts_and_the_producer_goes_on(bootstrap, producer, topic):
-    with pytest.raises(ZeroDivisionError), producer.transaction():
-        producer.send(topic, value=b"gone").result(PATIENCE_S)
-        raise ZeroDivisionError
+    def work() -> None:
+        with producer.transaction():
+            producer.send(topic, value=b"gone").result(PATIENCE_S)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     with producer.transaction():
         producer.send(topic, value=b"kept")
     stable(bootstrap, topic)
@@ -177,8 +181,10 @@ def test_fenced_by_the_admin(producer, transactional_id, topic, admin):
     producer.begin_transaction()
     producer.send(topic, value=b"zombie").result(PATIENCE_S)
     admin.fence_producers(transactional_id)
+    report = producer.send(topic, value=b"late")
     with pytest.raises(KafkaError):
-        producer.send(topic, value=b"late").result(PATIENCE_S)
+        report.result(PATIENCE_S)
+    with pytest.raises(KafkaError):
         producer.commit_transaction()
 
 
