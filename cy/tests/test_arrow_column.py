@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from cy.arrow_column import ArrowColumn
@@ -10,7 +11,6 @@ from cy.deliveries import Deliveries
 from cy.murmur2 import partition_for_key
 from cy.record_queues import RecordQueues
 
-pa = pytest.importorskip("pyarrow")
 KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]
 
 

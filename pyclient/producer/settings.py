@@ -33,7 +33,6 @@ class Settings:
     max_request_size: int
     codec: int
     level: int | None
-    availability_timeout: float
 
 
 def read(config: Config) -> Settings:
@@ -61,7 +60,6 @@ def read(config: Config) -> Settings:
         max_request_size=config.max_request_size,
         codec=int(codec),
         level=_level(config, codec),
-        availability_timeout=config.partitioner_availability_timeout_ms / 1000,
     )
 
 

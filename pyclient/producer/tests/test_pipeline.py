@@ -71,7 +71,6 @@ def test_json_and_text_come_back():
 
 
 def test_avro_with_and_without_prefix():
-    pytest.importorskip("fastavro")
     from pyclient.serialization import AvroDeserializer, AvroSerializer
 
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
