@@ -23,6 +23,10 @@ PLACES = {
     "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers."),
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
+    "kafka-topics": Place("pybroker.cli.kafka_topics", "kafka_topics", "Takes the options of kafka-topics.sh."),
+    "kafka-consumer-groups": Place(
+        "pybroker.cli.kafka_consumer_groups", "kafka_consumer_groups", "Takes those of kafka-consumer-groups.sh."
+    ),
 }
 
 
