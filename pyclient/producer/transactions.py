@@ -309,6 +309,8 @@ class Transactions(Identities):
     async def abort(self, drain: Callable[[], Awaitable[None]]) -> None:
         """Drops what was not sent, waits for what was, and aborts."""
         self._require(State.OPEN, State.ENDING, State.FAILED)
+        if self.state is State.ENDING:  # a commit may still be under way: it must not meet the next transaction
+            self._gap = True
         self.state, self.error = State.FAILED, self.error or TransactionAborted()
         await drain()
         self._require(State.FAILED)

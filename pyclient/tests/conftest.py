@@ -15,16 +15,26 @@ from pyclient.tests.brokers import QUICK, broker, unique  # noqa: F401
 NewTopic = Callable[..., str]
 
 
-@pytest.fixture
-def own_broker(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Broker]:
-    """A broker that the test may disturb."""
-    running = KINDS[pytestconfig.getoption("--broker")](tmp_path / "data")
+def _run(kind: str, folder: Path) -> Iterator[Broker]:
+    running = KINDS[kind](folder / "data")
     running.config |= QUICK
     try:
         yield running.start()
     finally:
         running.kill()
-        shutil.rmtree(tmp_path, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_broker(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that the test may disturb."""
+    yield from _run(pytestconfig.getoption("--broker"), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def paused_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that a test may stop by SIGSTOP, and continue when it leaves."""
+    yield from _run(pytestconfig.getoption("--broker"), tmp_path_factory.mktemp("paused"))
 
 
 @pytest.fixture(scope="session")

@@ -76,15 +76,15 @@ def interrupted(text, *arguments):
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_ctrl_c_ends_every_wait(own_broker, wait):
+def test_ctrl_c_ends_every_wait(paused_broker, wait):
     """The broker is stopped (SIGSTOP): nothing is answered, however long one waits."""
-    with Producer(own_broker.bootstrap) as producer:
+    with Producer(paused_broker.bootstrap) as producer:
         producer.send("t", value=b"v").result(PATIENCE_S)
-    text = WAITER.format(wait=WAITS[wait], prepare=f"os.kill({own_broker.pid}, signal.SIGSTOP)")
+    text = WAITER.format(wait=WAITS[wait], prepare=f"os.kill({paused_broker.pid}, signal.SIGSTOP)")
     try:
-        out, err = interrupted(text, own_broker.bootstrap, "t")
+        out, err = interrupted(text, paused_broker.bootstrap, "t")
     finally:
-        os.kill(own_broker.pid, signal.SIGCONT)
+        os.kill(paused_broker.pid, signal.SIGCONT)
     assert out == "interrupted\n", err
 
 
