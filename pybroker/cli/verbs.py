@@ -128,7 +128,7 @@ def complain(line: str) -> None:
 def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
     """Tells each error in a line; returns the exit code."""
     for key, error in errors.items():
-        complain(sentence(error, f"{kind} {key}"))
+        complain(sentence(error, f"{kind} {key}").replace(f"{key}: {key}: ", f"{key}: ", 1))
     return 1 if errors else 0
 
 
