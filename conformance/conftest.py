@@ -33,10 +33,6 @@ QUICK_GROUPS = {
 _number = itertools.count(1)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--broker", choices=sorted(KINDS), default="ours", help="which broker to test")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ours: promised by pybroker, not by Kafka")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")

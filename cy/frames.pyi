@@ -18,6 +18,8 @@ class FrameError(ValueError):
 class ReceiveMemory:
     """What the connections of one event loop receive into."""
 
+    scratch: object
+    """What whole small frames are views of."""
     limit: int
     """Bound of ``held`` in bytes."""
     def __init__(

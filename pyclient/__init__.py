@@ -1,1 +1,46 @@
+"""A Kafka client: ``Producer``, ``Consumer``, ``Admin``; blocking here, on asyncio in ``pyclient.aio``.
 
+    from pyclient import Admin
+
+    with Admin("localhost:9092") as admin:
+        admin.create_topics("flights", num_partitions=3)
+
+Modules are imported when a name of theirs is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyclient.topic_partition import TopicPartition as TopicPartition
+
+if TYPE_CHECKING:
+    from cy.producer_batch import RecordMetadata as RecordMetadata
+    from pyclient.admin import Admin as Admin
+    from pyclient.admin import NewTopic as NewTopic
+    from pyclient.consumer import Consumer as Consumer
+    from pyclient.consumer import Record as Record
+    from pyclient.errors import ConfigError as ConfigError
+    from pyclient.errors import KafkaError as KafkaError
+    from pyclient.producer.blocking import Producer as Producer
+
+_HOMES = {
+    "Consumer": "pyclient.consumer",
+    "Record": "pyclient.consumer",
+    "Producer": "pyclient.producer.blocking",
+    "RecordMetadata": "cy.producer_batch",
+    "Admin": "pyclient.admin",
+    "ConfigError": "pyclient.errors",
+    "KafkaError": "pyclient.errors",
+    "NewTopic": "pyclient.admin",
+}
+__all__ = ["TopicPartition", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from conformance.bench import cases, compaction, coordinators, report, scale
+from conformance.bench import cases, clients, compaction, coordinators, report, scale
 from conformance.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -99,6 +99,8 @@ SUITES = {
     ),
     "compaction": Suite(compaction.CASES, compaction.CASES, compaction.warm_up, "compaction", "compaction"),
 }
+#: Measures clients instead of brokers.
+CLIENTS = "clients"
 
 
 def write(suite: Suite, measurements: list[report.Measurement], command: str) -> None:
@@ -117,7 +119,7 @@ def write(suite: Suite, measurements: list[report.Measurement], command: str) ->
 
 
 @click.command()
-@click.option("--suite", "chosen", default="records", show_default=True, type=click.Choice(sorted(SUITES)))
+@click.option("--suite", "chosen", default="records", show_default=True, type=click.Choice(sorted([*SUITES, CLIENTS])))
 @click.option("--rounds", default=3, show_default=True, help="how often each broker is measured")
 @click.option("--quick", is_flag=True, help="a tenth of the load, one round, cold only")
 @click.option("--warm-up", default=90.0, show_default=True, help="seconds of load before the warm figures; 0: none")
@@ -135,10 +137,14 @@ def main(
     breadth: bool,
     writes: bool,
 ) -> None:
-    """Measures our broker against a real Kafka in one run."""
+    """Measures our broker against a real Kafka in one run (``--suite clients``: our SDK against other clients)."""
     if breadth:
         for kind in kinds or ("ours",):
             show_breadth(kind)
+        return
+    if chosen == CLIENTS:
+        for kind in kinds or (clients.NULL,):
+            compare_clients(kind, 1 if quick else rounds, 0.1 if quick else 1.0, only, writes and kind == clients.NULL)
         return
     load = cases.QUICK if quick else cases.FULL
     rounds, warm_up = (1, 0.0) if quick else (rounds, warm_up)
@@ -149,6 +155,15 @@ def main(
     click.echo(report.table(report.rows(measurements)))
     if writes:
         write(SUITES[chosen], measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
+
+
+def compare_clients(kind: str, rounds: int, share: float, only: tuple[str, ...], writes: bool) -> None:
+    """Our SDK and its peers against a broker; what is written is measured against the null broker."""
+    samples = clients.measure(rounds, share, only, say, kind)
+    click.echo(clients.table(samples))
+    if writes:
+        origin = f"Measured by `python -m conformance.bench {' '.join(sys.argv[1:])}` on {report.machine()}."
+        clients.write(samples, DOCS / "benchmarks.md", DOCS / "clients.json", origin)
 
 
 def show_breadth(kind: str) -> None:

@@ -1,15 +1,33 @@
 """The verbs of the ``pybroker`` command, a file for each. No verb means ``start``.
 
-Exit codes: 0 done, 1 failed, 2 misused; what was misused is told in one line on stderr.
+Exit codes: 0 done, 1 failed, 2 misused; what was wrong is told in one line on stderr. A verb's
+module is imported when it is used: ``--help`` costs no more than click.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
-from pybroker.cli.start import start
+from pybroker.cli.verbs import Lazy, Place, suggestion
+
+PLACES = {
+    "start": Place("pybroker.cli.start", "start", "Run a broker until SIGTERM or SIGINT."),
+    "topic": Place("pybroker.cli.topic", "topic", "List, describe, create, alter, delete, trim; offsets."),
+    "produce": Place("pybroker.cli.produce", "produce", "Send lines of stdin or of files to a topic."),
+    "consume": Place("pybroker.cli.consume", "consume", "Show the records of topics."),
+    "group": Place("pybroker.cli.group", "group", "List, describe, reset, delete consumer groups."),
+    "config": Place("pybroker.cli.config", "config", "Get, set, unset keys of topics, brokers, groups."),
+    "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers."),
+    "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
+    "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
+    "kafka-topics": Place("pybroker.cli.kafka_topics", "kafka_topics", "Takes the options of kafka-topics.sh."),
+    "kafka-consumer-groups": Place(
+        "pybroker.cli.kafka_consumer_groups", "kafka_consumer_groups", "Takes those of kafka-consumer-groups.sh."
+    ),
+}
 
 
 def version() -> str:
@@ -29,17 +47,26 @@ def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
         context.exit()
 
 
-class DefaultToStart(click.Group):
-    """A group that takes an unknown first word, or none, as arguments of ``start``."""
+class DefaultToStart(Lazy):
+    """Takes a file, options, or nothing as arguments of ``start``."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         own = {name for parameter in self.get_params(context) for name in parameter.opts}
-        if not args or (args[0] not in self.commands and args[0] not in own):
+        if not args or (args[0] not in self.places and args[0] not in own):
+            if args and not is_for_start(args[0]):
+                raise click.UsageError(
+                    f"{args[0]!r} is neither a command nor a file: {suggestion(args[0], self.places)}", context
+                )
             args = ["start", *args]
         return super().parse_args(context, args)
 
 
-@click.group(cls=DefaultToStart, context_settings={"help_option_names": ["-h", "--help"]})
+def is_for_start(word: str) -> bool:
+    """Whether it is an option, or a file: one that is there or that is clearly meant as one."""
+    return word.startswith("-") or word.endswith(".properties") or os.sep in word or os.path.exists(word)
+
+
+@click.group(cls=DefaultToStart, places=PLACES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,
@@ -52,15 +79,17 @@ def pybroker() -> None:
     """Kafka that one can pip install. Without a verb: start (see `pybroker start --help`)."""
 
 
-pybroker.add_command(start)
-
-
 def main(arguments: list[str]) -> int:
     """Runs a verb; returns the exit code."""
     try:
         return int(pybroker.main(arguments, prog_name="pybroker", standalone_mode=False) or 0)
-    except click.ClickException as error:
-        print(f"pybroker: {error.format_message()}", file=sys.stderr)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
         return 2
+    except click.ClickException as error:
+        print(f"pybroker: {' '.join(error.format_message().split())}", file=sys.stderr)
+        return error.exit_code
     except click.exceptions.Abort:
         return 1
+    except SystemExit as left:  # click's way out of a closed pipe, and of shell completion
+        return left.code if isinstance(left.code, int) else 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from pybroker.supervisor import StartOptions, run
-
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -27,4 +25,6 @@ def start(settings: tuple[str, ...], **options: object) -> int:
     Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
     FILE.properties, default.
     """
+    from pybroker.supervisor import StartOptions, run  # costs 0.5 s, which --help need not
+
     return run(StartOptions(settings=settings, **options))  # type: ignore[arg-type]

@@ -152,6 +152,14 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
 )
 
 
+FATAL = frozenset(
+    {
+        *("SASL_AUTHENTICATION_FAILED", "PRODUCER_FENCED", "FENCED_INSTANCE_ID"),
+        *("TRANSACTIONAL_ID_AUTHORIZATION_FAILED",),
+    }
+)
+"""Errors after which a client can do nothing more: another has its place, or it has no right to it."""
+
 WITH_RECORD_ERRORS = ("INVALID_RECORD", "INVALID_TIMESTAMP")
 """Errors of a batch that may say which of its records are at fault (KIP-467)."""
 
@@ -162,6 +170,7 @@ class KafkaError(Exception):
     code: int = -1
     name: str = "UNKNOWN_SERVER_ERROR"
     retriable: bool = False
+    fatal: bool = False
     text: str = "The server met an unexpected error."
 
     def __init__(self, message: str | None = None) -> None:
@@ -186,7 +195,8 @@ def class_name(name: str) -> str:
 def _error_class(code: int, name: str, retriable: bool, text: str) -> type[KafkaError]:
     base = _WithRecordErrors if name in WITH_RECORD_ERRORS else KafkaError
     row = {"code": code, "name": name, "retriable": retriable, "text": text, "__doc__": text}
-    return type(class_name(name), (base,), row | {"__module__": __name__})
+    row |= {"fatal": name in FATAL, "__module__": __name__}
+    return type(class_name(name), (base,), row)
 
 
 _CLASSES: dict[int, type[KafkaError]] = {row[0]: _error_class(*row) for row in ROWS}

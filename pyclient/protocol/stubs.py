@@ -123,6 +123,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 NONE: Final = 0
+FATAL: frozenset[str]
 WITH_RECORD_ERRORS: tuple[str, ...]
 ROWS: tuple[tuple[int, str, bool, str], ...]
 
@@ -132,6 +133,7 @@ class KafkaError(Exception):
     code: ClassVar[int]
     name: ClassVar[str]
     retriable: ClassVar[bool]
+    fatal: ClassVar[bool]
     text: ClassVar[str]
     def __init__(self, message: str | None = None) -> None: ...
 

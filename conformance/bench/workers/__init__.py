@@ -1,0 +1,87 @@
+"""Clients under load, each in a process of its own: ``python -m conformance.bench.workers.CLIENT ADDRESS CASE COUNT``.
+
+A worker puts one load on the broker at ADDRESS and prints what it cost as JSON: ``{"seconds": …, "cpu_s": …}`` for
+COUNT records, or ``{"p50_us": …, "p99_us": …}``, or ``{"skipped": why}``. CPU is that of the whole process, all its
+threads, while the load ran; what comes before (connecting, metadata, the first records) is not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+TOPIC = "bench"
+VALUE = b"x" * 100
+#: Records of one call of what takes many at once.
+MANY = 10_000
+#: Records a call of what returns many at once, as an application would ask for.
+POLLED = 500
+LINGER_MS = 5
+#: The part of the load that runs before the measurement.
+WARM_UP = 0.1
+KIB = 1024
+
+Result = dict[str, float]
+Case = Callable[[str, int], Result]
+
+
+class Skipped(Exception):
+    """The client has not got what the case is about."""
+
+
+class Stopwatch:
+    """Seconds and CPU seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start, self._cpu = time.perf_counter(), time.process_time()
+
+    def result(self) -> Result:
+        return {
+            "seconds": time.perf_counter() - self._start,
+            "cpu_s": time.process_time() - self._cpu,
+        }
+
+
+def consumed(take: Callable[[], int], count: int) -> Result:
+    """Calls ``take`` (which returns how many records it got) for the warm-up, then for ``count`` records measured."""
+    left = int(count * WARM_UP)
+    while left > 0:
+        left -= take()
+    watch, left = Stopwatch(), count
+    while left > 0:
+        left -= take()
+    result = watch.result()
+    share = count / (count - left)
+    return {name: value * share for name, value in result.items()}
+
+
+def one_at_a_time(send: Callable[[], object], count: int) -> Result:
+    """``send`` returns when its record is acknowledged."""
+    delays = []
+    for _ in range(int(count * WARM_UP)):
+        send()
+    for _ in range(count):
+        start = time.perf_counter()
+        send()
+        delays.append(time.perf_counter() - start)
+    return quantiles(delays)
+
+
+def quantiles(delays: Sequence[float]) -> Result:
+    ordered = sorted(delays)
+    return {"p50_us": ordered[len(ordered) // 2] * 1e6, "p99_us": ordered[int(len(ordered) * 0.99)] * 1e6}
+
+
+def main(cases: Mapping[str, Case]) -> None:
+    """The program of a worker."""
+    address, name, count = sys.argv[1:]
+    result: Mapping[str, object]
+    try:
+        if name not in cases:
+            raise Skipped(f"no case {name}")
+        result = cases[name](address, int(count))
+    except Skipped as skipped:
+        result = {"skipped": str(skipped)}
+    print(json.dumps(result))

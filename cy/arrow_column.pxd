@@ -1,0 +1,14 @@
+from libc.stdint cimport uint8_t
+
+
+cdef class ArrowColumn:
+    cdef object capsules                # own the memory
+    cdef const uint8_t *validity        # a bit a row; NULL: all are valid
+    cdef const void *offsets
+    cdef const uint8_t *data
+    cdef bint is_large                  # offsets are int64
+    cdef Py_ssize_t first               # row 0 of the column in the buffers
+    cdef readonly Py_ssize_t rows
+
+    # The bytes of a row; -1 where it is null.
+    cdef Py_ssize_t get(self, Py_ssize_t row, const uint8_t **at) noexcept nogil

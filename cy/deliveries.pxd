@@ -1,0 +1,25 @@
+from libc.stdint cimport int32_t, int64_t
+
+from cy.producer_batch cimport DeliveryReport, ProducerBatch
+
+
+# What ``send`` of the asyncio face returns: awaited, it gives the report at once.
+cdef class Accepted:
+    cdef DeliveryReport report
+    cdef bint pause                     # the loop runs once first
+
+
+cdef class Deliveries:
+    cdef list batches
+    cdef object where_block             # numbers of batches, int32 each
+    cdef object index_block             # indexes in them
+    cdef int32_t *where
+    cdef int32_t *index
+    cdef Py_ssize_t size
+    cdef Py_ssize_t filled
+    cdef int64_t timestamp
+
+    cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1
+
+
+cdef Accepted new_accepted(DeliveryReport report, bint pause)

@@ -1,0 +1,123 @@
+"""What ``send_many`` gives, and what the asyncio face's ``send`` gives to be awaited."""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cython cimport final, freelist, no_gc
+from libc.stdint cimport int32_t, int64_t
+
+from cy.producer_batch cimport DeliveryReport, ProducerBatch, await_of, new_report
+
+import time
+
+cdef extern from "Python.h":
+    ctypedef PyObject *(*iternextfunc)(PyObject *)
+    ctypedef struct PyTypeObject:
+        iternextfunc tp_iternext
+    void PyErr_SetObject(PyObject *kind, PyObject *value)
+
+
+@final
+@no_gc
+@freelist(64)
+cdef class Accepted:
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """Replaced by ``next_of``."""
+
+
+cdef PyObject *next_of(PyObject *iterator) noexcept:
+    """``__next__``: StopIteration with the report, without the traceback that ``raise`` costs."""
+    cdef Accepted accepted = <Accepted>iterator
+    if accepted.pause:
+        accepted.pause = False
+        Py_INCREF(None)
+        return <PyObject *>None
+    PyErr_SetObject(<PyObject *>StopIteration, <PyObject *>accepted.report)
+    return NULL
+
+
+(<PyTypeObject *>Accepted).tp_iternext = next_of
+
+
+cdef Accepted new_accepted(DeliveryReport report, bint pause):
+    cdef Accepted accepted = Accepted.__new__(Accepted)
+    accepted.report = report
+    accepted.pause = pause
+    return accepted
+
+
+@final
+cdef class Deliveries:
+    def __init__(self, Py_ssize_t size, int64_t timestamp):
+        self.batches = []
+        self.size = size
+        self.timestamp = timestamp
+        self.where_block = bytearray(4 * size)
+        self.index_block = bytearray(4 * size)
+        cdef char *where = self.where_block
+        cdef char *index = self.index_block
+        self.where = <int32_t *>where
+        self.index = <int32_t *>index
+
+    cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1:
+        """The next ``count`` records are in the batch, from index ``first``."""
+        cdef Py_ssize_t at
+        if not self.batches or self.batches[len(self.batches) - 1] is not batch:
+            self.batches.append(batch)
+        cdef int32_t number = <int32_t>len(self.batches) - 1
+        for at in range(count):
+            self.where[self.filled + at] = number
+            self.index[self.filled + at] = first + <int32_t>at
+        self.filled += count
+        return 0
+
+    def __len__(self):
+        return self.filled
+
+    def __getitem__(self, Py_ssize_t at):
+        if at < 0:
+            at += self.filled
+        if not 0 <= at < self.filled:
+            raise IndexError(f"{at} of {self.filled} records")
+        return new_report(self.batches[self.where[at]], self.index[at], self.timestamp)
+
+    @property
+    def done(self):
+        return all((<ProducerBatch>batch).done for batch in self.batches)
+
+    @property
+    def error(self):
+        """The first error, None while there is none."""
+        cdef ProducerBatch batch
+        for batch in self.batches:
+            if batch.error is not None:
+                return batch.error
+        return None
+
+    def pending(self):
+        """The batches that are not done."""
+        return [batch for batch in self.batches if not (<ProducerBatch>batch).done]
+
+    def result(self, timeout=None):
+        """Waits until all are done; the number of records. Raises the first error, TimeoutError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for batch in self.pending():
+            left = None if deadline is None else deadline - time.monotonic()
+            if not (<ProducerBatch>batch).wait(left):
+                raise TimeoutError(f"no answer within {timeout} s: {batch!r}")
+        return self.outcome()
+
+    def outcome(self):
+        """The number of records, or raises the first error, once all are done."""
+        error = self.error
+        if error is not None:
+            raise error
+        return self.filled
+
+    def __await__(self):
+        return await_of(self)

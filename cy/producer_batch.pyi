@@ -1,0 +1,109 @@
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Self, final
+
+from typing_extensions import Buffer
+
+@final
+class ProducerBatch:
+    """A batch of records on its way to one partition. Grows, is sealed, sent, and done once."""
+
+    topic: str
+    partition: int
+    count: int
+    charged: int
+    """Bytes that it takes of buffer.memory."""
+    created: float
+    records: bytes | None
+    """The v2 batch between ``seal`` and the end."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    order: int
+    """Counts first sends: the lower one goes first; 0 before it was sent."""
+    attempts: int
+    retry_at: float
+    maybe_written: bool
+    """Sent, and no answer said that it was not appended."""
+    last_error: Any
+    done: bool
+    base_offset: int
+    log_append_time: int
+    error: Any
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+    @property
+    def plain_size(self) -> int:
+        """Bytes before compression."""
+    @property
+    def sealed(self) -> bool: ...
+    @property
+    def has_sequence(self) -> bool: ...
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Any = None
+    ) -> DeliveryReport:
+        """Adds a record, however large."""
+    def seal(self, codec: int = 0, level: int | None = None, transactional: bool = False) -> None:
+        """No record comes any more: compresses, writes the header. Again: does nothing."""
+    def assign(self, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> None:
+        """Writes who sends it, and the CRC. After a first attempt into a copy."""
+    def clear_sequence(self) -> None:
+        """It was not appended, and will get another sequence."""
+    def reserve_sequence(self, sequence: int) -> None:
+        """The sequence that ``assign`` will write."""
+    def split(self, limit: int) -> list[ProducerBatch]:
+        """Its records in batches of at most ``limit`` bytes (or one record), which it stands for from now on."""
+    def complete(self, base_offset: int, log_append_time: int = -1) -> None:
+        """It was appended at ``base_offset`` (-1: unknown)."""
+    def fail(self, error: Any, record_errors: Any = None) -> None:
+        """It will not be appended; ``record_errors``: index to error (KIP-467)."""
+    def run_callbacks(self, on_error: Callable[[Any], object]) -> None:
+        """Calls the callbacks of the records; ``on_error(callback)`` in the ``except`` of one that raises."""
+    def add_waiter(self, waiter: Callable[[], object]) -> None:
+        """Calls ``waiter()`` once the batch is done; at once if it is."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether it was done within ``timeout`` seconds."""
+
+def begin(topic: str, partition: int, *, capacity: int = 16384, created: float = 0) -> ProducerBatch:
+    """A new batch."""
+
+@final
+class RecordMetadata:
+    """Where a record is; -1 where the broker did not say."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds; the broker's where the topic has LogAppendTime."""
+
+    def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+def set_wait_async(function: Callable[[Any], Generator[Any, Any, Any]]) -> None:
+    """What ``await report`` iterates: ``function(report)``."""
+
+@final
+class DeliveryReport:
+    """What becomes of one record: a light view on its batch."""
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def error(self) -> Any:
+        """The KafkaError, None if there is none (yet)."""
+    @property
+    def metadata(self) -> RecordMetadata | None:
+        """Where the record is, None until it is known, and if it failed."""
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Waits ``timeout`` seconds. Raises the KafkaError, or TimeoutError."""
+    def outcome(self) -> RecordMetadata:
+        """The metadata, or raises the error, of a report that is done."""
+    def add_done_callback(self, function: Callable[[], object]) -> None:
+        """Calls ``function()`` when it is done, on the sender's thread; at once if it is."""
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]: ...

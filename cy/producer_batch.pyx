@@ -1,0 +1,497 @@
+"""A batch that grows record by record, and what became of it.
+
+The bytes are written once, where they stay: the block is a ``bytes`` object that nobody else sees
+until ``seal``, which fills the header in (grammar: batch.py) and cuts it to its length. Then
+``assign`` writes producer id, epoch and sequence, and the CRC. A batch that has once been sent may
+still lie in a send queue, so a second ``assign`` works on a copy.
+
+The life of a batch: it grows, is sealed, is sent (perhaps often) and is done, by ``complete`` or
+``fail``, once. What applications hold is a ``DeliveryReport``: the batch, an index and a timestamp.
+A batch that the broker finds too large is split: its records move into ``parts``, which it stands
+for from then on.
+
+All of it happens under the GIL, and nothing in ``write`` can yield it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from cython cimport final, freelist, no_gc
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from cy.batch_header cimport (
+    ATTRIBUTES_AT, BASE_OFFSET_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, COUNT_AT,
+    CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT,
+    MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG,
+)
+from cy.crc32c cimport update as crc32c_update
+from cy.endian cimport load_int16, store_int16, store_int32, store_int64
+from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
+
+from threading import Lock
+
+from cy.batch import iterate
+from cy.compression import compress
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject **block, Py_ssize_t size) except -1
+    PyObject *new_block "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size) except NULL
+    char *block_data "PyBytes_AS_STRING"(PyObject *block)
+
+cdef enum:
+    GIL_BYTES = 65536
+
+
+@final
+cdef class ProducerBatch:
+    def __dealloc__(self):
+        Py_XDECREF(self.block)
+
+    def __repr__(self):
+        return (
+            f"ProducerBatch({self.topic}-{self.partition}, count={self.count}, "
+            f"sequence={self.producer_id}/{self.producer_epoch}/{self.base_sequence})"
+        )
+
+    @property
+    def size(self):
+        return len(self.records) if self.records is not None else self.used
+
+    @property
+    def plain_size(self):
+        return self.used
+
+    @property
+    def sealed(self):
+        return self.records is not None
+
+    @property
+    def has_sequence(self):
+        return self.base_sequence >= 0
+
+    # ---- growing ------------------------------------------------------------------------------
+
+    cdef int grow(self, Py_ssize_t capacity) except -1:
+        _PyBytes_Resize(&self.block, capacity)
+        self.data = <uint8_t *>block_data(self.block)
+        self.charged += capacity - self.capacity
+        self.capacity = capacity
+        return 0
+
+    cdef void write(
+        self, int64_t timestamp, const uint8_t *key, Py_ssize_t key_length, const uint8_t *value,
+        Py_ssize_t value_length, const uint8_t *headers, Py_ssize_t headers_length,
+    ) noexcept nogil:
+        if self.count == 0:
+            self.base_timestamp = self.max_timestamp = timestamp
+        cdef int64_t since = timestamp - self.base_timestamp
+        cdef Py_ssize_t length = (
+            1 + size_of_varlong(since) + size_of_varint(self.count)
+            + size_of_varint(<int32_t>key_length) + size_of_varint(<int32_t>value_length)
+            + (key_length if key_length > 0 else 0) + (value_length if value_length > 0 else 0)
+            + (headers_length if headers != NULL else 1)
+        )
+        cdef uint8_t *at = write_varint(self.data + self.used, <int32_t>length)
+        at[0] = 0
+        at = write_varint(write_varlong(at + 1, since), self.count)
+        at = write_field(write_field(at, key, key_length), value, value_length)
+        if headers == NULL:
+            at[0] = 0
+            at += 1
+        else:
+            memcpy(at, headers, headers_length)
+            at += headers_length
+        self.used = at - self.data
+        self.count += 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+
+    def append(self, int64_t timestamp, key, value, headers=None):
+        """Adds a record, however large; for tests and ``split``."""
+        cdef bytes tail = encode_headers(headers) if headers else None
+        cdef bytes k = key
+        cdef bytes v = value
+        cdef Py_ssize_t size = RECORD_OVERHEAD + HEADER_SIZE + len(k or b"") + len(v or b"")
+        size += len(tail or b"")
+        if self.data == NULL:
+            raise ValueError(f"{self!r} is sealed")
+        if self.used + size > self.capacity:
+            self.grow(self.used + size)
+        self.write(
+            timestamp,
+            NULL if k is None else <uint8_t *>PyBytes_AS_STRING(k), -1 if k is None else len(k),
+            NULL if v is None else <uint8_t *>PyBytes_AS_STRING(v), -1 if v is None else len(v),
+            NULL if tail is None else <uint8_t *>PyBytes_AS_STRING(tail),
+            0 if tail is None else len(tail),
+        )
+        return new_report(self, self.count - 1, timestamp)
+
+    # ---- sending ------------------------------------------------------------------------------
+
+    def seal(self, int codec=0, level=None, bint transactional=False):
+        cdef bytes plain
+        cdef PyObject *block
+        if self.data == NULL:
+            return
+        self.fill_header(codec | (TRANSACTIONAL_FLAG if transactional else 0))
+        self.data = NULL
+        _PyBytes_Resize(&self.block, self.used)
+        block = self.block
+        self.block = NULL
+        plain = <bytes>block
+        Py_XDECREF(block)
+        self.records = self.plain = plain
+        if codec:
+            self.records = packed(plain, codec, level)
+
+    cdef void fill_header(self, int16_t attributes) noexcept:
+        cdef uint8_t *at = self.data
+        store_int64(at + BASE_OFFSET_AT, 0)
+        store_int32(at + LENGTH_AT, <int32_t>(self.used - LOG_OVERHEAD))
+        store_int32(at + LEADER_EPOCH_AT, -1)
+        at[MAGIC_AT] = 2
+        store_int16(at + ATTRIBUTES_AT, attributes)
+        store_int32(at + LAST_OFFSET_DELTA_AT, self.count - 1)
+        store_int64(at + BASE_TIMESTAMP_AT, self.base_timestamp)
+        store_int64(at + MAX_TIMESTAMP_AT, self.max_timestamp)
+        store_int64(at + PRODUCER_ID_AT, -1)
+        store_int16(at + PRODUCER_EPOCH_AT, -1)
+        store_int32(at + BASE_SEQUENCE_AT, -1)
+        store_int32(at + COUNT_AT, self.count)
+
+    def assign(self, int64_t producer_id=-1, int16_t epoch=-1, int32_t sequence=-1):
+        if self.records is None:
+            raise ValueError(f"{self!r} is not sealed")
+        if self.attempts:
+            self.records = copy_of(self.records)
+        cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(self.records)
+        cdef Py_ssize_t covered = len(self.records) - ATTRIBUTES_AT
+        cdef int32_t crc
+        store_int64(at + PRODUCER_ID_AT, producer_id)
+        store_int16(at + PRODUCER_EPOCH_AT, epoch)
+        store_int32(at + BASE_SEQUENCE_AT, sequence)
+        if covered >= GIL_BYTES:
+            with nogil:
+                crc = <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, covered)
+        else:
+            crc = <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, covered)
+        store_int32(at + CRC_AT, crc)
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.base_sequence = sequence
+
+    def clear_sequence(self):
+        """It was not appended, and will get another sequence."""
+        self.base_sequence = -1
+
+    def reserve_sequence(self, int32_t sequence):
+        """The sequence that ``assign`` is to write."""
+        self.base_sequence = sequence
+
+    def split(self, Py_ssize_t limit):
+        """New batches of at most ``limit`` bytes each, or one record, with these records."""
+        cdef list parts = []
+        cdef ProducerBatch part = None
+        cdef Py_ssize_t size
+        cdef int32_t index = 0
+        for record in iterate(plain_of(self.plain), check_crcs=False):
+            size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+            if part is None or part.used + size > limit:
+                part = new_batch(self.topic, self.partition, min(limit, 16384), self.created)
+                parts.append((index, part))
+            part.append(
+                record.timestamp,
+                None if record.key is None else bytes(record.key),
+                None if record.value is None else bytes(record.value),
+                record.headers,
+            )
+            index += 1
+        self.replace_by(parts)
+        return [batch for _, batch in parts]
+
+    cdef replace_by(self, list parts):
+        """The parts stand for this batch: its reports move to them, its waiters wait for all."""
+        cdef DeliveryReport report
+        cdef ProducerBatch part
+        self.parts = parts
+        for report in self.reports or ():
+            part = report.home()
+            part.reports.append(report)
+        self.reports = None
+        for _, batch in parts:
+            part = batch
+            part.add_waiter(self.part_done)
+
+    def part_done(self):
+        cdef ProducerBatch part
+        for _, batch in self.parts:
+            part = batch
+            if not part.done:
+                return
+            if part.error is not None:
+                self.error = part.error
+        self.finish()
+
+    # ---- done ---------------------------------------------------------------------------------
+
+    def complete(self, int64_t base_offset, int64_t log_append_time=-1):
+        if self.done:
+            return
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self.finish()
+
+    def fail(self, error, record_errors=None):
+        if self.done:
+            return
+        self.error = error
+        self.record_errors = record_errors
+        self.finish()
+
+    cdef finish(self):
+        self.records = self.plain = None
+        self.done = True
+        waiters, self.waiters = self.waiters, None
+        for waiter in waiters or ():
+            waiter()
+
+    def run_callbacks(self, on_error):
+        """Calls the callbacks of the records; ``on_error(callback)`` inside ``except``."""
+        cdef DeliveryReport report
+        reports, self.reports = self.reports, None
+        for report in reports or ():
+            try:
+                report.deliver()
+            except Exception:
+                on_error(report.callback)
+
+    def add_waiter(self, waiter):
+        """Calls ``waiter()`` once the batch is done; at once if it is."""
+        if self.done:
+            waiter()
+        elif self.waiters is None:
+            self.waiters = [waiter]
+        else:
+            self.waiters.append(waiter)
+
+    def wait(self, timeout=None):
+        """Whether the batch was done within ``timeout`` seconds. A signal interrupts it."""
+        if self.done:
+            return True
+        lock = Lock()
+        lock.acquire()
+        self.add_waiter(lock.release)
+        return lock.acquire(timeout=-1 if timeout is None else max(0, timeout))
+
+
+cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created):
+    cdef ProducerBatch batch = ProducerBatch.__new__(ProducerBatch)
+    batch.block = new_block(NULL, max(capacity, <Py_ssize_t>HEADER_SIZE))
+    batch.data = <uint8_t *>block_data(batch.block)
+    batch.capacity = batch.charged = max(capacity, <Py_ssize_t>HEADER_SIZE)
+    batch.used = HEADER_SIZE
+    batch.topic = topic
+    batch.partition = partition
+    batch.created = created
+    batch.reports = []
+    batch.producer_id = batch.producer_epoch = batch.base_sequence = -1
+    batch.base_offset = batch.log_append_time = -1
+    return batch
+
+
+def begin(str topic, int32_t partition, *, Py_ssize_t capacity=16384, double created=0):
+    return new_batch(topic, partition, capacity, created)
+
+
+cdef inline uint8_t *write_field(
+    uint8_t *at, const uint8_t *data, Py_ssize_t length
+) noexcept nogil:
+    at = write_varint(at, <int32_t>length)
+    if length > 0:
+        memcpy(at, data, length)
+        at += length
+    return at
+
+
+cdef bytes copy_of(bytes data):
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), len(data))
+
+
+cdef bytes packed(bytes plain, int codec, object level):
+    """The batch with its records compressed."""
+    cdef bytes records = compress(codec, memoryview(plain)[HEADER_SIZE:], level)
+    cdef bytes batch = PyBytes_FromStringAndSize(NULL, HEADER_SIZE + len(records))
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
+    memcpy(at, PyBytes_AS_STRING(plain), HEADER_SIZE)
+    memcpy(at + HEADER_SIZE, PyBytes_AS_STRING(records), len(records))
+    store_int32(at + LENGTH_AT, <int32_t>(len(batch) - LOG_OVERHEAD))
+    return batch
+
+
+cdef bytes plain_of(bytes plain):
+    """The batch before compression, with attributes that say so."""
+    cdef bytes batch = copy_of(plain)
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
+    store_int16(at + ATTRIBUTES_AT, load_int16(at + ATTRIBUTES_AT) & ~CODEC_MASK)
+    return batch
+
+
+cdef bytes encode_headers(object headers):
+    cdef list pairs = list(headers.items() if isinstance(headers, dict) else headers)
+    cdef list pieces = [encode_varint(len(pairs))]
+    for name, value in pairs:
+        name = name.encode()
+        pieces += (encode_varint(len(name)), name)
+        if value is None:
+            pieces.append(encode_varint(-1))
+        else:
+            value = bytes(memoryview(value))
+            pieces += (encode_varint(len(value)), value)
+    return b"".join(pieces)
+
+
+cdef bytes encode_varint(Py_ssize_t value):
+    cdef uint8_t[5] target
+    if value > INT32_MAX:
+        raise ValueError(f"a header of {value} bytes")
+    return PyBytes_FromStringAndSize(
+        <const char *>target, write_varint(target, <int32_t>value) - target
+    )
+
+
+# ---- what applications see -----------------------------------------------------------------------
+
+@final
+@no_gc
+@freelist(256)
+cdef class RecordMetadata:
+    def __init__(self, str topic, int32_t partition, int64_t offset, int64_t timestamp):
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+
+    def as_tuple(self):
+        return self.topic, self.partition, self.offset, self.timestamp
+
+    def __iter__(self):
+        return iter(self.as_tuple())
+
+    def __eq__(self, other):
+        if type(other) is not RecordMetadata:
+            return NotImplemented
+        return self.as_tuple() == (<RecordMetadata>other).as_tuple()
+
+    def __hash__(self):
+        return hash(self.as_tuple())
+
+    def __reduce__(self):
+        return RecordMetadata, self.as_tuple()
+
+    def __repr__(self):
+        return (
+            f"RecordMetadata(topic={self.topic!r}, partition={self.partition}, "
+            f"offset={self.offset}, timestamp={self.timestamp})"
+        )
+
+
+cdef object wait_async = None
+
+
+def set_wait_async(function):
+    """What ``await report`` iterates: ``function(report)``; the event loop is not known here."""
+    global wait_async
+    wait_async = function
+
+
+cdef object await_of(object deliveries):
+    return wait_async(deliveries)
+
+
+cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t timestamp):
+    cdef DeliveryReport report = DeliveryReport.__new__(DeliveryReport)
+    report.batch = batch
+    report.index = index
+    report.timestamp = timestamp
+    return report
+
+
+# No cycle outlives the batch: it drops its reports when it is done.
+@final
+@no_gc
+@freelist(1024)
+cdef class DeliveryReport:
+    cdef ProducerBatch home(self):
+        """The batch that the record is in, after splits."""
+        cdef Py_ssize_t at
+        while self.batch.parts is not None:
+            at = len(self.batch.parts) - 1
+            while self.batch.parts[at][0] > self.index:
+                at -= 1
+            first, batch = self.batch.parts[at]
+            self.index -= first
+            self.batch = batch
+        return self.batch
+
+    cdef int deliver(self) except -1:
+        """Calls the callback with what became of the record."""
+        error = self.error
+        self.callback(self.metadata if error is None else None, error)
+        return 0
+
+    @property
+    def done(self):
+        return self.home().done
+
+    @property
+    def error(self):
+        cdef ProducerBatch batch = self.home()
+        if batch.record_errors is None:
+            return batch.error
+        return batch.record_errors.get(self.index, batch.error)
+
+    @property
+    def metadata(self):
+        cdef ProducerBatch batch = self.home()
+        if not batch.done or batch.error is not None:
+            return None
+        cdef RecordMetadata metadata = RecordMetadata.__new__(RecordMetadata)
+        metadata.topic = batch.topic
+        metadata.partition = batch.partition
+        metadata.offset = batch.base_offset + self.index if batch.base_offset >= 0 else -1
+        metadata.timestamp = (
+            self.timestamp if batch.log_append_time < 0 else batch.log_append_time
+        )
+        return metadata
+
+    @property
+    def topic(self):
+        return self.batch.topic
+
+    @property
+    def partition(self):
+        return self.batch.partition
+
+    def result(self, timeout=None):
+        if not self.batch.wait(timeout):
+            raise TimeoutError(f"no answer within {timeout} s: {self.batch!r}")
+        return self.outcome()
+
+    def outcome(self):
+        """The metadata, or raises the error, of a report that is done."""
+        error = self.error
+        if error is not None:
+            raise error
+        return self.metadata
+
+    def add_done_callback(self, function):
+        """Calls ``function()`` when it is known what became of the record, on the sender's thread."""
+        self.batch.add_waiter(function)
+
+    def __await__(self):
+        return await_of(self)
+
+    def __repr__(self):
+        state = "done" if self.done else "pending"
+        return f"DeliveryReport({self.batch.topic}-{self.batch.partition}, {state})"

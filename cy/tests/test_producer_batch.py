@@ -1,0 +1,154 @@
+"""A batch that grows: the same bytes as the builder's, and what reports say."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cy.batch import Builder, iterate, read_header, validate
+from cy.compression import Codec
+from cy.producer_batch import RecordMetadata, begin
+
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 2**45),
+        st.none() | st.binary(max_size=40),
+        st.none() | st.binary(max_size=200),
+        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=2),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(RECORDS)
+def test_bytes_are_the_builders(records):
+    batch = begin("t", 3, capacity=100)
+    builder = Builder(producer_id=7, producer_epoch=2, base_sequence=9, transactional=True)
+    for record in records:
+        batch.append(*record)
+        builder.append(*record)
+    batch.seal(0, None, True)
+    batch.assign(7, 2, 9)
+    assert batch.records == builder.build()
+    assert batch.size == len(batch.records)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_broker_accepts_every_codec(codec):
+    batch = begin("t", 0)
+    for index in range(100):
+        batch.append(1000 + index, b"key", b"value" * 10)
+    batch.seal(codec)
+    batch.assign(1, 0, 5)
+    validate(batch.records)
+    assert [record.timestamp for record in iterate(batch.records)] == list(range(1000, 1100))
+
+
+def test_second_assign_leaves_what_was_sent_untouched():
+    batch = begin("t", 0)
+    batch.append(1, None, b"a")
+    batch.seal()
+    batch.assign(1, 0, 0)
+    sent, before = batch.records, bytes(bytearray(batch.records))
+    batch.attempts = 1
+    batch.assign(1, 1, 0)
+    assert sent == before
+    assert read_header(batch.records).producer_epoch == 1
+    validate(batch.records)
+
+
+def test_report_has_offset_and_time_of_its_record():
+    batch = begin("t", 4)
+    reports = [batch.append(100 + index, None, b"") for index in range(3)]
+    assert [report.metadata for report in reports] == [None] * 3
+    batch.complete(50)
+    assert [report.result(0) for report in reports] == [
+        RecordMetadata("t", 4, 50 + index, 100 + index) for index in range(3)
+    ]
+
+
+def test_log_append_time_replaces_the_records_time():
+    batch = begin("t", 0)
+    report = batch.append(1, None, b"")
+    batch.complete(0, 77)
+    assert report.result().timestamp == 77
+
+
+def test_duplicate_has_no_offset():
+    batch = begin("t", 0)
+    report = batch.append(1, None, b"")
+    batch.complete(-1)
+    assert report.result().offset == -1
+
+
+def test_result_of_a_failed_batch_raises_and_names_the_record_at_fault():
+    batch = begin("t", 0)
+    good, bad = batch.append(1, None, b"a"), batch.append(1, None, b"b")
+    batch.fail(ValueError("batch"), {1: ValueError("record")})
+    with pytest.raises(ValueError, match="batch"):
+        good.result()
+    with pytest.raises(ValueError, match="record"):
+        bad.result()
+
+
+def test_result_in_time_or_timeout():
+    with pytest.raises(TimeoutError):
+        begin("t", 0).append(1, None, b"").result(0)
+
+
+def test_done_once():
+    batch = begin("t", 0)
+    calls = []
+    batch.add_waiter(lambda: calls.append(1))
+    batch.append(1, None, b"")
+    batch.fail(ValueError())
+    batch.complete(3)
+    assert calls == [1]
+    assert batch.base_offset == -1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_parts_of_a_split_have_all_records_and_reports(codec):
+    batch = begin("t", 1)
+    reports = [batch.append(index, b"%d" % index, b"v" * 50, [("h", None)]) for index in range(100)]
+    batch.seal(codec)
+    parts = batch.split(1000)
+    assert len(parts) > 3
+    assert sum(part.count for part in parts) == 100
+    keys = []
+    for offset, part in enumerate(parts):
+        part.seal(codec)
+        part.assign()
+        assert part.plain_size <= 1100
+        keys += [bytes(record.key) for record in iterate(part.records)]
+        assert not batch.done
+        part.complete(1000 * offset)
+    assert keys == [b"%d" % index for index in range(100)]
+    assert batch.done
+    assert reports[0].result(0).offset == 0
+    assert reports[99].result(0).offset == 1000 * (len(parts) - 1) + parts[-1].count - 1
+
+
+def test_split_of_a_split():
+    batch = begin("t", 0)
+    reports = [batch.append(1, None, b"v" * 50) for _ in range(20)]
+    batch.seal()
+    first, second = batch.split(700)
+    first.seal()
+    for part in first.split(200):
+        part.complete(10)
+    second.fail(KeyError("second"))
+    assert reports[0].error is None
+    assert isinstance(reports[19].error, KeyError)
+    assert batch.done
+
+
+def test_metadata_is_a_value():
+    metadata = RecordMetadata("t", 1, 2, 3)
+    assert pickle.loads(pickle.dumps(metadata)) == metadata
+    assert tuple(metadata) == ("t", 1, 2, 3)
+    assert len({metadata, RecordMetadata("t", 1, 2, 3)}) == 1

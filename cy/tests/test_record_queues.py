@@ -1,0 +1,234 @@
+"""Where records go, when the sender is woken, and what memory they take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain, pairwise
+
+import pytest
+
+from cy.batch import iterate
+from cy.deliveries import Deliveries
+from cy.murmur2 import partition_for_key
+from cy.record_queues import RecordQueues
+
+
+def make(partitions=3, **settings):
+    queues = RecordQueues(clock=lambda: 0.0, **settings)
+    queues.set_partitions("t", partitions)
+    queues.direct = True
+    wakes = []
+    queues.attach(lambda: wakes.append(1))
+    return queues, wakes
+
+
+def records_of(queues, partitions=3):
+    """partition -> values, of everything that waits."""
+    found = {}
+    for number in range(partitions):
+        for batch in queues.topic("t").queues[number].drain():
+            batch.seal()
+            batch.assign()
+            values = [bytes(record.value) for record in iterate(batch.records)]
+            found.setdefault(number, []).extend(values)
+    return found
+
+
+def test_explicit_partition_is_honoured():
+    queues, _ = make()
+    assert queues.send("t", b"a", partition=2).partition == 2
+    assert records_of(queues) == {2: [b"a"]}
+
+
+def test_unknown_partition_topic_and_full_memory_are_not_appended():
+    queues, _ = make(buffer_memory=20000)
+    assert queues.try_send("t", b"", None, 3, None, None, None) is None
+    assert queues.try_send("t", b"", None, -1, None, None, None) is None
+    assert queues.try_send("u", b"", None, None, None, None, None) is None
+    assert queues.try_send("t", b"", None, 0, None, None, None) is not None
+    assert queues.try_send("t", b"", None, 1, None, None, None) is None
+    assert queues.used <= 20000
+
+
+def test_keys_go_where_kafkas_go():
+    queues, _ = make(partitions=7)
+    for number in range(1000):
+        key = b"key-%d" % number
+        assert queues.send("t", b"", key).partition == partition_for_key(key, 7)
+
+
+def test_round_robin_takes_turns_and_leaves_out_the_unavailable():
+    queues, _ = make(round_robin=True)
+    queues.topic("t").queues[1].available = False
+    assert [queues.send("t", b"").partition for _ in range(4)] == [0, 2, 0, 2]
+
+
+def test_sticks_to_a_partition_until_its_batch_is_full():
+    queues, _ = make(batch_size=1000)
+    chosen = [queues.send("t", b"v" * 100).partition for _ in range(600)]
+    runs = sum(a != b for a, b in pairwise(chosen))
+    assert 600 / 10 - 5 < runs < 600 / 6
+    assert len(set(chosen[:7])) == 1
+
+
+def test_sticks_until_its_batch_is_taken():
+    queues, _ = make()
+    first = queues.send("t", b"").partition
+    queues.topic("t").queues[first].take()
+    assert queues.send("t", b"").partition != first
+
+
+def test_partitions_where_much_waits_are_chosen_less():
+    queues, _ = make(partitions=2, batch_size=100)
+    for _ in range(100):
+        queues.send("t", b"v" * 100, partition=0)
+    queues.set_partitions("t", 3)
+    chosen = Counter()
+    for _ in range(300):
+        number = queues.send("t", b"v" * 100).partition
+        chosen[number] += 1
+        queues.topic("t").queues[number].drain() if number else None
+    assert chosen[0] < 30
+    assert min(chosen[1], chosen[2]) > 100
+
+
+def test_order_is_kept_in_a_partition():
+    queues, _ = make(batch_size=500)
+    for number in range(300):
+        queues.send("t", b"%d" % number, partition=0)
+    assert records_of(queues)[0] == [b"%d" % number for number in range(300)]
+
+
+def test_sender_is_woken_once_until_it_looks_and_again_for_a_full_batch():
+    queues, wakes = make(batch_size=1000)
+    for _ in range(50):
+        queues.send("t", b"v" * 100, partition=0)
+    assert len(wakes) == 1
+    assert [queue.partition for queue in queues.take_news()] == [0]
+    queues.send("t", b"v", partition=0)
+    assert len(wakes) == 1
+    queues.topic("t").queues[0].drain()
+    queues.send("t", b"v", partition=0)
+    assert len(wakes) == 2
+    queues.take_news()
+    for _ in range(10):
+        queues.send("t", b"v" * 100, partition=0)
+    assert len(wakes) == 3
+    assert queues.topic("t").queues[0].full
+
+
+def test_a_batch_that_waits_grows_beyond_batch_size_not_beyond_a_request():
+    queues, _ = make(batch_size=1000, max_request_size=10_000)
+    for _ in range(300):
+        queues.send("t", b"v" * 100, partition=0)
+    batches = queues.topic("t").queues[0].batches()
+    assert len(batches) == 4 or len(batches) == 5
+    assert all(batch.size <= 10_000 for batch in batches)
+
+
+def test_batch_size_0_gives_a_batch_to_every_record():
+    queues, _ = make(batch_size=0)
+    for _ in range(5):
+        queues.send("t", b"v", partition=0)
+    assert len(queues.topic("t").queues[0].batches()) == 5
+
+
+def test_memory_is_free_again_after_release():
+    queues, _ = make(batch_size=1000)
+    for _ in range(100):
+        queues.send("t", b"v" * 100)
+    assert queues.used > 10_000
+    for queue in queues.topic("t").queues:
+        for batch in queue.drain():
+            queues.release(batch)
+            queues.release(batch)
+    assert queues.used == 0
+
+
+def test_batch_that_comes_back_goes_before_what_was_sent_later():
+    queues, _ = make()
+    queue = queues.topic("t").queues[0]
+    taken = []
+    for order in (1, 2, 3):
+        queues.send("t", b"%d" % order, partition=0)
+        batch = queue.take()
+        batch.order = order
+        taken.append(batch)
+    queues.send("t", b"new", partition=0)
+    for batch in (taken[1], taken[0], taken[2]):
+        queue.put_back(batch)
+    assert records_of(queues)[0] == [b"1", b"2", b"3", b"new"]
+
+
+@pytest.mark.parametrize("data", [bytearray(b"ab"), memoryview(b"ab")])
+def test_buffers_are_copied(data):
+    queues, _ = make()
+    queues.send("t", data, data, partition=0)
+    assert records_of(queues)[0] == [b"ab"]
+
+
+@pytest.mark.parametrize("data", ["text", 5, 1.5])
+def test_what_is_not_bytes_is_refused(data):
+    queues, _ = make()
+    with pytest.raises(TypeError, match="value is"):
+        queues.send("t", data)
+    with pytest.raises(TypeError, match="key is"):
+        queues.send("t", b"", data)
+
+
+def test_callbacks_get_metadata_in_order():
+    queues, _ = make()
+    seen = []
+    for number in range(3):
+        queues.send(
+            "t", b"", partition=0, timestamp=number,
+            on_delivery=lambda metadata, error: seen.append((metadata.offset, error)),
+        )
+    batch = queues.topic("t").queues[0].take()
+    batch.complete(7)
+    batch.run_callbacks(pytest.fail)
+    assert seen == [(7, None), (8, None), (9, None)]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_many_are_as_one_by_one(keyed):
+    queues, _ = make(batch_size=1000)
+    values = [b"%d" % number * 20 for number in range(500)]
+    keys = [b"%d" % (number % 7) for number in range(500)] if keyed else None
+    deliveries = Deliveries(500, 1)
+    assert queues.add_many("t", values, keys, 0, None, 1, deliveries) == 500
+    assert len(deliveries) == 500
+    found = records_of(queues)
+    assert Counter(chain(*found.values())) == Counter(values)
+    if keyed:
+        for number in range(3):
+            wanted = [v for v, k in zip(values, keys, strict=True) if partition_for_key(k, 3) == number]
+            assert found[number] == wanted
+
+
+def test_many_stop_where_memory_ends_and_go_on_from_there():
+    queues, _ = make(partitions=1, buffer_memory=30_000)
+    values = [b"v" * 100] * 1000
+    deliveries = Deliveries(1000, 1)
+    at, rounds = 0, 0
+    while at < 1000:
+        at = queues.add_many("t", values, None, at, None, 1, deliveries)
+        rounds += 1
+        for batch in queues.topic("t").queues[0].drain():
+            batch.complete(0)
+            queues.release(batch)
+    assert rounds > 2
+    assert deliveries.result(0) == 1000
+    assert deliveries[0].metadata.offset == 0
+
+
+def test_deliveries_raise_the_first_error():
+    queues, _ = make(partitions=1)
+    deliveries = Deliveries(2, 1)
+    queues.add_many("t", [b"a", None], None, 0, 0, 1, deliveries)
+    with pytest.raises(TimeoutError):
+        deliveries.result(0)
+    queues.topic("t").queues[0].take().fail(KeyError("lost"))
+    with pytest.raises(KeyError):
+        deliveries.result(0)
+    assert isinstance(deliveries[1].error, KeyError)

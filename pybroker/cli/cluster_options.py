@@ -1,0 +1,82 @@
+"""The options by which a verb finds its cluster, and the clients that they make."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from pybroker.cli.verbs import pairs
+
+if TYPE_CHECKING:
+    from pyclient import Admin, Consumer, Producer
+
+CONNECT_S = 10.0
+"""A person waits for the command: an address that is wrong shows soon."""
+
+
+class Cluster(NamedTuple):
+    """The cluster to talk to; ``settings`` are the client's, by Kafka's keys."""
+
+    bootstrap: str
+    settings: Mapping[str, str]
+
+    @contextlib.contextmanager
+    def admin(self) -> Iterator[Admin]:
+        """An admin client that is connected. Raises ConnectionFailed."""
+        from pyclient import Admin
+
+        with Admin(self.bootstrap, self.settings) as admin:
+            admin.connect(CONNECT_S)
+            yield admin
+
+    @contextlib.contextmanager
+    def consumer(self, **own: Any) -> Iterator[Consumer]:
+        """A consumer that is connected; ``own`` counts less than what the user set."""
+        from pyclient import Consumer
+
+        with Consumer(self.bootstrap, merged(own, self.settings)) as consumer:
+            consumer.connect(CONNECT_S)
+            yield consumer
+
+    @contextlib.contextmanager
+    def producer(self, **own: Any) -> Iterator[Producer]:
+        """A producer that is connected; ``own`` counts less than what the user set."""
+        from pyclient import Producer
+
+        with Producer(self.bootstrap, config=merged(own, self.settings)) as producer:
+            producer.connect(CONNECT_S)
+            yield producer
+
+
+def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    """Settings by dotted names; the user's count."""
+    dotted = {name.replace("_", "."): value for name, value in own.items() if value is not None}
+    return dotted | {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb ``cluster`` from -b and -X; -v lets the client log."""
+
+    @click.option(
+        *("-b", "--bootstrap-server", "bootstrap"),
+        envvar="PYBROKER_BOOTSTRAP",
+        default="localhost:9092",
+        metavar="HOST:PORT[,…]",
+        help="Brokers to begin with [$PYBROKER_BOOTSTRAP or localhost:9092].",
+    )
+    @click.option("-X", "settings", multiple=True, metavar="key=value", help="A setting of the client.")
+    @click.option("-v", "--verbose", is_flag=True, help="Log what the client does to stderr.")
+    @functools.wraps(function)
+    def call(bootstrap: str, settings: tuple[str, ...], verbose: bool, **options: Any) -> Any:
+        if verbose:
+            logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        else:  # an error is one line, the verb's
+            logging.getLogger("pyclient").addHandler(logging.NullHandler())
+        return function(cluster=Cluster(bootstrap, pairs(settings, "-X")), **options)
+
+    return call

@@ -1,0 +1,172 @@
+"""``pybroker consume``: shows records, alone or as a member of a group."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.output import csv_line, json_line
+from pybroker.cli.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
+from pybroker.cli.record_documents import document, shown
+from pybroker.cli.record_format import compiled
+from pybroker.cli.verbs import Verb, misuse
+from pyclient import TopicPartition
+
+if TYPE_CHECKING:
+    from cy.records import Record
+    from pyclient import Consumer
+
+POLL_S = 0.2
+MOST = 500
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+Ends = dict[TopicPartition, int]
+
+
+@click.command(cls=Verb)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.option("--from", "start", type=SpotType(), metavar="PLACE", help="Begin here [latest].")
+@click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
+@click.option("--to", "stop", type=SpotType(), metavar="PLACE", help="Stop here; `end`: what is there now.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing comes for so long.")
+@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this one.")
+@click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which commits.")
+@click.option("--committed", is_flag=True, help="No records of open or aborted transactions.")
+@click.option("-f", "--format", "pattern", metavar="FORMAT", help=r"kcat's: '%t[%p] %o %T %k %s %h\n'.")
+@click.option("-Z", "--null", default="", metavar="TEXT", help="What -f writes for null.")
+@click.option(
+    *("-o", "--output"),
+    type=click.Choice(("value", "json", "jsonl", "csv", "table", "name")),
+    default="value",
+    help="json and jsonl: a document per line; name: topic[partition]@offset [value].",
+)
+@on_cluster
+def consume(
+    cluster: Cluster,
+    topics: tuple[str, ...],
+    start: Spot | None,
+    from_beginning: bool,
+    stop: Spot | None,
+    count: int | None,
+    timeout: float | None,
+    numbers: tuple[int, ...],
+    group: str | None,
+    committed: bool,
+    pattern: str | None,
+    null: str,
+    output: str,
+) -> int:
+    """Writes records to stdout until --count, --to, --timeout or Ctrl-C.
+
+    PLACE: earliest, latest, an offset, -100 (from the end), @MS or 2026-11-22T01:00.
+    """
+    if from_beginning and start is not None:
+        raise click.UsageError("either --from or --from-beginning")
+    begin = Spot(EARLIEST) if from_beginning else start or Spot(LATEST)
+    if group is not None and (numbers or begin.kind not in (EARLIEST, LATEST)):
+        raise click.UsageError("--group begins where it has committed: only --from earliest or latest go with it")
+    header, line = writer(output, pattern, null)
+    isolation = "read_committed" if committed else None
+    with cluster.admin() as admin:
+        partitions = partitions_of(admin, topics, numbers)
+        starts = {} if group is not None else offsets_at(admin, partitions, begin)
+        ends = {} if stop is None else offsets_at(admin, partitions, stop)
+    with cluster.consumer(
+        group_id=group,
+        isolation_level=isolation,
+        auto_offset_reset=LATEST if begin.kind == LATEST else EARLIEST,
+        allow_auto_create_topics="false",
+    ) as consumer:
+        if group is not None:
+            consumer.subscribe(topics)
+        else:
+            assign(consumer, starts, ends)
+        out = sys.stdout.buffer
+        out.write(header)
+        try:
+            show_records(consumer, out, line, ends if stop is not None else None, count, timeout)
+        except KeyboardInterrupt:
+            out.flush()
+    return 0
+
+
+def assign(consumer: Consumer, starts: Ends, ends: Ends) -> None:
+    """Reads the partitions in which there is something before the end."""
+    wanted = {tp: offset for tp, offset in starts.items() if tp not in ends or offset < ends[tp]}
+    consumer.assign(wanted)
+    for tp, offset in wanted.items():
+        consumer.seek(tp, offset)
+
+
+def show_records(
+    consumer: Consumer,
+    out: IO[bytes],
+    line: Callable[[Record], bytes],
+    ends: Ends | None,
+    count: int | None,
+    timeout: float | None,
+) -> None:
+    """Writes until the end, so many records, or nothing for ``timeout`` seconds."""
+    written = 0
+    last = time.monotonic()
+    while not (ends is not None and is_read(consumer, ends)):
+        limit = MOST if count is None else min(MOST, count - written)
+        records = consumer.poll(POLL_S, limit)
+        wanted = [each for each in records if ends is None or before(each, ends)]
+        out.write(b"".join(map(line, wanted)))
+        out.flush()
+        written += len(wanted)
+        stop_at(consumer, ends or {})
+        now = time.monotonic()
+        last = now if len(records) else last
+        if written == count or (timeout is not None and now - last >= timeout):
+            return
+
+
+def stop_at(consumer: Consumer, ends: Ends) -> None:
+    """Partitions that were read beyond their end go back to it and rest: nothing more is committed."""
+    for tp, position in consumer.positions().items() if ends else ():
+        if tp in ends and position.offset > ends[tp]:
+            consumer.seek(tp, ends[tp])
+            consumer.pause([tp])
+
+
+def before(record: Record, ends: Ends) -> bool:
+    """Whether it lies before where its partition is to stop."""
+    end = ends.get(TopicPartition(record.topic, record.partition))
+    return end is None or record.offset < end
+
+
+def is_read(consumer: Consumer, ends: Ends) -> bool:
+    """Whether every assigned partition was read to its end; of a group once it has partitions."""
+    assigned = consumer.assignment()
+    if not assigned:
+        return not consumer.subscription()
+    positions = consumer.positions()
+    return all(tp in positions and positions[tp].offset >= ends.get(tp, 0) for tp in assigned)
+
+
+def writer(output: str, pattern: str | None, null: str) -> tuple[bytes, Callable[[Record], bytes]]:
+    """What comes first, and what writes a record."""
+    if pattern is not None:
+        with misuse(f"-f {pattern}"):
+            return b"", compiled(pattern, null.encode())
+    if output in ("json", "jsonl"):
+        return b"", lambda record: json_line(document(record)).encode()
+    if output == "csv":
+        return csv_line(COLUMNS).encode(), lambda record: csv_line(cells(record)).encode()
+    if output == "table":
+        return b"", lambda record: ("  ".join(map(str, cells(record))) + "\n").encode()
+    return b"", compiled("%t[%p]@%o\\n" if output == "name" else "%s\\n", null.encode())
+
+
+def cells(record: Record) -> Iterable[object]:
+    """A row; bytes that are not text in base64."""
+    both = (shown(record.key), shown(record.value))
+    key, value = (each["base64"] if isinstance(each, dict) else each for each in both)
+    return record.topic, record.partition, record.offset, record.timestamp, key, value

@@ -1,0 +1,213 @@
+"""``pybroker group``: list, describe, reset, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.output import show, with_output
+from pybroker.cli.places import Spot, SpotType, edges, offsets_at, partitions_of
+from pybroker.cli.verbs import Failure, Suggesting, complain, failures
+from pyclient import TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+    from pyclient.admin.types import GroupDescription
+
+LAGS = ("group", "topic", "partition", "committed", "end", "lag", "member", "client", "host")
+MEMBERS = ("group", "member", "instance", "client", "host", "partitions")
+STATES = ("group", "type", "state", "protocol", "assignor", "coordinator", "members")
+
+
+@click.group(cls=Suggesting)
+def group() -> None:
+    """Consumer groups and their offsets."""
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, help="Only those: Stable, Empty, …")
+@click.option("--type", "types", multiple=True, help="Only those: Classic, Consumer.")
+@on_cluster
+@with_output
+def list_groups(cluster: Cluster, output: str, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+    """Lists groups."""
+    with cluster.admin() as admin:
+        found = admin.list_groups(states=states, types=types)
+    rows = [(each.group_id, each.type or None, each.state, each.protocol_type or None) for each in found]
+    show(output, ("group", "type", "state", "protocol"), rows)
+
+
+@group.command()
+@click.argument("groups", nargs=-1, metavar="[GROUP]…")
+@click.option("--members", "view", flag_value="members", help="Who is in it and reads what.")
+@click.option("--state", "view", flag_value="state", help="A line for each group.")
+@click.option("--only-with-lag", is_flag=True, help="Leave out partitions that are read to the end.")
+@on_cluster
+@with_output
+def describe(cluster: Cluster, output: str, groups: tuple[str, ...], view: str | None, only_with_lag: bool) -> int:
+    """Shows what groups (all without GROUP) have committed and how far they lag; JSON has members too."""
+    with cluster.admin() as admin:
+        names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
+        found = admin.describe_consumer_groups(names, check=False)
+        needs_lags = view is None or output in ("json", "jsonl")
+        lags = {name: lags_of(admin, each) for name, each in found.items()} if needs_lags else {}
+    if only_with_lag:
+        lags = {name: [row for row in rows if row[5]] for name, rows in lags.items()}
+    rows_of = {"members": member_rows, "state": state_rows}
+    described = found.values()
+    shown = (row for rows in lags.values() for row in rows) if view is None else rows_of[view](described)
+    columns = {"members": MEMBERS, "state": STATES, None: LAGS}[view]
+    documents = [document(each, lags.get(each.group_id, [])) for each in described]
+    show(output, columns, shown, documents=documents, names=found)
+    return failures("group", found.errors)
+
+
+def lags_of(admin: Admin, group: GroupDescription) -> list[tuple[Any, ...]]:
+    """A row for each partition that is assigned or has an offset."""
+    from pyclient.admin import OffsetSpec
+
+    committed = admin.list_consumer_group_offsets(group.group_id, check=False)
+    owners = {tp: member for member in group.members for tp in member.assignment}
+    partitions = sorted({*committed, *owners})
+    ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), check=False) if partitions else {}
+    rows = []
+    for tp in partitions:
+        offset = committed[tp].offset if tp in committed else None
+        end = ends[tp].offset if tp in ends else None
+        lag = None if offset is None or end is None else max(0, end - offset)
+        owner = owners.get(tp)
+        who = (None, None, None) if owner is None else (owner.member_id, owner.client_id, owner.host)
+        rows.append((group.group_id, *tp, offset, end, lag, *who))
+    return rows
+
+
+def member_rows(groups: Iterable[GroupDescription]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            group.group_id,
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.host,
+            [str(tp) for tp in each.assignment],
+        )
+        for group in groups
+        for each in group.members
+    ]
+
+
+def state_rows(groups: Iterable[GroupDescription]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            each.group_id,
+            each.type,
+            each.state,
+            each.protocol_type or None,
+            each.assignor or None,
+            each.coordinator,
+            len(each.members),
+        )
+        for each in groups
+    ]
+
+
+def document(group: GroupDescription, lags: list[tuple[Any, ...]]) -> dict[str, Any]:
+    state = dict(zip(STATES, state_rows([group])[0], strict=True))
+    members = [dict(zip(MEMBERS[1:], row[1:], strict=True)) for row in member_rows([group])]
+    offsets = [dict(zip(LAGS[1:7], row[1:7], strict=True)) for row in lags]
+    return state | {"members": members, "offsets": offsets}
+
+
+@group.command()
+@click.argument("group", metavar="GROUP")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it.")
+@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--to", "to", type=SpotType(), metavar="PLACE", help="earliest, latest, 42, -100, @MS or ISO time.")
+@click.option("--to-earliest", "to", flag_value="earliest", type=SpotType(), help="The same as --to earliest.")
+@click.option("--to-latest", "to", flag_value="latest", type=SpotType(), help="The same as --to latest.")
+@click.option("--shift-by", type=int, metavar="±N", help="So many records on, or back.")
+@click.option("--dry-run", is_flag=True, help="Only show it; this is the default.")
+@click.option("--execute", is_flag=True, help="Do it.")
+@on_cluster
+@with_output
+def reset(
+    cluster: Cluster,
+    output: str,
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    to: Spot | None,
+    shift_by: int | None,
+    dry_run: bool,
+    execute: bool,
+) -> int:
+    """Sets the offsets of a group without members; shows what would be done until --execute."""
+    if (to is None) == (shift_by is None):
+        raise click.UsageError("say where to: either --to PLACE or --shift-by ±N")
+    if bool(topics) == all_topics:
+        raise click.UsageError("say of what: either --topic TOPIC or --all-topics")
+    if dry_run and execute:
+        raise click.UsageError("--dry-run and --execute exclude each other")
+    with cluster.admin() as admin:
+        refuse_members(admin, group)
+        now = {tp: row.offset for tp, row in admin.list_consumer_group_offsets(group).items()}
+        partitions = sorted(now) if all_topics else [tp for each in topics for tp in chosen(admin, each)]
+        then = shifted(admin, now, partitions, shift_by) if to is None else offsets_at(admin, partitions, to)
+        errors = admin.alter_consumer_group_offsets(group, then, check=False).errors if execute and then else {}
+    show(output, ("topic", "partition", "from", "to"), [(*tp, now.get(tp), then[tp]) for tp in sorted(then)])
+    if not execute:
+        complain(f"group {group}: nothing was changed: --execute does it")
+    elif not then:
+        complain(f"group {group} has no offsets to reset: --topic names some")
+    return failures(f"group {group}: partition", errors)
+
+
+def refuse_members(admin: Admin, group: str) -> None:
+    """Offsets of a group at work are its members'. One that is not there yet has none."""
+    found = admin.describe_consumer_groups(group, check=False).get(group)
+    if found is not None and found.members:
+        count = len(found.members)
+        raise Failure(f"group {group} has {count} member{'s' * (count > 1)}: stop them first, then reset")
+
+
+def chosen(admin: Admin, text: str) -> list[TopicPartition]:
+    """The partitions of ``TOPIC`` or ``TOPIC:0,1``."""
+    name, _, numbers = text.partition(":")
+    if numbers and not all(each.isdigit() for each in numbers.split(",")):
+        raise click.UsageError(f"--topic {text}: behind the colon are partitions, as in flights:0,1")
+    return partitions_of(admin, [name], [int(each) for each in numbers.split(",") if each])
+
+
+def shifted(
+    admin: Admin, now: dict[TopicPartition, int], partitions: list[TopicPartition], by: int | None
+) -> dict[TopicPartition, int]:
+    """So many records on, within what there is; partitions without an offset stay so."""
+    some = [tp for tp in partitions if tp in now]
+    if not some:
+        return {}
+    first, last = edges(admin, some, latest=False), edges(admin, some, latest=True)
+    return {tp: min(max(now[tp] + (by or 0), first[tp]), last[tp]) for tp in some}
+
+
+@group.command()
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP…")
+@click.option("--topic", "topics", multiple=True, help="Delete only the offsets of this topic.")
+@on_cluster
+def delete(cluster: Cluster, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
+    """Deletes groups without members, with their offsets."""
+    with cluster.admin() as admin:
+        if not topics:
+            return failures("group", admin.delete_consumer_groups(groups, check=False).errors)
+        return max(delete_offsets(admin, each, topics) for each in groups)
+
+
+def delete_offsets(admin: Admin, group: str, topics: tuple[str, ...]) -> int:
+    committed = admin.list_consumer_group_offsets(group)
+    some = [tp for tp in committed if tp.topic in topics]
+    if not some:
+        complain(f"group {group} has no offsets of {', '.join(topics)}: `pybroker group describe` shows them")
+        return 1
+    return failures(f"group {group}: partition", admin.delete_consumer_group_offsets(group, some, check=False).errors)

@@ -1,0 +1,146 @@
+"""``pybroker produce``: lines of stdin, or of files, become records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.record_documents import Given, given
+from pybroker.cli.verbs import Failure, Verb, complain, pairs, sentence
+
+if TYPE_CHECKING:
+    from pyclient import Producer
+
+INPUTS = ("lines", "jsonl", "whole")
+
+
+class Failures:
+    """Deliveries that failed: how many, and why the first did."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: BaseException | None = None
+
+    def __call__(self, metadata: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self.count += 1
+            self.first = self.first or error
+
+
+@click.command(cls=Verb)
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]…")
+@click.option("--value", "values", multiple=True, metavar="TEXT", help="A record, instead of stdin.")
+@click.option("-k", "--key", metavar="TEXT", help="The key of all records.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Lines are KEY, this, VALUE.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="name=value", help="A header of all records.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="[by the key, else spread]")
+@click.option("-z", "--compression", help="gzip, snappy, lz4, zstd.")
+@click.option("-Z", "--null", is_flag=True, help="An empty value, or key, is null.")
+@click.option(
+    *("--input", "how"),
+    type=click.Choice(INPUTS),
+    default="lines",
+    help="lines; jsonl: what `consume -o jsonl` writes; whole: each file is one record.",
+)
+@on_cluster
+def produce(
+    cluster: Cluster,
+    topic: str,
+    files: tuple[IO[bytes], ...],
+    values: tuple[str, ...],
+    key: str | None,
+    key_delimiter: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str | None,
+    null: bool,
+    how: str,
+) -> int:
+    """Sends records to a topic; returns when the brokers have them.
+
+    Without FILE or --value lines of stdin are sent as they come.
+    """
+    if values and files:
+        raise click.UsageError("either --value or FILE")
+    if key is not None and key_delimiter is not None:
+        raise click.UsageError("either --key or --key-delimiter")
+    common: list[tuple[str, bytes | None]] = [
+        (name, value.encode()) for name, value in pairs(headers, "--header").items()
+    ]
+    sources = (
+        [value.encode() for value in values] if values else pieces(files or (stdin(),), whole=how == "whole")
+    )
+    records = parsed(sources, how, key_delimiter, null)
+    failed = Failures()
+    with cluster.producer(compression_type=compression) as producer:
+        own = None if key is None else key.encode()
+        sent = send_all(producer, topic, records, Given(None, own, common, partition), failed)
+        producer.flush()
+    if failed.first is not None:
+        raise Failure(f"{failed.count} of {sent} records were not taken: {sentence(failed.first, f'topic {topic}')}")
+    if sys.stderr.isatty():
+        complain(f"{sent} records sent to {topic}")
+    return 0
+
+
+def stdin() -> IO[bytes]:
+    if sys.stdin.isatty():
+        complain("a record per line; Ctrl-D ends")
+    return sys.stdin.buffer
+
+
+def pieces(files: Iterable[IO[bytes]], *, whole: bool) -> Iterator[bytes]:
+    """Lines without their ends, or whole files."""
+    for file in files:
+        if whole:
+            yield file.read()
+        else:
+            for line in file:
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def parsed(sources: Iterable[bytes], how: str, delimiter: str | None, null: bool) -> Iterator[Given]:
+    """Records of lines. Raises Failure for one that is none."""
+    mark = None if delimiter is None else delimiter.encode()
+    for number, piece in enumerate(sources, 1):
+        if how == "jsonl":
+            if piece.strip():
+                yield document(number, piece)
+            continue
+        key, found, value = (None, b"", piece) if mark is None else piece.partition(mark)
+        if mark is not None and not found:
+            raise Failure(f"line {number}: {delimiter!r} is not in it: the key would end there")
+        yield Given(None if null and not value else value, None if null and not key else key)
+
+
+def document(number: int, line: bytes) -> Given:
+    try:
+        return given(line)
+    except ValueError as error:
+        raise Failure(f"line {number}: {error}") from error
+
+
+def send_all(
+    producer: Producer, topic: str, records: Iterable[Given], default: Given, failed: Failures
+) -> int:
+    """Sends until there are no more or one was refused; returns how many."""
+    count = 0
+    for record in records:
+        producer.send(
+            topic,
+            record.value,
+            default.key if record.key is None else record.key,
+            partition=default.partition if record.partition is None else record.partition,
+            timestamp=record.timestamp,
+            headers=[*default.headers, *record.headers] or None,
+            on_delivery=failed,
+        )
+        count += 1
+        if failed.count:
+            break
+    return count

@@ -1,0 +1,92 @@
+"""Rows, records and places as text."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from cy.records import Record
+from pybroker.cli import places, record_documents, record_format
+from pybroker.cli.output import show
+
+ROWS = [("a,b", 1, None, (1, 2), True), ("c", 20, "ü", (), False)]
+COLUMNS = ("name", "size", "text", "ids", "flag")
+
+
+def shown(output: str) -> str:
+    with CliRunner().isolation() as streams:
+        show(output, COLUMNS, ROWS)
+        return streams[0].getvalue().decode()
+
+
+def test_a_table_is_aligned_with_numbers_to_the_right() -> None:
+    assert shown("table").splitlines() == [
+        "NAME  SIZE  TEXT  IDS  FLAG",
+        "a,b      1  -     1,2  yes",
+        "c       20  ü     -    no",
+    ]
+
+
+def test_csv_quotes_and_leaves_nothing_empty() -> None:
+    assert shown("csv") == 'name,size,text,ids,flag\n"a,b",1,,"1,2",yes\nc,20,ü,,no\n'
+
+
+def test_jsonl_is_a_document_per_line() -> None:
+    assert shown("jsonl").splitlines()[1] == '{"name": "c", "size": 20, "text": "ü", "ids": [], "flag": false}'
+
+
+def test_names_are_the_first_column() -> None:
+    assert shown("name") == "a,b\nc\n"
+
+
+RECORD = Record("t", 3, 42, 1700, b"key", None, [("h", b"1"), ("n", None)])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"%t[%p] %o %T %k %s %h\n", b"t[3] 42 1700 key NULL h=1,n=NULL\n"),
+        (r"%K %S %%\x41\t\\", b"3 -1 %A\t\\"),
+        ("%R", b"\xff\xff\xff\xff"),
+        (r"\q", rb"\q"),
+        ("é%o", "é42".encode()),
+    ],
+)
+def test_a_format_writes_as_kcat_does(pattern: str, text: bytes) -> None:
+    assert record_format.compiled(pattern, b"NULL")(RECORD) == text
+
+
+@pytest.mark.parametrize("pattern", ["%x", "100%"])
+def test_a_format_with_a_letter_that_means_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="means nothing"):
+        record_format.compiled(pattern)
+
+
+@pytest.mark.parametrize("value", [b"text", None, b"", b"\xff\x00", "ü".encode()])
+def test_a_record_survives_its_document(value: bytes | None) -> None:
+    import json
+
+    record = Record("t", 1, 2, 3, value, value, [("a", value), ("a", b"2")])
+    found = record_documents.given(json.dumps(record_documents.document(record)).encode())
+    assert found == (value, value, [("a", value), ("a", b"2")], 1, 3)
+
+
+@pytest.mark.parametrize("line", [b"", b"3", b"{}", b'{"value": {"base64": "?"}}', b'{"value": "", "partition": "x"}'])
+def test_what_is_no_record_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        record_documents.given(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "spot"),
+    [
+        ("beginning", (places.EARLIEST, 0)),
+        ("end", (places.LATEST, 0)),
+        ("42", (places.OFFSET, 42)),
+        ("-5", (places.FROM_END, 5)),
+        ("@1700", (places.TIME, 1700)),
+        ("1970-01-01T00:00:01+00:00", (places.TIME, 1000)),
+    ],
+)
+def test_a_place_is_read(text: str, spot: tuple[str, int]) -> None:
+    assert places.parse(text) == spot

@@ -1,0 +1,78 @@
+"""What the command says to words it does not know, and what it costs to ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pybroker.cli import PLACES, is_for_start
+from pybroker.cli.tests.running import Shell
+
+shell = Shell("127.0.0.1:1")
+
+
+def test_a_word_that_is_neither_a_command_nor_a_file_is_answered_with_the_nearest() -> None:
+    line = shell.refused("strat", code=2)
+    assert "'strat' is neither a command nor a file" in line
+    assert "did you mean 'start'?" in line
+
+
+def test_a_word_near_nothing_is_answered_with_all_there_is() -> None:
+    assert "there are start, topic" in shell.refused("qqq", code=2)
+
+
+def test_files_and_options_are_for_start(tmp_path: Path) -> None:
+    (tmp_path / "conf").touch()
+    assert is_for_start(str(tmp_path / "conf"))
+    assert is_for_start("missing.properties")
+    assert is_for_start("--port")
+    assert not is_for_start("broker")
+
+
+def test_an_unknown_verb_of_a_noun_is_answered_with_the_nearest() -> None:
+    assert "topic lst: no such verb: did you mean 'list'?" in shell.refused("topic", "lst", code=2)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_every_verb_explains_itself(name: str) -> None:
+    assert "Usage: pybroker " + name in shell.done(name, "--help").out
+
+
+def test_help_imports_no_client_and_no_broker() -> None:
+    code = (
+        "import sys; from pybroker import cli; cli.main(['--help']);"
+        "print([n for n in ('asyncio', 'pyclient', 'pybroker.supervisor', 'rich') if n in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "create", "t", "-c", "x"),
+        ("topic", "trim", "t", "--before", "yesterday"),
+        ("topic", "alter", "t"),
+        ("group", "reset", "g", "--all-topics"),
+        ("group", "reset", "g", "--to-earliest"),
+        ("consume", "t", "-f", "%x"),
+        ("consume", "t", "--group", "g", "--from", "5"),
+        ("produce", "t", "-k", "a", "-K", ":"),
+        ("config", "set", "topic", "t", "x"),
+        ("cluster", "describe", "-X", "lingr.ms=5"),
+        ("cluster", "describe", "-o", "yaml"),
+    ],
+)
+def test_misuse_exits_2_before_anything_is_asked(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pybroker.cli.cluster_options.CONNECT_S", 0.1)
+    shell.refused(*words, code=2)
+
+
+def test_a_cluster_that_is_not_there_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pybroker.cli.cluster_options.CONNECT_S", 0.1)
+    line = shell.refused("topic", "list")
+    assert "127.0.0.1:1" in line
+    assert "`pybroker start` starts one" in line

@@ -1,0 +1,152 @@
+"""What all verbs share: groups of verbs that are imported when used, and how a verb fails.
+
+A verb's errors are one line on stderr that says what, where and what to do: ``Failure`` (exit 1) and
+click's ``UsageError`` (exit 2). Errors of Kafka become one of them here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import gc
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+HINTS: Mapping[str, str] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`pybroker topic list` shows what there is",
+    "TOPIC_ALREADY_EXISTS": "choose another name, or --if-not-exists",
+    "GROUP_ID_NOT_FOUND": "`pybroker group list` shows what there is",
+    "NON_EMPTY_GROUP": "stop its members first",
+    "UNKNOWN_MEMBER_ID": "stop its members first",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`pybroker txn list` shows what there is",
+    "CONNECTION_FAILED": "is a broker there? `pybroker start` starts one, -b names another address",
+    "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
+    "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
+    "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
+}
+
+
+class Failure(click.ClickException):
+    """The verb could not do it: exit 1."""
+
+    exit_code = 1
+
+
+class Verb(click.Command):
+    """A command that is a client of a cluster, not a broker: signals end it as Ctrl-C does, in order."""
+
+    def invoke(self, context: click.Context) -> Any:
+        gc.enable()
+        with contextlib.suppress(ValueError):  # not the main thread: no signals there
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        from pyclient.errors import ConfigError, KafkaError
+
+        try:
+            return super().invoke(context)
+        except ConfigError as error:
+            raise click.UsageError(str(error), context) from error
+        except KafkaError as error:
+            raise Failure(sentence(error)) from error
+        except TimeoutError as error:
+            raise Failure(f"{context.command_path}: timed out: {error}") from error
+
+
+class Suggesting(click.Group):
+    """Verbs below a noun; one that is not there is answered with the nearest."""
+
+    command_class = Verb
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(context, args[0]) is None and not args[0].startswith("-"):
+            known = self.list_commands(context)
+            raise click.UsageError(
+                f"{context.command_path} {args[0]}: no such verb: {suggestion(args[0], known)}", context
+            )
+        return super().resolve_command(context, args)
+
+
+class Place(NamedTuple):
+    """Where a verb is defined, and what --help says without importing it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class Lazy(click.Group):
+    """A group whose verbs are imported when they are used."""
+
+    def __init__(self, *args: Any, places: Mapping[str, Place] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.places = dict(places or {})
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.places)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        place = self.places.get(name)
+        if place is None:
+            return None
+        found: click.Command = getattr(import_module(place.module), place.attribute)
+        return found
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.summary) for name, place in self.places.items()])
+
+
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """What was perhaps meant, or all there is."""
+    names = list(known)
+    near = difflib.get_close_matches(given, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+
+
+def sentence(error: BaseException, what: object = None) -> str:
+    """An error of Kafka in one line: of what it is, its text, its name, what to do."""
+    name = getattr(error, "name", type(error).__name__)
+    text = " ".join(str(error).split()).rstrip(".")
+    if what is not None and str(what) not in text:
+        text = f"{what}: {text}"
+    hint = HINTS.get(name)
+    return f"{text} ({name})" + (f": {hint}" if hint else "")
+
+
+def complain(line: str) -> None:
+    """A diagnostic."""
+    print(f"pybroker: {line}", file=sys.stderr)
+
+
+def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
+    """Tells each error in a line; returns the exit code."""
+    for key, error in errors.items():
+        complain(sentence(error, f"{kind} {key}").replace(f"{key}: {key}: ", f"{key}: ", 1))
+    return 1 if errors else 0
+
+
+@contextlib.contextmanager
+def misuse(what: str) -> Iterator[None]:
+    """A ValueError within is the user's mistake."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(f"{what}: {error}") from error
+
+
+def pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    """``key=value`` as a mapping. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in given:
+        key, mark, value = text.partition("=")
+        if not mark or not key:
+            raise click.UsageError(f"{option} {text}: it is key=value")
+        found[key.strip()] = value
+    return found

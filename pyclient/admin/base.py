@@ -1,0 +1,105 @@
+"""What the parts of the asynchronous admin client share: the client core, and deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pyclient.admin.fan_out import fetch_metadata
+from pyclient.config import ADMIN, load
+from pyclient.core.client import Client
+from pyclient.protocol import Metadata
+from pyclient.protocol.apis import Api
+from pyclient.protocol.errors import BrokerNotAvailable
+from pyclient.topic_partition import TopicPartition
+
+S = TypeVar("S", bound="Base")
+
+
+class Base:
+    """Connects when something is first asked. ``timeout`` of every method: seconds that it may take
+    with its retries, default.api.timeout.ms by default; what failed last is raised then.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Settings are ``pyclient.config.ADMIN``'s, with ``_`` or ``.``. Raises ConfigError;
+        RuntimeError without a running loop.
+        """
+        self._config = load(ADMIN, bootstrap_servers, config, settings)
+        self._client = Client(self._config, loop=asyncio.get_running_loop())
+
+    async def connect(self, timeout: float | None = None) -> None:
+        """Connects now, so that an address that is wrong shows early. Raises ConnectionFailed."""
+        await self._client.start(timeout)
+
+    async def close(self, timeout: float = 0.0) -> None:
+        """Ends the connections; calls that wait fail with ClientClosed."""
+        await self._client.close(timeout)
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _deadline(self, timeout: float | None) -> float:
+        if timeout is None:
+            timeout = self._config.default_api_timeout_ms / 1000
+        return self._client.clock() + timeout
+
+    def _left_ms(self, deadline: float) -> int:
+        """The time that a broker may take for a request."""
+        left = round((deadline - self._client.clock()) * 1000)
+        limit: int = self._config.request_timeout_ms
+        return max(1, min(left, limit))
+
+    async def _any(self, api: Api, message: Any, deadline: float) -> Any:
+        """The response of any broker; retried while none is reached."""
+
+        async def attempt() -> Any:
+            return await self._client.send(self._client.any_node(), api, message)
+
+        return await self._client.retrying(attempt, deadline=deadline)
+
+    async def _metadata(self, topics: list[str] | None, deadline: float) -> Metadata.Response:
+        async def attempt() -> Metadata.Response:
+            return await fetch_metadata(self._client, topics)
+
+        return await self._client.retrying(attempt, deadline=deadline)
+
+    async def _brokers(self, deadline: float) -> list[int]:
+        """The ids of all brokers, as they are now."""
+        await self._metadata([], deadline)
+        return sorted(self._client.cluster.brokers)
+
+    async def _known(self, broker: int, deadline: float) -> int:
+        """The broker's id, whose address is known afterwards. Raises BrokerNotAvailable."""
+        known = self._client.cluster.brokers
+        if broker not in known and broker not in await self._brokers(deadline):
+            raise BrokerNotAvailable(f"broker {broker} is not in the cluster")
+        return broker
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, in their order."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def names(given: str | Iterable[str]) -> list[str]:
+    """One name, or several."""
+    return [given] if isinstance(given, str) else list(dict.fromkeys(given))

@@ -1,0 +1,120 @@
+"""The blocking face of the admin client: each method runs the asynchronous one on a loop of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pyclient.admin import asynchronous
+from pyclient.core.runner import Runner
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_Async = asynchronous.Admin
+
+
+def _blocking(
+    method: Callable[Concatenate[asynchronous.Admin, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], R]:
+    """The method, waited for; Ctrl-C ends the wait and the work."""
+
+    def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return self._runner.run(method(self._admin, *arguments, **keywords))
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class Admin:
+    """Administers a cluster; Kafka's Admin in snake case. Any thread may call it.
+
+    Methods that take several things return ``Results``, a mapping by thing, and raise the first
+    error, or with ``check=False`` leave errors to the results.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Settings are ``pyclient.config.ADMIN``'s, with ``_`` or ``.``. Connects when something is
+        first asked. Raises ConfigError.
+        """
+        self._closed = False
+        self._runner = Runner()
+        try:
+            self._admin = self._runner.run(_make(bootstrap_servers, config, settings))
+        except BaseException:
+            self._runner.stop()
+            raise
+
+    connect = _blocking(_Async.connect)
+
+    create_topics = _blocking(_Async.create_topics)
+    delete_topics = _blocking(_Async.delete_topics)
+    create_partitions = _blocking(_Async.create_partitions)
+    list_topics = _blocking(_Async.list_topics)
+    describe_topics = _blocking(_Async.describe_topics)
+    delete_records = _blocking(_Async.delete_records)
+    list_offsets = _blocking(_Async.list_offsets)
+
+    describe_configs = _blocking(_Async.describe_configs)
+    incremental_alter_configs = _blocking(_Async.incremental_alter_configs)
+    list_config_resources = _blocking(_Async.list_config_resources)
+
+    list_groups = _blocking(_Async.list_groups)
+    list_consumer_groups = _blocking(_Async.list_consumer_groups)
+    describe_consumer_groups = _blocking(_Async.describe_consumer_groups)
+    delete_consumer_groups = _blocking(_Async.delete_consumer_groups)
+    remove_members_from_consumer_group = _blocking(_Async.remove_members_from_consumer_group)
+    list_consumer_group_offsets = _blocking(_Async.list_consumer_group_offsets)
+    list_offsets_of_consumer_groups = _blocking(_Async.list_offsets_of_consumer_groups)
+    alter_consumer_group_offsets = _blocking(_Async.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = _blocking(_Async.delete_consumer_group_offsets)
+
+    list_transactions = _blocking(_Async.list_transactions)
+    describe_transactions = _blocking(_Async.describe_transactions)
+    describe_producers = _blocking(_Async.describe_producers)
+    abort_transaction = _blocking(_Async.abort_transaction)
+    fence_producers = _blocking(_Async.fence_producers)
+    force_terminate_transaction = _blocking(_Async.force_terminate_transaction)
+
+    describe_cluster = _blocking(_Async.describe_cluster)
+    api_versions = _blocking(_Async.api_versions)
+    describe_features = _blocking(_Async.describe_features)
+    update_features = _blocking(_Async.update_features)
+    describe_log_dirs = _blocking(_Async.describe_log_dirs)
+    alter_replica_log_dirs = _blocking(_Async.alter_replica_log_dirs)
+    elect_leaders = _blocking(_Async.elect_leaders)
+    alter_partition_reassignments = _blocking(_Async.alter_partition_reassignments)
+    list_partition_reassignments = _blocking(_Async.list_partition_reassignments)
+
+    def close(self, timeout: float = 0.0) -> None:
+        """Ends the connections and the thread; calls that wait fail with ClientClosed. Harmless
+        when it is closed.
+        """
+        if not self._closed:
+            self._closed = True
+            if not self._runner.forked:
+                self._runner.run(self._admin.close(timeout))
+            self._runner.stop()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def _make(
+    bootstrap_servers: Any, config: Mapping[str, Any] | None, settings: Mapping[str, Any]
+) -> asynchronous.Admin:
+    return asynchronous.Admin(bootstrap_servers, config, **settings)

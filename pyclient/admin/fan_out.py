@@ -1,0 +1,194 @@
+"""An operation on several things that live on several brokers: find, ask, retry what can be retried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, TypeVar
+
+from pyclient.admin.results import Results
+from pyclient.core.client import Client, Coordinator
+from pyclient.errors import KafkaError
+from pyclient.protocol import Metadata
+from pyclient.protocol.errors import LeaderNotAvailable, UnknownTopicOrPartition
+from pyclient.topic_partition import TopicPartition
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+Locate = Callable[[Collection[K]], Awaitable[Mapping[K, "int | KafkaError"]]]
+Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "R | KafkaError"]]]
+
+LAG_S: Final = 1.0
+"""How long a broker may not know a topic that another one has just created."""
+ONLY_THE_WAY: Final = frozenset({"NOT_CONTROLLER", "CONNECTION_FAILED", "NETWORK_EXCEPTION"})
+"""What is retried where other errors are answers."""
+
+
+async def fan_out(
+    client: Client,
+    keys: Iterable[K],
+    locate: Locate[K],
+    ask: Ask[K, R],
+    deadline: float,
+    *,
+    retry: frozenset[str] | None = None,
+) -> Results[K, R]:
+    """Asks for each of ``keys`` where ``locate`` says, one request per broker and round; again for
+    those with errors that are retriable (None), or are named in ``retry``, until ``deadline``.
+    """
+    results: Results[K, R] = Results()
+    backoff = client.backoff()
+    pending = list(dict.fromkeys(keys))
+    while pending:
+        again: dict[K, KafkaError] = {}
+        for key, outcome in (await _round(pending, locate, ask)).items():
+            if isinstance(outcome, KafkaError) and _may_retry(outcome, retry):
+                again[key] = outcome
+            else:
+                results.put(key, outcome)
+        wait = backoff.next()
+        if again and client.clock() + wait > deadline:
+            results.errors.update(again)
+            break
+        pending = list(again)
+        if pending:
+            await asyncio.sleep(wait)
+    return results
+
+
+def _may_retry(error: KafkaError, names: frozenset[str] | None) -> bool:
+    return error.retriable if names is None else error.name in names
+
+
+async def _round(
+    keys: list[K], locate: Locate[K], ask: Ask[K, R]
+) -> dict[K, R | KafkaError]:
+    outcomes: dict[K, R | KafkaError] = {}
+    by_node: dict[int, list[K]] = {}
+    for key, place in (await locate(keys)).items():
+        if isinstance(place, KafkaError):
+            outcomes[key] = place
+        else:
+            by_node.setdefault(place, []).append(key)
+    for answer in await asyncio.gather(*(_ask(ask, node, some) for node, some in by_node.items())):
+        outcomes |= answer
+    return outcomes
+
+
+async def _ask(ask: Ask[K, R], node: int, keys: list[K]) -> dict[K, R | KafkaError]:
+    """The outcomes of ``keys``; an error of the whole request is each one's."""
+    try:
+        answer = await ask(node, keys)
+    except KafkaError as error:
+        return dict.fromkeys(keys, error)
+    missing = KafkaError("the broker's answer does not mention it")
+    return {key: answer.get(key, missing) for key in keys}
+
+
+class Leaders:
+    """Locates partitions: their leaders, as one Metadata request per round tells them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._patience = client.clock() + LAG_S
+
+    async def __call__(
+        self, keys: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        topics = sorted({key.topic for key in keys})
+        try:
+            await fetch_metadata(self._client, topics)
+        except KafkaError as error:
+            return dict.fromkeys(keys, error)
+        return {key: self._place(key) for key in keys}
+
+    def _place(self, key: TopicPartition) -> int | KafkaError:
+        cluster = self._client.cluster
+        leader = cluster.leader(key)
+        if leader is not None:
+            return leader[0]
+        error = cluster.error(key.topic)
+        if error is None and cluster.partition(key) is not None:
+            return LeaderNotAvailable(f"{key}: no leader")
+        if error is None or error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+            error = UnknownTopicOrPartition(f"{key}: no such partition")
+            if self._client.clock() > self._patience:
+                error = _lasting(error)
+        return error
+
+
+def _lasting(error: KafkaError) -> KafkaError:
+    """The error, not to be retried any more."""
+    error.retriable = False  # type: ignore[misc]
+    return error
+
+
+class Coordinators:
+    """Locates groups or transactional ids: their coordinators."""
+
+    def __init__(self, client: Client, kind: Coordinator) -> None:
+        self._client = client
+        self._kind = kind
+        self._first = True
+
+    async def __call__(self, keys: Collection[str]) -> dict[str, int | KafkaError]:
+        if not self._first:
+            self.lost(keys)
+        self._first = False
+        places = await asyncio.gather(*map(self._place, keys))
+        return dict(zip(keys, places, strict=True))
+
+    def lost(self, keys: Collection[str]) -> None:
+        """What was known of these did not help: asks again."""
+        for key in keys:
+            self._client.coordinator_lost(key, self._kind)
+
+    async def _place(self, key: str) -> int | KafkaError:
+        try:
+            return await self._client.coordinator(key, self._kind)
+        except KafkaError as error:
+            return error
+
+
+class Anywhere:
+    """Locates everything at the controller, or at any broker."""
+
+    def __init__(self, client: Client, *, controller: bool) -> None:
+        self._client = client
+        self._controller = controller
+        self._rounds = 0
+
+    async def __call__(self, keys: Collection[K]) -> dict[K, int | KafkaError]:
+        place: int | KafkaError
+        try:
+            place = await self._place()
+        except KafkaError as error:
+            place = error
+        self._rounds += 1
+        return dict.fromkeys(keys, place)
+
+    async def _place(self) -> int:
+        if not self._controller:
+            return self._client.any_node()
+        if self._rounds or self._client.cluster.controller_id < 0:
+            await fetch_metadata(self._client, [])
+        return await self._client.controller()
+
+
+async def fetch_metadata(
+    client: Client, topics: Collection[str] | None
+) -> Metadata.Response:
+    """Asks once for these topics (None: for all), which are not created; the cluster learns them."""
+
+    def message(version: int) -> Metadata.Request:
+        if topics is None:
+            return Metadata.Request(topics=[] if version == 0 else None)
+        rows = [Metadata.Request.MetadataRequestTopic(name=name) for name in topics]
+        if version < 4:
+            return Metadata.Request(topics=rows)
+        return Metadata.Request(topics=rows, allow_auto_topic_creation=False)
+
+    response: Metadata.Response = await client.send(client.any_node(), Metadata, message)
+    client.learn(response, topics)
+    return response

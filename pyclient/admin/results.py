@@ -1,0 +1,44 @@
+"""What an operation on several things returns: a result per thing, and an error per thing that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from pyclient.errors import KafkaError
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+class Results(dict[K, R], Generic[K, R]):
+    """Results by thing; ``errors`` has those that failed, and asking for one of them raises it."""
+
+    def __init__(
+        self, done: Mapping[K, R] | None = None, errors: Mapping[K, KafkaError] | None = None
+    ) -> None:
+        super().__init__(done or {})
+        self.errors: dict[K, KafkaError] = dict(errors or {})
+
+    def __missing__(self, key: K) -> R:
+        error = self.errors.get(key)
+        if error is None:
+            raise KeyError(key)
+        raise error
+
+    def put(self, key: K, outcome: R | KafkaError) -> None:
+        """Takes one outcome."""
+        if isinstance(outcome, KafkaError):
+            self.errors[key] = outcome
+        else:
+            self[key] = outcome
+
+    def checked(self, check: bool = True) -> Results[K, R]:
+        """Itself; raises the first error if ``check``, with the others as its notes."""
+        if check and self.errors:
+            (key, first), *others = self.errors.items()
+            first.add_note(f"of {key}")
+            for other, error in others[:10]:
+                first.add_note(f"also {other}: {error}")
+            raise first
+        return self

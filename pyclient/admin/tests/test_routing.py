@@ -1,0 +1,228 @@
+"""Who is asked, what is retried, and what is said to old brokers: against scripted brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pyclient.admin.asynchronous import Admin
+from pyclient.admin.results import Results
+from pyclient.admin.types import OffsetSpec
+from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker, versions
+from pyclient.errors import ClientClosed, KafkaError, UnsupportedByBroker
+from pyclient.offset_and_metadata import OffsetAndMetadata
+from pyclient.protocol import (
+    ApiVersions,
+    ConsumerGroupDescribe,
+    CreateTopics,
+    DescribeGroups,
+    FindCoordinator,
+    ListGroups,
+    ListOffsets,
+    ListTransactions,
+    OffsetFetch,
+)
+from pyclient.protocol.errors import GroupIdNotFound, InvalidPartitions, NotCoordinator
+from pyclient.topic_partition import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def with_admin(test):
+    """Runs a test with a scripted broker and an admin client of it."""
+
+    def run() -> None:
+        async def main() -> None:
+            async with ScriptedBroker() as broker:
+                quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}
+                async with Admin(broker.address, quick) as admin:
+                    await asyncio.wait_for(test(broker, admin), 10)
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    return run
+
+
+def offsets(errors: dict[int, list[int]]):
+    """Answers ListOffsets: for each partition the errors in turn, then offset 10 + partition."""
+    kind = ListOffsets.Response
+
+    def row(number: int) -> ListOffsets.Response.ListOffsetsPartitionResponse:
+        left = errors.get(number) or [0]
+        return kind.ListOffsetsPartitionResponse(
+            partition_index=number, error_code=left.pop(0), offset=10 + number
+        )
+
+    def answer(request: ListOffsets.Request, version: int) -> ListOffsets.Response:
+        topics = [
+            kind.ListOffsetsTopicResponse(
+                name=topic.name, partitions=[row(each.partition_index) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+        return kind(topics=topics)
+
+    return answer
+
+
+def coordinator(broker: ScriptedBroker):
+    """Answers FindCoordinator: the broker itself, in every version."""
+    kind = FindCoordinator.Response
+
+    def answer(request: FindCoordinator.Request, version: int) -> FindCoordinator.Response:
+        place = {"node_id": broker.node, "host": "127.0.0.1", "port": broker.port}
+        if version < 4:
+            return kind(**place)
+        rows = [kind.Coordinator(key=each, **place) for each in request.coordinator_keys]
+        return kind(coordinators=rows)
+
+    return answer
+
+
+@with_admin
+async def test_only_partitions_with_retriable_errors_are_asked_again(broker, admin):
+    broker.handlers[ListOffsets] = offsets({0: [6, 6, 0]})
+    found = await admin.list_offsets(dict.fromkeys([T0, T1], OffsetSpec.LATEST))
+    assert [found[each].offset for each in (T0, T1)] == [10, 11]
+    asked = [len(request.topics[0].partitions) for request in broker.asked(ListOffsets)]
+    assert asked == [2, 1, 1]
+
+
+@with_admin
+async def test_a_hangup_is_retried(broker, admin):
+    answers = [HANG_UP, None]
+
+    def answer(request, version):
+        return answers.pop(0) or offsets({})(request, version)
+
+    broker.handlers[ListOffsets] = answer
+    assert (await admin.list_offsets({T0: OffsetSpec.LATEST}))[T0].offset == 10
+
+
+@with_admin
+async def test_when_the_time_is_over_the_last_error_is_raised(broker, admin):
+    broker.handlers[ListOffsets] = offsets({0: [6] * 10_000})
+    with pytest.raises(KafkaError) as caught:
+        await admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.03)
+    assert caught.value.code == 6
+
+
+@with_admin
+async def test_creation_goes_to_the_controller_and_other_errors_are_answers(broker, admin):
+    kind = CreateTopics.Response
+    codes = [41, 37]
+    async with ScriptedBroker(2) as other:
+        other.handlers.update(broker.handlers)
+        broker.others = [other]
+        for each in (broker, other):
+            each.handlers[CreateTopics] = lambda *_: kind(
+                topics=[kind.CreatableTopicResult(name="n", error_code=codes.pop(0))]
+            )
+        with pytest.raises(InvalidPartitions):
+            await admin.create_topics("n", num_partitions=0)
+        assert (len(broker.asked(CreateTopics)), len(other.asked(CreateTopics))) == (2, 0)
+
+
+@with_admin
+async def test_every_broker_is_asked_for_its_groups(broker, admin):
+    async with ScriptedBroker(2) as other:
+        broker.others = [other]
+        for each in (broker, other):
+            each.handlers[ListGroups] = lambda *_, each=each: ListGroups.Response(
+                groups=[ListGroups.Response.ListedGroup(group_id=f"g{each.node}")]
+            )
+        assert [row.group_id for row in await admin.list_groups()] == ["g1", "g2"]
+
+
+@with_admin
+async def test_a_filter_that_an_old_broker_does_not_know_is_not_sent(broker, admin):
+    broker.handlers[ApiVersions] = versions({ListGroups: 3, ListTransactions: 0})
+    broker.handlers[ListGroups] = lambda *_: ListGroups.Response()
+    assert await admin.list_groups(states=["Stable"], types=["classic"]) == []
+    with pytest.raises(UnsupportedByBroker, match="pattern"):
+        await admin.list_transactions(pattern="x.*")
+
+
+@pytest.mark.parametrize("newest", [7, 10])
+def test_offsets_are_fetched_in_the_form_of_the_version(newest):
+    kind = OffsetFetch.Response
+
+    def answer(request, version):
+        row = {"partition_index": 0, "committed_offset": 4}
+        if version < 8:
+            part = kind.OffsetFetchResponsePartition(**row)
+            return kind(topics=[kind.OffsetFetchResponseTopic(name="t", partitions=[part])])
+        part = kind.OffsetFetchResponsePartitions(**row)
+        topic = kind.OffsetFetchResponseTopics(name="t", partitions=[part])
+        return kind(groups=[kind.OffsetFetchResponseGroup(group_id="g", topics=[topic])])
+
+    @with_admin
+    async def check(broker, admin):
+        broker.handlers[ApiVersions] = versions({OffsetFetch: newest, FindCoordinator: 3})
+        broker.handlers[FindCoordinator] = coordinator(broker)
+        broker.handlers[OffsetFetch] = answer
+        found = await admin.list_consumer_group_offsets("g")
+        assert found == {T0: OffsetAndMetadata(4)}
+        assert [v for api, v, _ in broker.requests if api is OffsetFetch] == [min(newest, 9)]
+        many = await admin.list_offsets_of_consumer_groups(["g"])
+        assert many == {"g": {T0: OffsetAndMetadata(4)}}
+
+    check()
+
+
+@with_admin
+async def test_a_coordinator_that_moved_is_looked_for_again(broker, admin):
+    kind = OffsetFetch.Response
+    codes = [16, 14, 0]
+    broker.handlers[FindCoordinator] = coordinator(broker)
+    broker.handlers[OffsetFetch] = lambda *_: kind(
+        groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=codes.pop(0))]
+    )
+    assert await admin.list_consumer_group_offsets("g") == {}
+    assert len(broker.asked(FindCoordinator)) == 3
+
+
+@with_admin
+async def test_an_error_of_the_group_is_raised(broker, admin):
+    kind = OffsetFetch.Response
+    broker.handlers[FindCoordinator] = coordinator(broker)
+    broker.handlers[OffsetFetch] = lambda *_: kind(
+        groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=16)]
+    )
+    with pytest.raises(NotCoordinator):
+        await admin.list_consumer_group_offsets("g", timeout=0.02)
+
+
+@with_admin
+async def test_a_dead_group_of_an_old_broker_is_one_that_does_not_exist(broker, admin):
+    broker.handlers[ApiVersions] = versions({ConsumerGroupDescribe: -1, DescribeGroups: 5})
+    broker.handlers[FindCoordinator] = coordinator(broker)
+    row = DescribeGroups.Response.DescribedGroup
+    broker.handlers[DescribeGroups] = lambda *_: DescribeGroups.Response(
+        groups=[row(group_id="g", group_state="Dead")]
+    )
+    with pytest.raises(GroupIdNotFound):
+        await admin.describe_consumer_groups("g")
+
+
+@with_admin
+async def test_a_closed_client_says_so(broker, admin):
+    await admin.list_topics()
+    await admin.close()
+    with pytest.raises(ClientClosed):
+        await admin.list_topics()
+
+
+def test_results_raise_the_error_of_what_failed():
+    results = Results({"a": 1}, {"b": NotCoordinator("moved"), "c": NotCoordinator()})
+    assert results["a"] == 1
+    with pytest.raises(NotCoordinator, match="moved"):
+        results["b"]
+    with pytest.raises(KeyError):
+        results["d"]
+    with pytest.raises(NotCoordinator) as caught:
+        results.checked()
+    assert len(caught.value.__notes__) == 2
+    assert results.checked(False) is results

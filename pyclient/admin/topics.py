@@ -1,0 +1,305 @@
+"""Topics: create, delete, list, describe, more partitions, records cut off, offsets.
+
+CreateTopics, DeleteTopics and CreatePartitions are the controller's; DeleteRecords and ListOffsets
+the leaders'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyclient.admin.base import Base, by_topic, names
+from pyclient.admin.fan_out import ONLY_THE_WAY, Anywhere, Leaders, fan_out
+from pyclient.admin.results import Results
+from pyclient.admin.types import (
+    CreatedTopic,
+    ListedOffset,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
+from pyclient.errors import KafkaError, of_code
+from pyclient.protocol import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteRecords,
+    DeleteTopics,
+    ListOffsets,
+    Metadata,
+)
+from pyclient.protocol.uuids import to_base64
+from pyclient.topic_partition import TopicPartition
+
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class Topics(Base):
+    """The part of the admin client for topics."""
+
+    async def create_topics(
+        self,
+        topics: str | NewTopic | Iterable[str | NewTopic],
+        *,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Results[str, CreatedTopic]:
+        """Creates topics, given by name or as ``NewTopic``; the keywords are for those given by
+        name. ``validate_only``: only says what would happen.
+
+        Raises the first error, TopicAlreadyExists for one; with ``check=False`` the results have
+        them.
+        """
+        given = [topics] if isinstance(topics, (str, NewTopic)) else list(topics)
+        defaults = (num_partitions, replication_factor, None, configs or {})
+        wanted = [NewTopic(t, *defaults) if isinstance(t, str) else t for t in given]
+        by_name = {topic.name: topic for topic in wanted}
+        deadline = self._deadline(timeout)
+
+        async def ask(node: int, keys: list[str]) -> dict[str, CreatedTopic | KafkaError]:
+            request = CreateTopics.Request(
+                topics=[_creatable(by_name[key]) for key in keys],
+                timeout_ms=self._left_ms(deadline),
+                validate_only=validate_only,
+            )
+            response = await self._client.send(node, CreateTopics, request)
+            return {row.name: _created(row) for row in response.topics}
+
+        places = Anywhere(self._client, controller=True)
+        results = await fan_out(
+            self._client, by_name, places, ask, deadline, retry=ONLY_THE_WAY
+        )
+        return results.checked(check)
+
+    async def delete_topics(
+        self, topics: str | Iterable[str], *, timeout: float | None = None, check: bool = True
+    ) -> Results[str, None]:
+        """Deletes topics by name. Raises the first error unless ``check=False``."""
+        deadline = self._deadline(timeout)
+
+        async def ask(node: int, keys: list[str]) -> dict[str, KafkaError | None]:
+            def message(version: int) -> DeleteTopics.Request:
+                state = DeleteTopics.Request.DeleteTopicState
+                if version < 6:
+                    return DeleteTopics.Request(topic_names=keys, timeout_ms=left)
+                return DeleteTopics.Request(topics=[state(name=k) for k in keys], timeout_ms=left)
+
+            left = self._left_ms(deadline)
+            response = await self._client.send(node, DeleteTopics, message)
+            return {
+                row.name: of_code(row.error_code, row.error_message) for row in response.responses
+            }
+
+        places = Anywhere(self._client, controller=True)
+        results = await fan_out(
+            self._client, names(topics), places, ask, deadline, retry=ONLY_THE_WAY
+        )
+        return results.checked(check)
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Results[str, None]:
+        """Raises topics to so many partitions each. ``assignments``: for each new partition of a
+        topic its brokers. Raises the first error unless ``check=False``.
+        """
+        deadline = self._deadline(timeout)
+        request = CreatePartitions.Request
+        placed = assignments or {}
+
+        def row(name: str) -> CreatePartitions.Request.CreatePartitionsTopic:
+            rows = [
+                request.CreatePartitionsAssignment(broker_ids=list(ids))
+                for ids in placed.get(name, ())
+            ]
+            return request.CreatePartitionsTopic(
+                name=name, count=counts[name], assignments=rows if name in placed else None
+            )
+
+        async def ask(node: int, keys: list[str]) -> dict[str, KafkaError | None]:
+            message = request(
+                topics=[row(key) for key in keys],
+                timeout_ms=self._left_ms(deadline),
+                validate_only=validate_only,
+            )
+            response = await self._client.send(node, CreatePartitions, message)
+            return {
+                each.name: of_code(each.error_code, each.error_message)
+                for each in response.results
+            }
+
+        places = Anywhere(self._client, controller=True)
+        results = await fan_out(self._client, counts, places, ask, deadline, retry=ONLY_THE_WAY)
+        return results.checked(check)
+
+    async def list_topics(
+        self, *, list_internal: bool = False, timeout: float | None = None
+    ) -> dict[str, TopicListing]:
+        """All topics by name."""
+        response = await self._metadata(None, self._deadline(timeout))
+        rows = [row for row in response.topics if row.name and not row.error_code]
+        return {
+            row.name: TopicListing(row.name, to_base64(row.topic_id), row.is_internal)
+            for row in sorted(rows, key=lambda row: row.name or "")
+            if row.name and (list_internal or not row.is_internal)
+        }
+
+    async def describe_topics(
+        self, topics: str | Iterable[str], *, timeout: float | None = None, check: bool = True
+    ) -> Results[str, TopicDescription]:
+        """Topics and their partitions. Raises the first error, UnknownTopicOrPartition for one,
+        unless ``check=False``.
+        """
+        response = await self._metadata(names(topics), self._deadline(timeout))
+        results: Results[str, TopicDescription] = Results()
+        for row in response.topics:
+            name = row.name or ""
+            error = of_code(row.error_code)
+            results.put(name, type(error)(f"{name}: {error}") if error else _description(name, row))
+        return results.checked(check)
+
+    async def delete_records(
+        self,
+        before: Mapping[TopicPartition, int],
+        *,
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Results[TopicPartition, int]:
+        """Deletes the records before an offset; -1 is the high watermark. -> the first offset that
+        is left. Raises the first error unless ``check=False``.
+        """
+        deadline = self._deadline(timeout)
+        request = DeleteRecords.Request
+        targets = {TopicPartition(*tp): offset for tp, offset in before.items()}
+
+        async def ask(
+            node: int, keys: list[TopicPartition]
+        ) -> dict[TopicPartition, int | KafkaError]:
+            rows = [
+                request.DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        request.DeleteRecordsPartition(
+                            partition_index=number, offset=targets[TopicPartition(topic, number)]
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(keys).items()
+            ]
+            message = request(topics=rows, timeout_ms=self._left_ms(deadline))
+            response = await self._client.send(node, DeleteRecords, message)
+            return {
+                TopicPartition(topic.name, row.partition_index): of_code(row.error_code)
+                or row.low_watermark
+                for topic in response.topics
+                for row in topic.partitions
+            }
+
+        results = await fan_out(self._client, targets, Leaders(self._client), ask, deadline)
+        return results.checked(check)
+
+    async def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Offsets by ``OffsetSpec``, or by a time in ms since 1970. With ``read_committed`` the
+        latest is the last stable one. Raises the first error unless ``check=False``.
+        """
+        deadline = self._deadline(timeout)
+        isolation = _ISOLATION[isolation_level]
+        targets = {TopicPartition(*tp): int(spec) for tp, spec in specs.items()}
+        request = ListOffsets.Request
+
+        async def ask(
+            node: int, keys: list[TopicPartition]
+        ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            rows = [
+                request.ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        request.ListOffsetsPartition(
+                            partition_index=number, timestamp=targets[TopicPartition(topic, number)]
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(keys).items()
+            ]
+            message = request(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=rows,
+                timeout_ms=self._left_ms(deadline),
+            )
+            response = await self._client.send(node, ListOffsets, message)
+            return {
+                TopicPartition(topic.name, row.partition_index): of_code(row.error_code)
+                or ListedOffset(row.offset, row.timestamp, row.leader_epoch)
+                for topic in response.topics
+                for row in topic.partitions
+            }
+
+        results = await fan_out(self._client, targets, Leaders(self._client), ask, deadline)
+        return results.checked(check)
+
+
+def _creatable(topic: NewTopic) -> CreateTopics.Request.CreatableTopic:
+    request = CreateTopics.Request
+    placed = topic.assignments
+    return request.CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if placed else topic.num_partitions,
+        replication_factor=-1 if placed else topic.replication_factor,
+        assignments=[
+            request.CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in (placed or {}).items()
+        ],
+        configs=[
+            request.CreatableTopicConfig(name=name, value=value)
+            for name, value in topic.configs.items()
+        ],
+    )
+
+
+def _created(row: CreateTopics.Response.CreatableTopicResult) -> CreatedTopic | KafkaError:
+    error = of_code(row.error_code, row.error_message)
+    if error is not None:
+        return error
+    configs = None if row.configs is None else {each.name: each.value for each in row.configs}
+    return CreatedTopic(
+        to_base64(row.topic_id), row.num_partitions, row.replication_factor, configs
+    )
+
+
+def _description(name: str, row: Metadata.Response.MetadataResponseTopic) -> TopicDescription:
+    partitions = sorted(row.partitions, key=lambda each: each.partition_index)
+    return TopicDescription(
+        name,
+        to_base64(row.topic_id),
+        row.is_internal,
+        tuple(
+            PartitionDescription(
+                each.partition_index,
+                each.leader_id,
+                each.leader_epoch,
+                tuple(each.replica_nodes),
+                tuple(each.isr_nodes),
+                tuple(each.offline_replicas),
+            )
+            for each in partitions
+        ),
+    )

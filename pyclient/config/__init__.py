@@ -1,0 +1,10 @@
+"""The keys of producer, consumer and admin: Kafka's, with ``_`` or ``.``; the defaults of 4.3.1."""
+
+from __future__ import annotations
+
+from pyclient.config.admin import ADMIN
+from pyclient.config.consumer import CONSUMER
+from pyclient.config.producer import PRODUCER
+from pyclient.config.table import Config, load
+
+__all__ = ["ADMIN", "CONSUMER", "PRODUCER", "Config", "load"]

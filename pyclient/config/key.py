@@ -1,0 +1,116 @@
+"""What a setting is: its key, kind, default, valid values and meaning; and how a value is read.
+
+A value comes as a Python value or as the text of a properties file: ``32768`` or ``"32768"``.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from pyclient.errors import ConfigError
+
+MAX_INT: Final = (1 << 31) - 1
+MAX_LONG: Final = (1 << 63) - 1
+
+
+class Kind(Enum):
+    """The kinds of values, by their Python types; ``OBJECT`` is any object that the key's doc tells."""
+
+    BOOL = "a boolean"
+    INT = "an integer"
+    FLOAT = "a number"
+    STRING = "a string"
+    LIST = "a list of strings"
+    OBJECT = "an object"
+
+
+BOOL, INT, FLOAT = Kind.BOOL, Kind.INT, Kind.FLOAT
+STRING, LIST, OBJECT = Kind.STRING, Kind.LIST, Kind.OBJECT
+
+
+class Key(NamedTuple):
+    """One row of a table. ``low`` and ``high`` bound numbers, ``words`` are a string's values (a
+    word that ends in ``:`` is a prefix). ``None`` is valid where it is the default.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    words: tuple[str, ...] = ()
+
+    def read(self, value: Any) -> Any:
+        """The typed value; raises ConfigError."""
+        if self.kind is OBJECT or (value is None and self.default is None):
+            return value
+        try:
+            typed = _READ[self.kind](value)
+        except (TypeError, ValueError):
+            raise self._error(value, f"is not {self.kind.value}") from None
+        complaint = self._complaint(typed)
+        if complaint:
+            raise self._error(value, complaint)
+        return typed
+
+    def _complaint(self, value: Any) -> str:
+        if self.kind in (INT, FLOAT):
+            if self.low is not None and value < self.low:
+                return f"is below {self.low}"
+            if self.high is not None and value > self.high:
+                return f"is above {self.high}"
+        if self.words and self.kind is STRING and not any(_is_word(value, w) for w in self.words):
+            return f"is none of {', '.join(self.words)}"
+        return ""
+
+    def _error(self, value: Any, complaint: str) -> ConfigError:
+        return ConfigError(f"{self.name}={value!r} {complaint}")
+
+
+def _is_word(value: str, word: str) -> bool:
+    return value.startswith(word) if word.endswith(":") else value == word
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError(value)
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(value)
+    number = int(value)
+    if not -MAX_LONG <= number <= MAX_LONG:
+        raise ValueError(value)
+    return number
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(value)
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(value)
+    return str(value).strip()  # acks=1
+
+
+def _list(value: Any) -> tuple[str, ...]:
+    members = value.split(",") if isinstance(value, str) else list(value)
+    if not all(isinstance(member, str) for member in members):
+        raise ValueError(value)
+    return tuple(member.strip() for member in members if member.strip())
+
+
+_READ = {BOOL: _bool, INT: _int, FLOAT: _float, STRING: _string, LIST: _list}

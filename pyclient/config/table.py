@@ -1,0 +1,96 @@
+"""A table of keys, and the settings of one client read against it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyclient.config.key import Key
+from pyclient.errors import ConfigError
+
+Table = Mapping[str, Key]
+_SECURITY = ("ssl.", "sasl.")
+
+
+def table(*parts: tuple[Key, ...]) -> Table:
+    """One table of the parts; where a name is in several, the last one counts."""
+    return {key.name: key for part in parts for key in part}
+
+
+class Config:
+    """The settings of one client, complete and valid: ``config.linger_ms``, ``config["linger.ms"]``.
+
+    ``given`` are the names (dotted) that were set; the others have their defaults. Does not change.
+    """
+
+    __slots__ = ("_values", "given")
+
+    def __init__(self, keys: Table, settings: Mapping[str, Any]) -> None:
+        values = {name: key.default for name, key in keys.items()}
+        for name, value in settings.items():
+            values[name] = keys[name].read(value)
+        self._values = {_attribute(name): value for name, value in values.items()}
+        self.given = frozenset(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"no setting {name}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[_attribute(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}={self[n]!r}" for n in map(_attribute, sorted(self.given)))
+        return f"Config({shown})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._values, self.given)
+
+
+def _restored(values: dict[str, Any], given: frozenset[str]) -> Config:
+    config = Config.__new__(Config)
+    config._values, config.given = values, given
+    return config
+
+
+def load(
+    keys: Table,
+    bootstrap_servers: Any = None,
+    config: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Config:
+    """Reads what the application gave: the first argument, a mapping, keyword arguments; a later
+    one counts. Names have dots or underscores. Raises ConfigError.
+    """
+    names = {_attribute(name): name for name in keys}
+    known: dict[str, Any] = {}
+    for part in (config or {}, settings or {}):
+        known |= {_known(names, name): value for name, value in part.items()}
+    if bootstrap_servers is not None:
+        known["bootstrap.servers"] = bootstrap_servers
+    if not known.get("bootstrap.servers"):
+        raise ConfigError("bootstrap.servers is missing: Producer('localhost:9092')")
+    return Config(keys, known)
+
+
+def _attribute(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _known(names: Mapping[str, str], name: str) -> str:
+    """The key of that name; raises ConfigError with the most similar one."""
+    found = names.get(_attribute(name)) if isinstance(name, str) else None
+    if found is not None:
+        return found
+    dotted = str(name).replace("_", ".")
+    if dotted.startswith(_SECURITY):
+        raise ConfigError(f"{dotted}: this client speaks PLAINTEXT only")
+    similar = difflib.get_close_matches(dotted, names.values(), 1, 0.6)
+    hint = f": did you mean {similar[0]}?" if similar else ""
+    raise ConfigError(f"unknown setting {name!r}{hint}")

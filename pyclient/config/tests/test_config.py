@@ -1,0 +1,88 @@
+"""Settings: names, values, complaints."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyclient.config import ADMIN, CONSUMER, PRODUCER, load
+from pyclient.errors import ConfigError, KafkaError
+
+TABLES = {"producer": PRODUCER, "consumer": CONSUMER, "admin": ADMIN}
+
+
+def test_dots_and_underscores_name_the_same_key():
+    config = load(PRODUCER, "h:1", {"batch.size": 1, "linger_ms": 2}, {"buffer_memory": 3})
+    assert (config.batch_size, config["linger.ms"], config.buffer_memory) == (1, 2, 3)
+
+
+def test_a_keyword_counts_more_than_the_mapping():
+    config = load(PRODUCER, "h:1", {"linger.ms": 1}, {"linger_ms": 2})
+    assert config.linger_ms == 2
+
+
+def test_values_may_be_the_text_of_a_properties_file():
+    given = {"linger.ms": " 7", "enable.idempotence": "True", "bootstrap.servers": "a:1, b:2"}
+    config = load(PRODUCER, None, given)
+    assert (config.linger_ms, config.enable_idempotence) == (7, True)
+    assert config.bootstrap_servers == ("a:1", "b:2")
+
+
+def test_acks_may_be_a_number():
+    assert load(PRODUCER, "h:1", None, {"acks": 1}).acks == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("linger.mss", "linger.ms"), ("batchsize", "batch.size")]
+)
+def test_an_unknown_key_is_an_error_with_a_suggestion(name, meant):
+    with pytest.raises(ConfigError, match=f"did you mean {meant}"):
+        load(PRODUCER, "h:1", {name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("linger_ms", -1, "linger.ms=-1 is below 0"),
+        ("linger_ms", "soon", "is not an integer"),
+        ("linger_ms", True, "is not an integer"),
+        ("linger_ms", None, "is not an integer"),
+        ("linger_ms", 1 << 70, "is not an integer"),
+        ("enable_idempotence", 1, "is not a boolean"),
+        ("compression_type", "lzma", "is none of none, gzip"),
+        ("compression_gzip_level", 10, "is above 9"),
+        ("sasl_mechanism", "PLAIN", "PLAINTEXT only"),
+    ],
+)
+def test_a_bad_value_is_an_error_that_names_key_and_value(name, value, text):
+    with pytest.raises(ConfigError, match=text):
+        load(PRODUCER, "h:1", None, {name: value})
+
+
+def test_bootstrap_servers_are_needed():
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
+        load(ADMIN)
+
+
+def test_a_word_with_a_colon_is_a_prefix():
+    config = load(CONSUMER, "h:1", None, {"auto_offset_reset": "by_duration:PT1H"})
+    assert config.auto_offset_reset == "by_duration:PT1H"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_default_is_valid_and_every_key_says_what_it_means(name):
+    for key in TABLES[name].values():
+        assert key.read(key.default) == key.default, key.name
+        assert key.doc, key.name
+
+
+def test_a_config_error_is_a_kafka_error_and_a_value_error():
+    assert issubclass(ConfigError, KafkaError)
+    assert issubclass(ConfigError, ValueError)
+
+
+def test_settings_can_be_pickled():
+    config = load(PRODUCER, "h:1", None, {"linger_ms": 2})
+    again = pickle.loads(pickle.dumps(config))
+    assert (again.linger_ms, again.given) == (2, config.given)

@@ -1,0 +1,31 @@
+"""The consumer, blocking; ``pyclient.aio.Consumer`` is the same on asyncio.
+
+    with Consumer("localhost:9092", group_id="g", topics=["flights"]) as consumer:
+        for record in consumer:
+            print(record.offset, record.value)
+
+``subscription`` and ``fetch_session`` are state machines without I/O; ``fetcher``, ``positions``,
+``committed``, ``list_offsets`` and the memberships (``classic``, ``modern``) perform on the client's
+loop; ``core`` puts them together; the faces are ``blocking`` and ``asynchronous``.
+"""
+
+from __future__ import annotations
+
+from cy.records import Record, Records
+from pyclient.consumer.blocking import Consumer
+from pyclient.consumer.errors import CommitFailed, CorruptRecords, IllegalState, NoOffsetForPartition
+from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
+
+__all__ = [
+    "CommitFailed",
+    "Consumer",
+    "CorruptRecords",
+    "GroupMetadata",
+    "IllegalState",
+    "NoOffsetForPartition",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "RebalanceListener",
+    "Record",
+    "Records",
+]

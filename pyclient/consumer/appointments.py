@@ -1,0 +1,60 @@
+"""What the group needs done on the application's thread: it is done within ``poll``.
+
+A partition may only be given up when the application is done with its records, which it says by
+polling; so every revocation waits for a poll, whether or not there is a listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from pyclient.topic_partition import TopicPartition
+
+SETTLE, REVOKED, ASSIGNED, LOST = "settle", "on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"
+
+
+class Call(NamedTuple):
+    """A method of the listener to call, or just to have polled (SETTLE)."""
+
+    action: str
+    partitions: frozenset[TopicPartition]
+    done: asyncio.Future[None]
+
+
+class Appointments:
+    """Calls that wait for the application's next poll."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: deque[Call] = deque()
+        self.on_ready: Callable[[], None] = lambda: None
+
+    async def at_poll(self, action: str, partitions: Collection[TopicPartition] = ()) -> None:
+        """Returns when the application has done it. On the loop."""
+        call = Call(action, frozenset(partitions), self._loop.create_future())
+        self._calls.append(call)
+        self.on_ready()
+        await call.done
+
+    def due(self) -> Call | None:
+        """The next call; whoever takes it says ``finish``. Any thread."""
+        while self._calls:
+            call = self._calls.popleft()
+            if not call.done.cancelled():
+                return call
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def finish(self, call: Call) -> None:
+        """It was done. Any thread."""
+        self._loop.call_soon_threadsafe(_finish, call.done)
+
+
+def _finish(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

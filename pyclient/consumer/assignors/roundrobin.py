@@ -1,0 +1,27 @@
+"""The assignor ``roundrobin``: all partitions, topic by topic, are dealt to the members in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyclient.consumer.assignors.spec import Assignment, Assignor, Member
+from pyclient.topic_partition import TopicPartition
+
+
+def assign(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+    """Members stand in the order of their ranks; those that do not read a topic are passed over."""
+    assigned: Assignment = {member.id: [] for member in members}
+    ordered = sorted(members, key=lambda member: member.rank)
+    place = 0
+    for topic in sorted(counts):
+        if not any(topic in member.topics for member in ordered):
+            continue
+        for number in range(counts[topic]):
+            while topic not in ordered[place % len(ordered)].topics:
+                place += 1
+            assigned[ordered[place % len(ordered)].id].append(TopicPartition(topic, number))
+            place += 1
+    return assigned
+
+
+ROUNDROBIN = Assignor("roundrobin", assign)

@@ -1,0 +1,42 @@
+"""What an assignor knows of a group, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pyclient.topic_partition import TopicPartition
+
+
+class Member(NamedTuple):
+    """A member: its topics, what it owns and since which generation."""
+
+    id: str
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    user_data: bytes = b""
+    rack: str | None = None
+
+    @property
+    def rank(self) -> tuple[bool, str]:
+        """Static members first, by instance id; then by member id."""
+        return self.instance_id is None, self.instance_id or self.id
+
+
+Assignment = dict[str, list[TopicPartition]]
+Assign = Callable[[Mapping[str, int], Sequence[Member]], Assignment]
+
+
+class Assignor(NamedTuple):
+    """``assign(number of partitions by topic, members)`` gives each member its partitions.
+
+    ``cooperative``: members keep what they own until it is taken from them (KIP-429).
+    ``user_data(owned, generation)``: what a member sends for it.
+    """
+
+    name: str
+    assign: Assign
+    cooperative: bool = False
+    user_data: Callable[[Sequence[TopicPartition], int], bytes] | None = None

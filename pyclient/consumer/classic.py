@@ -1,0 +1,330 @@
+"""Membership by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+A round: partitions are given up (eager: all; cooperative: those that the member may not keep), the
+group is joined, its leader assigns, everyone syncs. Heartbeats go on while the application takes
+its time to come to ``poll``; they end when JoinGroup is sent, which the coordinator answers when
+all members have joined. KIP-394 (member ids), KIP-345 (static members), KIP-429 (cooperative).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, Final
+
+from pyclient.consumer.appointments import SETTLE
+from pyclient.consumer.assignors import ASSIGNORS
+from pyclient.consumer.assignors.spec import Assignor, Member
+from pyclient.consumer.committed import at_coordinator
+from pyclient.consumer.membership import Membership
+from pyclient.core.client import GROUP
+from pyclient.errors import ConfigError, KafkaError, check
+from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from pyclient.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_TYPE: Final = "consumer"
+SUBSCRIPTION_VERSION: Final = 3
+ASSIGNMENT_VERSION: Final = 3
+JOIN_GRACE_S: Final = 5.0
+"""JoinGroup is answered after the rebalance timeout at the latest; so long we wait more."""
+EXPELLED: Final = frozenset(("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"))
+FATAL: Final = frozenset(("FENCED_INSTANCE_ID",))
+
+
+class ClassicMembership(Membership):
+    """A member whose group's leader, one of the members, assigns the partitions."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._assignors = chosen(self._config.partition_assignment_strategy)
+        self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
+        self._protocol: str | None = None
+        self._is_expelled = False
+        self._last: list[TopicPartition] = []
+        """What was assigned last, whether or not it was given up since."""
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._counts: dict[str, int] | None = None
+        """Of the leader: the partitions it has assigned, by topic."""
+
+    def subscription_changed(self) -> None:
+        self._wake.set()
+
+    def topics_changed(self, topics: frozenset[str]) -> None:
+        """The metadata of these has changed: the leader looks whether there are more partitions."""
+        cluster = self._client.cluster
+        for topic in topics & (self._counts or {}).keys():
+            if len(cluster.partitions(topic) or ()) != (self._counts or {})[topic]:
+                self._wake.set()
+
+    # -- rounds --------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        backoff = self._client.backoff()
+        while True:
+            try:
+                await self._prepare()
+                await self._round()
+                backoff.reset()
+                await self._wake.wait()
+            except KafkaError as error:
+                await self._on_error(error, backoff.next())
+
+    async def _on_error(self, error: KafkaError, wait: float) -> None:
+        log.info("group %s, member %r: %s", self.group_id, self.member_id, error)
+        if error.name in FATAL:
+            raise error
+        if error.name == "MEMBER_ID_REQUIRED":
+            return
+        if error.name in EXPELLED:
+            self._expel(error)
+        elif error.name != "REBALANCE_IN_PROGRESS":
+            if not error.retriable:
+                self._owner.on_error(error)
+                await self._appointments.at_poll(SETTLE)
+            await asyncio.sleep(wait)
+
+    def _expel(self, error: KafkaError) -> None:
+        """The coordinator does not know us any more, at least not as we were."""
+        if error.name == "UNKNOWN_MEMBER_ID":
+            self.member_id = ""
+        self.epoch = -1
+        self._is_expelled = True
+        self._wake.set()
+
+    async def _prepare(self) -> None:
+        """Before a round: what cannot be kept through it is given up."""
+        if self._is_expelled:
+            self._is_expelled = False
+            await self.lose()
+        elif self._is_cooperative:
+            topics = self._subscription.topics
+            await self.revoke([tp for tp in self.owned() if tp.topic not in topics])
+        else:
+            await self.revoke(self.owned())
+
+    async def _round(self) -> None:
+        await self._end_heartbeats()
+        self._wake.clear()
+        self._counts = None
+        joined = await self._join()
+        self.member_id, self.epoch = joined.member_id, joined.generation_id
+        self._protocol = joined.protocol_name
+        assignments = {}
+        if joined.leader == joined.member_id:
+            assignments = await self._lead(joined)
+        assigned = await self._sync(assignments)
+        self._heartbeats = self._client.loop.create_task(self._keep_beating())
+        if self._is_cooperative:
+            given_up = self.owned() - assigned
+            await self.revoke(given_up)
+            if given_up:
+                self._wake.set()
+        self._last = sorted(assigned)
+        await self.take_over(assigned, always=not self._is_cooperative)
+
+    async def _join(self) -> JoinGroup.Response:
+        config = self._config
+        rebalance_timeout_ms: int = config.max_poll_interval_ms
+        request = JoinGroup.Request(
+            group_id=self.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=self._protocols(),
+        )
+        timeout = max(config.request_timeout_ms / 1000, rebalance_timeout_ms / 1000 + JOIN_GRACE_S)
+
+        async def send(node: int) -> JoinGroup.Response:
+            response: JoinGroup.Response = await self._client.send(node, JoinGroup, request, timeout=timeout)
+            if response.error_code and response.member_id and not self.member_id:
+                self.member_id = response.member_id
+            check(response.error_code)
+            return response
+
+        return await at_coordinator(self._client, self.group_id, send)
+
+    def _protocols(self) -> list[JoinGroup.Request.JoinGroupRequestProtocol]:
+        owned = sorted(self.owned())
+        topics = sorted(self._subscription.topics)
+        return [
+            JoinGroup.Request.JoinGroupRequestProtocol(
+                name=assignor.name, metadata=self._subscription_of(assignor, topics, owned)
+            )
+            for assignor in self._assignors
+        ]
+
+    def _subscription_of(self, assignor: Assignor, topics: list[str], owned: list[TopicPartition]) -> bytes:
+        data = assignor.user_data(self._last, self.epoch) if assignor.user_data else None
+        subscription = ConsumerProtocolSubscription(
+            topics=topics,
+            user_data=data,
+            owned_partitions=grouped(owned, ConsumerProtocolSubscription.TopicPartition),
+            generation_id=self.epoch,
+            rack_id=self._config.client_rack or None,
+        )
+        return ConsumerProtocolSubscription.encode(SUBSCRIPTION_VERSION, subscription)
+
+    async def _lead(self, joined: JoinGroup.Response) -> dict[str, list[TopicPartition]]:
+        """Assigns, as the group's leader. Empty where the coordinator has the assignment (KIP-814)."""
+        members = [member_of(row) for row in joined.members]
+        wanted = {topic for member in members for topic in member.topics}
+        cluster = self._client.cluster
+        if any(cluster.partitions(topic) is None for topic in wanted):
+            with contextlib.suppress(KafkaError):
+                await self._client.metadata(wanted, timeout=1.0)
+        counts = {topic: len(cluster.partitions(topic) or ()) for topic in wanted}
+        self._counts = counts
+        if joined.skip_assignment:
+            return {}
+        assignor = next(each for each in self._assignors if each.name == joined.protocol_name)
+        return assignor.assign({topic: count for topic, count in counts.items() if count}, members)
+
+    async def _sync(self, assignments: dict[str, list[TopicPartition]]) -> set[TopicPartition]:
+        rows = [
+            SyncGroup.Request.SyncGroupRequestAssignment(member_id=member_id, assignment=encoded(partitions))
+            for member_id, partitions in assignments.items()
+        ]
+        request = SyncGroup.Request(
+            group_id=self.group_id,
+            generation_id=self.epoch,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self._protocol,
+            assignments=rows,
+        )
+        timeout = self._config.max_poll_interval_ms / 1000 + JOIN_GRACE_S
+
+        async def send(node: int) -> SyncGroup.Response:
+            response: SyncGroup.Response = await self._client.send(node, SyncGroup, request, timeout=timeout)
+            check(response.error_code)
+            return response
+
+        response = await at_coordinator(self._client, self.group_id, send)
+        return decoded(response.assignment)
+
+    # -- heartbeats ------------------------------------------------------------------------------------
+
+    async def _keep_beating(self) -> None:
+        interval = self._config.heartbeat_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval)
+            if self._owner.poll_is_late():
+                await self._leave_late()
+                return
+            try:
+                await at_coordinator(self._client, self.group_id, self._beat)
+                interval = self._config.heartbeat_interval_ms / 1000
+            except KafkaError as error:
+                if error.name == "REBALANCE_IN_PROGRESS":
+                    self._wake.set()
+                elif error.retriable:
+                    interval = self._config.retry_backoff_ms / 1000
+                elif error.name in EXPELLED:
+                    self._expel(error)
+                    return
+                else:
+                    self._owner.on_error(error, lasting=error.name in FATAL)
+                    return
+
+    async def _beat(self, node: int) -> None:
+        request = Heartbeat.Request(
+            group_id=self.group_id,
+            generation_id=self.epoch,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        response = await self._client.send(node, Heartbeat, request)
+        check(response.error_code)
+
+    async def _leave_late(self) -> None:
+        log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
+        await self.leave("consumer poll timeout has expired")
+        self.member_id = "" if self.instance_id is None else self.member_id
+        self.epoch = -1
+        self._is_expelled = True
+        await self._appointments.at_poll(SETTLE)
+        self._wake.set()
+
+    async def _end_heartbeats(self) -> None:
+        task, self._heartbeats = self._heartbeats, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._end_heartbeats()
+
+    async def leave(self, reason: str) -> None:
+        """A static member does not: it keeps its partitions until its session ends."""
+        if not self.member_id or self.instance_id is not None:
+            return
+        member_id = self.member_id
+
+        def request(version: int) -> LeaveGroup.Request:
+            if version < 3:
+                return LeaveGroup.Request(group_id=self.group_id, member_id=member_id)
+            member = LeaveGroup.Request.MemberIdentity(member_id=member_id, reason=reason)
+            return LeaveGroup.Request(group_id=self.group_id, members=[member])
+
+        with contextlib.suppress(KafkaError):
+            node = await self._client.coordinator(self.group_id, GROUP)
+            await self._client.send(node, LeaveGroup, request, timeout=JOIN_GRACE_S)
+        self.member_id, self.epoch = "", -1
+
+
+def chosen(names: tuple[str, ...]) -> list[Assignor]:
+    """The assignors of partition.assignment.strategy. Raises ConfigError."""
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown or not names:
+        raise ConfigError(
+            f"partition.assignment.strategy={', '.join(unknown)!r} is none of {', '.join(ASSIGNORS)}"
+        )
+    return [ASSIGNORS[name] for name in names]
+
+
+def grouped(partitions: list[TopicPartition], row: Any) -> list[Any]:
+    """``row(topic=…, partitions=[…])`` of each topic."""
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [row(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
+
+
+def member_of(row: JoinGroup.Response.JoinGroupResponseMember) -> Member:
+    """A member as the leader sees it."""
+    told = ConsumerProtocolSubscription.decode(row.metadata)
+    owned = tuple(TopicPartition(each.topic, n) for each in told.owned_partitions for n in each.partitions)
+    return Member(
+        row.member_id,
+        tuple(told.topics),
+        row.group_instance_id,
+        owned,
+        told.generation_id,
+        bytes(told.user_data or b""),
+        told.rack_id,
+    )
+
+
+def encoded(partitions: list[TopicPartition]) -> bytes:
+    """An assignment as SyncGroup carries it."""
+    rows = grouped(partitions, ConsumerProtocolAssignment.TopicPartition)
+    return ConsumerProtocolAssignment.encode(ASSIGNMENT_VERSION, ConsumerProtocolAssignment(assigned_partitions=rows))
+
+
+def decoded(data: bytes | bytearray | memoryview) -> set[TopicPartition]:
+    """The partitions of an assignment; none of an empty one."""
+    if not len(data):
+        return set()
+    told = ConsumerProtocolAssignment.decode(data)
+    return {TopicPartition(row.topic, number) for row in told.assigned_partitions for number in row.partitions}

@@ -1,0 +1,355 @@
+"""The consumer that both faces share.
+
+``take`` and what it touches (subscription, buffer) may be used by any one thread, under the lock;
+coroutines and callbacks live on the client's loop. The faces add how to wait: ``on_ready`` is
+called, on any thread, when a poll that waits should look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
+
+from cy.fetched import Chunk
+from pyclient.config import Config
+from pyclient.consumer.appointments import Appointments
+from pyclient.consumer.classic import ClassicMembership
+from pyclient.consumer.committed import CommittedOffsets
+from pyclient.consumer.errors import CommitFailed, IllegalState
+from pyclient.consumer.fetcher import READ_COMMITTED, Fetcher
+from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.modern import ConsumerMembership
+from pyclient.consumer.positions import PositionFinder
+from pyclient.consumer.subscription import PartitionState, Subscription
+from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
+from pyclient.core.client import Client
+from pyclient.core.cluster import Cluster, PartitionInfo
+from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
+from pyclient.serialization import deserializer
+from pyclient.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
+
+
+class ConsumerCore:
+    """One consumer. Made on any thread; ``start`` is awaited on the loop first."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.client = Client(config, loop=loop)
+        self.lock = threading.RLock()
+        self.subscription = Subscription()
+        self.appointments = Appointments(loop)
+        self.has_listener = False
+        self.on_ready: Callable[[], None] = lambda: None
+        self.is_closed = False
+        self.is_polling = False
+        self._last_poll = time.monotonic()
+        self._given: list[PartitionState] = []
+        self._error: KafkaError | None = None
+        self._lasting: KafkaError | None = None
+        self._wakeup = False
+        self._committer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timeout: float = config.default_api_timeout_ms / 1000
+        readers = deserializer(config.key_deserializer), deserializer(config.value_deserializer)
+        self.fetcher = Fetcher(self.client, config, self.subscription, self.lock, readers=readers)
+        self.fetcher.on_ready = self.appointments.on_ready = lambda: self.on_ready()
+        isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self.lookup = OffsetLookup(self.client, isolation, config.default_api_timeout_ms / 1000)
+        self.committed = CommittedOffsets(self.client, self.identity) if config.group_id else None
+        self._positions = PositionFinder(
+            self.client, config, self.subscription, self.lock, self.lookup, self.committed, self, time.time
+        )
+        self.fetcher.on_reset = self._positions.reset
+        self.membership: ClassicMembership | ConsumerMembership | None = None
+        if config.group_id:
+            kind = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
+            self.membership = kind(self.client, config, self.subscription, self.lock, self.appointments, self)
+
+    async def start(self, timeout: float | None = None) -> None:
+        """Connects. Raises ConnectionFailed."""
+        await self.client.start(timeout)
+        self.client.cluster.subscribe(self._on_metadata)
+        if self.config.enable_auto_commit and self.committed is not None:
+            self._commit_later()
+
+    # -- what to read: on the loop ---------------------------------------------------------------------
+
+    def _member(self) -> ClassicMembership | ConsumerMembership:
+        if self.membership is None:
+            raise IllegalState("group.id is missing: it is needed to subscribe and to commit")
+        return self.membership
+
+    async def subscribe(self, topics: Collection[str], has_listener: bool) -> None:
+        """Reads what the group gives us of these topics."""
+        member = self._member()
+        if isinstance(topics, str):
+            topics = (topics,)
+        if not topics:
+            await self.unsubscribe()
+            return
+        self.has_listener = has_listener
+        with self.lock:
+            self.subscription.subscribe(topics)
+        self._watch_topics(self.subscription.topics)
+        member.start()
+        member.subscription_changed()
+
+    def _watch_topics(self, topics: Collection[str]) -> None:
+        """The metadata is asked for now, and kept fresh; nobody waits for it here."""
+
+        async def watch() -> None:
+            try:
+                await self.client.metadata(topics, timeout=1.0)
+            except KafkaError as error:
+                if not error.retriable:
+                    self.on_error(error)
+
+        self.hold(watch())
+
+    async def subscribe_pattern(self, pattern: re.Pattern[str], has_listener: bool) -> None:
+        """Reads what the group gives us of the topics whose names match."""
+        member = self._member()
+        self.has_listener = has_listener
+        with self.lock:
+            self.subscription.subscribe_pattern(pattern)
+        self.client.watch_all()
+        await self.client.all_topics(timeout=self.config.default_api_timeout_ms / 1000)
+        self._match()
+        member.start()
+        member.subscription_changed()
+
+    def _match(self) -> bool:
+        cluster, hides = self.client.cluster, self.config.exclude_internal_topics
+        names = [name for name in cluster.topics() if not (hides and cluster.is_internal(name))]
+        with self.lock:
+            return self.subscription.match(names)
+
+    def _on_metadata(self, cluster: Cluster, topics: frozenset[str]) -> None:
+        if self.membership is None or not self.subscription.by_group:
+            return
+        if self.subscription.pattern is not None and self._match():
+            self.membership.subscription_changed()
+        else:
+            self.membership.topics_changed(topics)
+
+    async def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Reads these partitions, without a group."""
+        with self.lock:
+            self.subscription.assign([TopicPartition(*tp) for tp in partitions])
+        self.on_assignment()
+
+    async def unsubscribe(self) -> None:
+        """Reads nothing; leaves the group."""
+        if self.membership is not None and self.subscription.by_group:
+            await self.membership.stop()
+            await self.commit_settled()
+            await self.membership.leave("the consumer unsubscribed from all topics")
+            self.client.watch_all(False)
+        with self.lock:
+            self.subscription.unsubscribe()
+
+    def on_assignment(self) -> None:
+        """There are partitions without positions, maybe."""
+        self._positions.start()
+        self.fetcher.pump()
+
+    def on_positions(self) -> None:
+        """There are positions."""
+        self.fetcher.pump()
+        self.on_ready()
+
+    # -- polling: the application's thread ---------------------------------------------------------------
+
+    def on_error(self, error: KafkaError, *, lasting: bool = False) -> None:
+        """The next poll raises this."""
+        self._error = error
+        if lasting:
+            self._lasting = error
+        self.on_ready()
+
+    def settle(self) -> None:
+        """The application polls: it is done with what it was given."""
+        self._last_poll = time.monotonic()
+        with self.lock:
+            for state in self._given:
+                state.settle()
+            self._given.clear()
+
+    def check(self) -> None:
+        """Raises what a poll has to raise."""
+        if self._wakeup:
+            self._wakeup = False
+            raise WakeupError
+        if self.is_closed:
+            raise ClientClosed
+        error, self._error = self._error or self._lasting, None
+        if error is not None:
+            raise error
+
+    def take(self, limit: int) -> list[Chunk]:
+        """The next records, at most ``limit``, if there are any. Raises what failed."""
+        with self.lock:
+            chunks = self.fetcher.take(limit)
+            states = self.subscription.states
+            for chunk in chunks:
+                self._given.append(states[TopicPartition(chunk.topic, chunk.partition)])
+        return chunks
+
+    def wakeup(self) -> None:
+        """The poll that waits, or the next one, raises WakeupError. Any thread."""
+        self._wakeup = True
+        self.on_ready()
+
+    def poll_is_late(self) -> bool:
+        """The application has not polled for max.poll.interval.ms."""
+        limit: float = self.config.max_poll_interval_ms / 1000
+        return not self.is_polling and time.monotonic() - self._last_poll > limit
+
+    # -- commits: on the loop ----------------------------------------------------------------------------
+
+    def identity(self) -> GroupMetadata:
+        """Who commits: the member, or the group alone where partitions were assigned by hand."""
+        member = self._member()
+        return member.metadata() if self.subscription.by_group else GroupMetadata(member.group_id)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None = None) -> None:
+        """Commits offsets. Raises CommitFailed, RebalanceInProgress …"""
+        if self.committed is None:
+            raise IllegalState("group.id is missing: it is needed to commit")
+        if offsets and self.subscription.by_group and self.identity().generation_id < 1:
+            raise CommitFailed("not a member of the group now: poll, to join again")
+        await self.committed.commit(offsets, self._timeout if timeout is None else timeout)
+        with self.lock:
+            for tp, row in offsets.items():
+                state = self.subscription.states.get(tp)
+                if state is not None:
+                    state.committed = row.offset
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Behind what was given, of each partition that has a position."""
+        with self.lock:
+            return {
+                tp: OffsetAndMetadata(state.position, state.epoch)
+                for tp, state in self.subscription.states.items()
+                if state.position is not None
+            }
+
+    async def commit_settled(self) -> None:
+        """With auto-commit: what the application is done with. No error: it is tried again later."""
+        if not self.config.enable_auto_commit or self.committed is None:
+            return
+        with self.lock:
+            offsets = {
+                tp: OffsetAndMetadata(state.settled, state.settled_epoch)
+                for tp, state in self.subscription.states.items()
+                if state.settled is not None and state.settled != state.committed
+            }
+        try:
+            await self.commit(offsets, timeout=5.0)
+        except KafkaError as error:
+            self.on_commit_failed(error)
+
+    async def commit_telling(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit | None
+    ) -> None:
+        """Commits; ``on_commit`` learns how it went, without it a failure is logged."""
+        failure: KafkaError | None = None
+        try:
+            await self.commit(offsets)
+        except KafkaError as error:
+            failure = error
+        if on_commit is not None:
+            on_commit(offsets, failure)
+        elif failure is not None:
+            self.on_commit_failed(failure)
+
+    def on_commit_failed(self, error: KafkaError) -> None:
+        """A commit that nobody waits for did not succeed."""
+        log.warning("a commit of group %s failed: %s", self.config.group_id, error)
+
+    def _commit_later(self) -> None:
+        wait = max(self.config.auto_commit_interval_ms / 1000, 0.01)
+        self._committer = self.client.loop.call_later(wait, self._commit_now)
+
+    def _commit_now(self) -> None:
+        async def commit() -> None:
+            await self.commit_settled()
+            self._commit_later()
+
+        self.hold(commit())
+
+    def hold(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it beside everything else. On the loop."""
+        task = self.client.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- questions: on the loop --------------------------------------------------------------------------
+
+    async def fetch_committed(
+        self, partitions: Collection[TopicPartition], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed."""
+        self._member()
+        assert self.committed is not None
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        return await self.committed.fetch(wanted, self._timeout if timeout is None else timeout)
+
+    async def position(self, tp: TopicPartition, timeout: float | None) -> int:
+        """The offset of the next record, when it is known. Raises RequestTimedOut."""
+        deadline = self.client.clock() + (self._timeout if timeout is None else timeout)
+        while True:
+            with self.lock:
+                position = self.subscription.state(tp).position
+            if position is not None:
+                return position
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            if self.client.clock() > deadline:
+                raise RequestTimedOut(f"the position of {tp} was not found in time")
+            await asyncio.sleep(0.005)
+
+    async def edges(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, int]:
+        """Where the partitions begin or end."""
+        found = await self.lookup.find({TopicPartition(*tp): time for tp in partitions})
+        return {tp: 0 if row is None else row.offset for tp, row in found.items()}
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic. Raises UnknownTopicOrPartition."""
+        await self.client.metadata([topic], timeout=self._timeout)
+        return list(self.client.cluster.partitions(topic) or ())
+
+    async def list_topics(self) -> dict[str, list[PartitionInfo]]:
+        """All topics."""
+        await self.client.all_topics(timeout=self._timeout)
+        cluster = self.client.cluster
+        return {topic: list(cluster.partitions(topic) or ()) for topic in cluster.topics()}
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    async def close(self, *, commit: bool, timeout: float = 30.0) -> None:
+        """Commits (with auto-commit), leaves the group, ends the connections."""
+        if self._committer is not None:
+            self._committer.cancel()
+        if self.membership is not None:
+            await self.membership.stop()
+        if commit and self.subscription.states:
+            self.settle()
+            await self.commit_settled()
+        await self._positions.close()
+        self.fetcher.close()
+        if self.membership is not None:
+            await self.membership.leave("the consumer is being closed")
+        self.is_closed = True
+        await self.client.close()
+        self.on_ready()

@@ -1,0 +1,376 @@
+"""Fetches ahead of ``poll``, within bounds, and gives what was fetched.
+
+One request per broker is on its way at a time. ``pump`` (on the loop) asks every broker that is
+idle for the partitions of which not enough is buffered; ``take`` (on the application's thread)
+empties the buffer in the order in which it was filled, and wakes the loop only when that matters.
+All under the consumer's lock. An error of a partition waits in the buffer behind its records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from cy.batch_header import CorruptBatch, InvalidBatch
+from cy.fetched import Chunk, Fetched, LegacyBatch
+from pyclient.config import Config
+from pyclient.consumer.errors import CorruptRecords
+from pyclient.consumer.fetch_session import FetchSession, Wanted
+from pyclient.consumer.subscription import PartitionState, Subscription
+from pyclient.core.client import STALE, Client
+from pyclient.core.cluster import Broker
+from pyclient.errors import KafkaError, by_code
+from pyclient.protocol import ZERO_UUID, Fetch
+from pyclient.protocol.errors import UnknownServerError
+from pyclient.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+OFFSET_OUT_OF_RANGE: Final = 1
+RETRIED: Final = STALE | {"OFFSET_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE"}
+READ_COMMITTED: Final = 1
+NAMES_VERSION: Final = 12
+"""The last version of Fetch with topic names instead of ids."""
+
+
+def error_of(code: int) -> KafkaError:
+    """The error of a code that is not 0."""
+    kind = by_code(code) or UnknownServerError
+    return kind()
+
+
+class Failure(NamedTuple):
+    """Stands in the buffer where a partition's fetch failed."""
+
+    state: PartitionState
+    turn: int
+    error: KafkaError
+    size: int = 0
+
+
+class Posted(NamedTuple):
+    """A partition as it was when it was asked for."""
+
+    state: PartitionState
+    turn: int
+    offset: int
+    is_follower: bool
+
+
+class Fetcher:
+    """The fetches of one consumer."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: Config,
+        subscription: Subscription,
+        lock: threading.RLock,
+        *,
+        readers: tuple[Any, Any] = (None, None),
+    ) -> None:
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called on the loop when ``take`` may have something to give."""
+        self.on_reset: Callable[[PartitionState, KafkaError], None] = lambda state, error: None
+        """A position is out of range; called by ``take``."""
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._lock = lock
+        self._readers = readers
+        self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self._sessions: dict[int, FetchSession] = {}
+        self._busy: set[int] = set()
+        self._buffer: deque[Fetched | Failure] = deque()
+        self._buffered = 0
+        self._is_full = False
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- taking: any thread, under the lock ----------------------------------------------------------
+
+    def take(self, limit: int) -> list[Chunk]:
+        """The next records, at most ``limit``. Raises what failed when nothing lies before it."""
+        chunks: list[Chunk] = []
+        place = 0
+        while limit > 0 and place < len(self._buffer):
+            head = self._buffer[place]
+            if head.turn != head.state.turn:
+                self._drop(place)
+            elif head.state.paused:
+                place += 1
+            elif isinstance(head, Failure):
+                if chunks:
+                    break
+                self._drop(place)
+                self._fail(head)
+            else:
+                chunk = self._take_of(head, limit, chunks)
+                if chunk is not None:
+                    limit -= chunk.count
+                if head.is_done:
+                    self._drop(place)
+                elif chunk is None:
+                    break
+        return chunks
+
+    def _take_of(self, head: Fetched, limit: int, chunks: list[Chunk]) -> Chunk | None:
+        try:
+            chunk = head.take(limit)
+        except (CorruptBatch, InvalidBatch, LegacyBatch) as error:
+            if not chunks:
+                raise CorruptRecords(str(error)) from error
+            return None
+        state: PartitionState = head.state
+        state.position = head.next_offset
+        state.epoch = head.batch_epoch
+        if chunk is not None:
+            chunks.append(chunk)
+        return chunk
+
+    def _drop(self, place: int) -> None:
+        head = self._buffer[place]
+        del self._buffer[place]
+        self._buffered -= head.size
+        if head.turn == head.state.turn:
+            head.state.buffered -= head.size
+        if self._is_full:
+            self._is_full = False
+            self.wake()
+
+    def _fail(self, failure: Failure) -> None:
+        failure.state.failed = False  # it is tried again, and told again
+        self.wake()
+        if failure.error.code != OFFSET_OUT_OF_RANGE:
+            raise failure.error
+        self.on_reset(failure.state, failure.error)
+
+    def wake(self) -> None:
+        """Has the loop pump, soon. Any thread."""
+        if not self._is_closed:
+            self._client.loop.call_soon_threadsafe(self.pump)
+
+    # -- asking: on the loop ---------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Asks every idle broker for what is wanted of it."""
+        if self._is_closed:
+            return
+        with self._lock:
+            wanted = self._wanted()
+        for node, states in wanted.items():
+            self._post(node, states)
+
+    def _wanted(self) -> dict[int, list[PartitionState]]:
+        wanted: dict[int, list[PartitionState]] = {}
+        now, share = self._client.clock(), self._share()
+        full = self._buffered >= self._config.queued_max_bytes
+        for state in self._subscription.states.values():
+            if state.position is None or state.paused or state.failed:
+                continue
+            if full or state.buffered >= share:
+                self._is_full = True
+                continue
+            if state.retry_at > now:
+                self._again(state.retry_at - now)
+                continue
+            node = self._node_of(state, now)
+            if node is not None and node not in self._busy:
+                wanted.setdefault(node, []).append(state)
+        return wanted
+
+    def _share(self) -> int:
+        """Bytes of one partition that may wait: enough that the others are not kept out."""
+        count = max(1, len(self._subscription.states))
+        share: int = self._config.queued_max_bytes // (2 * count)
+        return max(share, 1)
+
+    def _node_of(self, state: PartitionState, now: float) -> int | None:
+        """The leader or the preferred replica; None while there is none."""
+        cluster = self._client.cluster
+        if state.preferred is not None:
+            if state.preferred_until > now and state.preferred in cluster.brokers:
+                return state.preferred
+            state.preferred = None
+        leader = cluster.leader(state.tp)
+        if leader is not None:
+            return leader[0]
+        self._client.refresh(state.tp.topic)
+        self._later(state)
+        return None
+
+    def _post(self, node: int, states: list[PartitionState]) -> None:
+        cluster, config = self._client.cluster, self._config
+        posted, wanted = {}, {}
+        with self._lock:
+            for state in states:
+                leader = cluster.leader(state.tp)
+                epoch = -1 if leader is None else leader[1]
+                follows = leader is not None and leader[0] != node
+                posted[state.tp] = Posted(state, state.turn, state.fetch_offset, follows)
+                wanted[state.tp] = Wanted(
+                    cluster.topic_id(state.tp.topic), state.fetch_offset, epoch, state.fetch_epoch
+                )
+            free = config.queued_max_bytes - self._buffered
+        session = self._sessions.setdefault(node, FetchSession())
+        plan = session.plan(wanted, config.max_partition_fetch_bytes)
+        request = Fetch.Request(
+            replica_id=-1,
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=min(config.fetch_max_bytes, max(free, 1)),
+            isolation_level=self._isolation,
+            session_id=plan.session_id,
+            session_epoch=plan.session_epoch,
+            topics=plan.topics,
+            forgotten_topics_data=plan.forgotten,
+            rack_id=config.client_rack,
+        )
+        has_ids = all(row.topic_id != ZERO_UUID for row in wanted.values())
+        self._busy.add(node)
+        self._client.post(
+            node,
+            Fetch,
+            request,
+            lambda response, error: self._on_done(node, posted, response, error),
+            timeout=(config.fetch_max_wait_ms + config.request_timeout_ms) / 1000,
+            max_version=None if has_ids else NAMES_VERSION,
+        )
+
+    # -- answers: on the loop --------------------------------------------------------------------------
+
+    def _on_done(
+        self, node: int, posted: dict[TopicPartition, Posted], response: Any, error: KafkaError | None
+    ) -> None:
+        self._busy.discard(node)
+        if self._is_closed:
+            return
+        session = self._sessions[node]
+        if error is not None:
+            session.on_failure()
+            self._on_failure(posted, error)
+            return
+        session.on_response(response.error_code, response.session_id)
+        if response.error_code == 0:
+            self._on_response(posted, response)
+        elif response.error_code not in (70, 71, 106):
+            self._on_failure(posted, error_of(response.error_code))
+            return
+        self.pump()
+
+    def _on_failure(self, posted: dict[TopicPartition, Posted], error: KafkaError) -> None:
+        """Nothing came: all of them again, after a while."""
+        if not error.retriable:
+            log.warning("fetch failed: %s", error)
+        self._client.refresh()
+        with self._lock:
+            for row in posted.values():
+                row.state.preferred = None
+                self._later(row.state)
+
+    def _on_response(self, posted: dict[TopicPartition, Posted], response: Fetch.Response) -> None:
+        for row in response.node_endpoints:
+            self._client.cluster.add_broker(Broker(row.node_id, row.host, row.port, row.rack))
+        ready = False
+        with self._lock:
+            for topic in response.responses:
+                name = topic.topic or self._client.cluster.topic_name(topic.topic_id)
+                for part in topic.partitions:
+                    asked = posted.get(TopicPartition(name or "", part.partition_index))
+                    if asked is not None and asked.state.turn == asked.turn:
+                        ready |= self._on_partition(asked, part)
+        if ready:
+            self.on_ready()
+
+    def _on_partition(self, asked: Posted, part: Fetch.Response.PartitionData) -> bool:
+        """One partition's answer; whether the buffer has more now."""
+        state = asked.state
+        if part.error_code:
+            return self._on_error(asked, part)
+        state.high_watermark = part.high_watermark
+        state.last_stable_offset = part.last_stable_offset
+        state.log_start_offset = max(part.log_start_offset, state.log_start_offset)
+        if part.diverging_epoch is not None and part.diverging_epoch.epoch >= 0:
+            end = part.diverging_epoch.end_offset
+            log.warning("%s was truncated to offset %d", state.tp, end)
+            state.seek(min(end, asked.offset), part.diverging_epoch.epoch)
+            return False
+        if part.preferred_read_replica >= 0:
+            state.preferred = part.preferred_read_replica
+            state.preferred_until = self._client.clock() + self._config.metadata_max_age_ms / 1000
+        if not part.records:
+            return False
+        return self._keep(asked, part)
+
+    def _keep(self, asked: Posted, part: Fetch.Response.PartitionData) -> bool:
+        state = asked.state
+        aborted = [(row.producer_id, row.first_offset) for row in part.aborted_transactions or ()]
+        fetched = Fetched(
+            state.tp.topic,
+            state.tp.partition,
+            asked.offset,
+            part.records,  # type: ignore[arg-type]
+            aborted=aborted,
+            check_crcs=self._config.check_crcs,
+            key_reader=self._readers[0],
+            value_reader=self._readers[1],
+        )
+        if fetched.end_offset > asked.offset:
+            state.fetch_offset, state.fetch_epoch = fetched.end_offset, fetched.last_epoch
+        elif fetched.is_readable:  # only a cut batch: asked for again
+            self._later(state)
+            return False
+        else:
+            state.failed = True  # take() says what it is
+        fetched.state, fetched.turn = state, state.turn
+        state.buffered += fetched.size
+        self._buffered += fetched.size
+        self._buffer.append(fetched)
+        return True
+
+    def _on_error(self, asked: Posted, part: Fetch.Response.PartitionData) -> bool:
+        state = asked.state
+        error = error_of(part.error_code)
+        was_follower = asked.is_follower
+        state.preferred = None
+        if error.name in RETRIED or (part.error_code == OFFSET_OUT_OF_RANGE and was_follower):
+            if not self._follow(state.tp, part.current_leader):
+                self._client.refresh(state.tp.topic)
+                self._later(state)
+            return False
+        state.failed = True
+        self._buffer.append(Failure(state, state.turn, error))
+        return True
+
+    def _follow(self, tp: TopicPartition, leader: Fetch.Response.LeaderIdAndEpoch | None) -> bool:
+        """The answer has named the new leader (KIP-951); whether that is news."""
+        if leader is None or leader.leader_id < 0:
+            return False
+        return self._client.cluster.leader_changed(tp, leader.leader_id, leader.leader_epoch)
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def _later(self, state: PartitionState) -> None:
+        wait = self._config.retry_backoff_ms / 1000
+        state.retry_at = self._client.clock() + wait
+        self._again(wait)
+
+    def _again(self, wait: float) -> None:
+        if self._timer is None and not self._is_closed:
+            self._timer = self._client.loop.call_later(wait + 0.001, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.pump()
+
+    def close(self) -> None:
+        """No more fetches, no more records."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._buffer.clear()

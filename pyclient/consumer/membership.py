@@ -1,0 +1,156 @@
+"""What both kinds of membership have in common: the assignment and who has to be told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol
+
+from pyclient.config import Config
+from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appointments
+from pyclient.consumer.subscription import Subscription
+from pyclient.consumer.types import GroupMetadata
+from pyclient.core.client import Client
+from pyclient.errors import KafkaError
+from pyclient.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+Partitions = Collection[TopicPartition]
+
+
+class Owner(Protocol):
+    """The consumer, as its membership sees it."""
+
+    has_listener: bool
+
+    async def commit_settled(self) -> None:
+        """The positions up to which the application is done are committed, with auto-commit."""
+
+    def on_assignment(self) -> None:
+        """There are new partitions, which need positions."""
+
+    def on_error(self, error: KafkaError, *, lasting: bool = False) -> None:
+        """``poll`` has to raise this; ``lasting``: each one from now on."""
+
+    def poll_is_late(self) -> bool:
+        """The application has not polled for max.poll.interval.ms."""
+
+
+class Membership(ABC):
+    """A member of a group. ``run`` is a task on the loop that ends by being cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: Config,
+        subscription: Subscription,
+        lock: threading.RLock,
+        appointments: Appointments,
+        owner: Owner,
+    ) -> None:
+        self.group_id: str = config.group_id
+        self.instance_id: str | None = config.group_instance_id
+        self.member_id = ""
+        self.epoch = -1
+        """The generation, or member epoch; -1 outside the group."""
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._lock = lock
+        self._appointments = appointments
+        self._owner = owner
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def metadata(self) -> GroupMetadata:
+        """Who we are now."""
+        return GroupMetadata(self.group_id, self.epoch, self.member_id, self.instance_id)
+
+    def start(self) -> None:
+        """Begins; harmless when it has begun."""
+        if self._task is None or self._task.done():
+            self._task = self._client.loop.create_task(self._guarded())
+
+    async def _guarded(self) -> None:
+        try:
+            await self.run()
+        except asyncio.CancelledError:
+            raise
+        except KafkaError as error:
+            self._owner.on_error(error, lasting=True)
+        except Exception as error:
+            log.exception("membership of group %s failed", self.group_id)
+            failure = KafkaError(f"membership failed: {error!r}")
+            failure.__cause__ = error
+            self._owner.on_error(failure, lasting=True)
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Joins, stays, joins again …"""
+
+    @abstractmethod
+    def subscription_changed(self) -> None:
+        """Other topics than before, or more partitions."""
+
+    @abstractmethod
+    async def leave(self, reason: str) -> None:
+        """Tells the coordinator; no error."""
+
+    async def stop(self) -> None:
+        """Ends the task; the membership stays as it is at the coordinator."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # -- the assignment ------------------------------------------------------------------------------
+
+    def owned(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        with self._lock:
+            return set(self._subscription.states)
+
+    async def revoke(self, partitions: Partitions) -> None:
+        """Gives partitions up when the application is done with them and they are committed."""
+        if not partitions:
+            return
+        await self._appointments.at_poll(SETTLE)
+        await self._owner.commit_settled()
+        await self._tell(REVOKED, partitions)
+        self._keep_only(self.owned() - set(partitions))
+
+    async def lose(self) -> None:
+        """All partitions are others' already."""
+        owned = self.owned()
+        if owned:
+            await self._tell(LOST, owned)
+            self._keep_only(())
+
+    async def take_over(self, assigned: Partitions, *, always: bool) -> None:
+        """These are ours from now on; tells what is new (``always``: even if nothing is)."""
+        new = set(assigned) - self.owned()
+        self._keep_only(assigned)
+        if new or always:
+            await self._tell(ASSIGNED, new)
+        self._owner.on_assignment()
+
+    def _keep_only(self, partitions: Partitions) -> None:
+        with self._lock:
+            self._subscription.set_assigned(partitions)
+
+    async def _tell(self, action: str, partitions: Partitions) -> None:
+        if self._owner.has_listener:
+            await self._appointments.at_poll(action, partitions)
+
+    async def _rest(self, seconds: float) -> None:
+        """Waits, less if something has changed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+
+Work = Callable[[int], Awaitable[object]]

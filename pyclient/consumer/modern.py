@@ -1,0 +1,192 @@
+"""Membership by the consumer protocol (KIP-848): the coordinator assigns, one API does it all.
+
+Each heartbeat tells what has changed on our side and brings what has changed on theirs. A new
+assignment is reconciled beside the heartbeats: what is to go is given up when the application is
+done with it, then what is new is taken; the next heartbeat, at once, says what is owned now.
+Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import uuid
+from typing import Any, Final
+
+from pyclient.consumer.appointments import SETTLE
+from pyclient.consumer.committed import at_coordinator
+from pyclient.consumer.membership import Membership
+from pyclient.core.client import GROUP
+from pyclient.errors import KafkaError, check
+from pyclient.protocol import ConsumerGroupHeartbeat
+from pyclient.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
+FENCED: Final = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
+GOODBYE_S: Final = 5.0
+UNRESOLVED_S: Final = 0.2
+"""Between looks at the metadata for a topic of the assignment that it does not know yet."""
+
+
+class ConsumerMembership(Membership):
+    """A member whose coordinator assigns the partitions."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        self._interval = self._config.heartbeat_interval_ms / 1000
+        self._target: dict[bytes, list[int]] | None = None
+        self._told: dict[str, Any] = {}
+        """The fields of the last heartbeat that was answered."""
+        self._reconciling: asyncio.Task[None] | None = None
+
+    def subscription_changed(self) -> None:
+        self._wake.set()
+
+    def topics_changed(self, topics: frozenset[str]) -> None:
+        """The coordinator watches the topics itself."""
+
+    # -- heartbeats ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        self.epoch = JOIN
+        backoff = self._client.backoff()
+        while True:
+            if self._owner.poll_is_late():
+                await self._leave_late()
+            self._wake.clear()
+            try:
+                await at_coordinator(self._client, self.group_id, self._beat)
+                backoff.reset()
+                await self._rest(self._interval)
+            except KafkaError as error:
+                await self._on_error(error, backoff.next())
+
+    async def _on_error(self, error: KafkaError, wait: float) -> None:
+        log.info("group %s, member %s: %s", self.group_id, self.member_id, error)
+        if error.name in FENCED:
+            await self._restart()
+            await self.lose()
+        elif error.retriable:
+            self._told = {}
+            await asyncio.sleep(wait)
+        else:
+            raise error
+
+    async def _restart(self) -> None:
+        await self._end_reconciling()
+        self.epoch, self._told, self._target = JOIN, {}, None
+
+    def _fields(self) -> dict[str, Any]:
+        """What the coordinator has to know of us."""
+        return {
+            "instance_id": self.instance_id,
+            "rack_id": self._config.client_rack or None,
+            "rebalance_timeout_ms": self._config.max_poll_interval_ms,
+            "subscribed_topic_names": sorted(self._subscription.topics),
+            "server_assignor": self._config.group_remote_assignor,
+            "topic_partitions": self._owned_by_id(),
+        }
+
+    def _owned_by_id(self) -> dict[bytes, list[int]]:
+        topics: dict[bytes, list[int]] = {}
+        for tp in sorted(self.owned()):
+            topics.setdefault(self._client.cluster.topic_id(tp.topic), []).append(tp.partition)
+        return topics
+
+    async def _beat(self, node: int) -> None:
+        fields = self._fields()
+        told = {} if self.epoch == JOIN else self._told
+        changed = {name: value for name, value in fields.items() if name not in told or told[name] != value}
+        request = self._request(changed)
+        response = await self._client.send(node, ConsumerGroupHeartbeat, request)
+        check(response.error_code, response.error_message)
+        self._told = fields
+        if response.member_id:
+            self.member_id = response.member_id
+        self.epoch = response.member_epoch
+        self._interval = response.heartbeat_interval_ms / 1000
+        if response.assignment is not None:
+            self._target = {row.topic_id: row.partitions for row in response.assignment.topic_partitions}
+            self._reconcile()
+
+    def _request(self, fields: dict[str, Any]) -> ConsumerGroupHeartbeat.Request:
+        owned = fields.pop("topic_partitions", None)
+        if owned is not None:
+            row = ConsumerGroupHeartbeat.Request.TopicPartitions
+            fields["topic_partitions"] = [row(topic_id=each, partitions=numbers) for each, numbers in owned.items()]
+        return ConsumerGroupHeartbeat.Request(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
+
+    # -- reconciliation --------------------------------------------------------------------------------
+
+    def _reconcile(self) -> None:
+        """Has the target become the assignment; one task does so until they agree."""
+        if self._reconciling is None or self._reconciling.done():
+            self._reconciling = self._client.loop.create_task(self._reconcile_all())
+
+    async def _reconcile_all(self) -> None:
+        done: dict[bytes, list[int]] | None = None
+        while self._target is not None and self._target is not done:
+            done = self._target
+            wanted = await self._named(done)
+            if self._target is not done:
+                continue
+            await self.revoke(self.owned() - wanted)
+            if self._target is not done:
+                continue
+            await self.take_over(wanted, always=False)
+            self._wake.set()
+
+    async def _named(self, target: dict[bytes, list[int]]) -> set[TopicPartition]:
+        """The target by topic names, when the metadata knows them all."""
+        cluster = self._client.cluster
+        while any(cluster.topic_name(topic_id) is None for topic_id in target):
+            if self._target is not target:
+                break
+            self._client.refresh()
+            await asyncio.sleep(UNRESOLVED_S)
+        names = {topic_id: cluster.topic_name(topic_id) for topic_id in target}
+        return {
+            TopicPartition(name, number)
+            for topic_id, name in names.items()
+            if name is not None
+            for number in target[topic_id]
+        }
+
+    async def _end_reconciling(self) -> None:
+        task, self._reconciling = self._reconciling, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    async def _leave_late(self) -> None:
+        log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
+        await self.leave("")
+        await self._restart()
+        await self._appointments.at_poll(SETTLE)
+        await self.lose()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._end_reconciling()
+
+    async def leave(self, reason: str) -> None:
+        if self.epoch < 0 or not self._told:
+            return
+        epoch = LEAVE if self.instance_id is None else LEAVE_STATIC
+        request = ConsumerGroupHeartbeat.Request(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+        with contextlib.suppress(KafkaError):
+            node = await self._client.coordinator(self.group_id, GROUP)
+            await self._client.send(node, ConsumerGroupHeartbeat, request, timeout=GOODBYE_S)
+        self.epoch = -1

@@ -1,0 +1,152 @@
+"""What a consumer reads and how far it is. No I/O, no clock; guarded by the consumer's lock.
+
+A partition has several places: ``fetch_offset``, where the next fetch begins; ``position``, behind
+what ``poll`` gave; ``settled``, the position at the last ``poll``, up to which the application is
+done; ``committed``. ``turn`` counts seeks: what was fetched in an earlier turn is not wanted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from enum import Enum
+
+from pyclient.consumer.errors import IllegalState
+from pyclient.topic_partition import TopicPartition
+
+EARLIEST, LATEST = -2, -1
+"""Timestamps of ListOffsets: the log's start, its end."""
+
+
+class Mode(Enum):
+    """How the partitions come: not at all, by the group (topics or pattern), named by the application."""
+
+    NONE = "nothing"
+    TOPICS = "topics"
+    PATTERN = "a pattern"
+    ASSIGNED = "partitions"
+
+
+class PartitionState:
+    """A partition that is read."""
+
+    __slots__ = (
+        *("buffered", "committed", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
+        *("last_stable_offset", "log_start_offset", "paused", "position", "preferred", "preferred_until"),
+        *("reset", "retry_at", "settled", "settled_epoch", "tp", "turn"),
+    )
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.turn = 0
+        self.position: int | None = None
+        """None until it is known where to begin."""
+        self.epoch = -1
+        """Leader epoch of the record before the position."""
+        self.settled: int | None = None
+        self.settled_epoch = -1
+        self.committed: int | None = None
+        self.reset: int | None = None
+        """The timestamp to find a position by, None: the committed offset, or else the policy."""
+        self.fetch_offset = 0
+        self.fetch_epoch = -1
+        self.buffered = 0
+        """Bytes that were fetched and not given yet."""
+        self.paused = False
+        self.failed = False
+        """An error waits in the buffer: nothing more is fetched."""
+        self.retry_at = 0.0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.preferred: int | None = None
+        """The replica to fetch from (KIP-392), until ``preferred_until``."""
+        self.preferred_until = 0.0
+
+    def seek(self, offset: int, epoch: int = -1) -> None:
+        """The next record is the one at ``offset``."""
+        self._turn()
+        self.position = self.settled = self.fetch_offset = offset
+        self.epoch = self.settled_epoch = self.fetch_epoch = epoch
+
+    def seek_by(self, timestamp: int) -> None:
+        """The position is to be found by a timestamp, or EARLIEST, LATEST."""
+        self._turn()
+        self.position = self.settled = None
+        self.reset = timestamp
+
+    def _turn(self) -> None:
+        self.turn += 1
+        self.reset = None
+        self.failed = False
+        self.buffered = 0
+        self.preferred = None
+
+    def settle(self) -> None:
+        """The application is done with what it was given."""
+        self.settled, self.settled_epoch = self.position, self.epoch
+
+
+class Subscription:
+    """The partitions that are read, and why."""
+
+    def __init__(self) -> None:
+        self.mode = Mode.NONE
+        self.topics: frozenset[str] = frozenset()
+        """That the group shares; of a pattern those that match now."""
+        self.pattern: re.Pattern[str] | None = None
+        self.states: dict[TopicPartition, PartitionState] = {}
+
+    def _enter(self, mode: Mode) -> None:
+        if self.mode not in (Mode.NONE, mode):
+            raise IllegalState(f"{self.mode.value} are subscribed to: unsubscribe() first")
+        self.mode = mode
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """These topics, in the place of those before; their partitions come from the group."""
+        self._enter(Mode.TOPICS)
+        self.topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """All topics whose whole name matches, also those that come later."""
+        self._enter(Mode.PATTERN)
+        self.pattern = pattern
+
+    def match(self, topics: Iterable[str]) -> bool:
+        """The cluster has these topics: whether those that match are others than before."""
+        assert self.pattern is not None
+        matching = frozenset(name for name in topics if self.pattern.fullmatch(name))
+        changed = matching != self.topics
+        self.topics = matching
+        return changed
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """These partitions, in the place of those before, without a group."""
+        self._enter(Mode.ASSIGNED)
+        self.topics = frozenset(tp.topic for tp in partitions)
+        self.set_assigned(partitions)
+
+    def unsubscribe(self) -> None:
+        """Nothing is read any more."""
+        self.mode, self.pattern, self.topics = Mode.NONE, None, frozenset()
+        self.set_assigned(())
+
+    @property
+    def by_group(self) -> bool:
+        """The group says which partitions are read."""
+        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+
+    def set_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Exactly these are read from now on; those that were keep their places."""
+        wanted = set(partitions)
+        for tp in self.states.keys() - wanted:
+            self.states.pop(tp).turn += 1
+        for tp in sorted(wanted - self.states.keys()):
+            self.states[tp] = PartitionState(tp)
+
+    def state(self, tp: TopicPartition) -> PartitionState:
+        """Raises IllegalState where the partition is not assigned."""
+        found = self.states.get(tp)
+        if found is None:
+            raise IllegalState(f"{TopicPartition(*tp)} is not assigned to this consumer")
+        return found

@@ -1,0 +1,77 @@
+"""What a consumer reads and how far it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyclient.consumer.errors import IllegalState
+from pyclient.consumer.subscription import EARLIEST, Subscription
+from pyclient.topic_partition import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def test_partitions_that_stay_keep_their_places() -> None:
+    subscription = Subscription()
+    subscription.subscribe(["a"])
+    subscription.set_assigned([A0, A1])
+    subscription.state(A0).seek(7, 3)
+    subscription.set_assigned([A0, B0])
+    assert subscription.state(A0).position == 7
+    assert subscription.state(B0).position is None
+    with pytest.raises(IllegalState, match="a-1 is not assigned"):
+        subscription.state(A1)
+
+
+def test_what_was_fetched_before_a_seek_is_of_another_turn() -> None:
+    subscription = Subscription()
+    subscription.assign([A0])
+    state = subscription.state(A0)
+    turn = state.turn
+    state.seek(1)
+    assert state.turn != turn
+    turn = state.turn
+    state.seek_by(EARLIEST)
+    assert (state.turn != turn, state.position, state.reset) == (True, None, EARLIEST)
+
+
+def test_partition_given_up_is_of_another_turn() -> None:
+    subscription = Subscription()
+    subscription.assign([A0])
+    state = subscription.state(A0)
+    turn = state.turn
+    subscription.assign([A1])
+    assert state.turn != turn
+
+
+def test_ways_of_subscribing_are_not_mixed() -> None:
+    subscription = Subscription()
+    subscription.subscribe(["a"])
+    with pytest.raises(IllegalState, match="unsubscribe"):
+        subscription.assign([A0])
+    with pytest.raises(IllegalState, match="unsubscribe"):
+        subscription.subscribe_pattern(re.compile("a.*"))
+    subscription.unsubscribe()
+    subscription.assign([A0])
+    assert not subscription.by_group
+
+
+def test_pattern_matches_whole_names() -> None:
+    subscription = Subscription()
+    subscription.subscribe_pattern(re.compile("a|b."))
+    assert subscription.match(["a", "ab", "bb", "b"])
+    assert subscription.topics == {"a", "bb"}
+    assert not subscription.match(["bb", "a", "c"])
+
+
+def test_settled_is_what_the_last_poll_gave() -> None:
+    subscription = Subscription()
+    subscription.assign([A0])
+    state = subscription.state(A0)
+    state.seek(5)
+    state.position, state.epoch = 9, 2
+    assert state.settled == 5
+    state.settle()
+    assert (state.settled, state.settled_epoch) == (9, 2)

@@ -1,0 +1,37 @@
+"""Exponential back-off with jitter, as Kafka's (KIP-580)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+JITTER: Final = 0.2
+
+
+class Backoff:
+    """Waits in seconds: ``first`` times 2 to the number of failures, at most ``longest``, each up
+    to a fifth shorter or longer. ``random`` gives numbers in [0, 1).
+    """
+
+    __slots__ = ("failures", "first", "longest", "random")
+
+    def __init__(self, first: float, longest: float, random: Callable[[], float]) -> None:
+        self.first = first
+        self.longest = max(first, longest)
+        self.random = random
+        self.failures = 0
+
+    def next(self) -> float:
+        """Counts a failure; how long to wait after it."""
+        wait = delay(self.first, self.longest, self.failures)
+        self.failures += 1
+        return wait * (1 - JITTER + 2 * JITTER * self.random())
+
+    def reset(self) -> None:
+        """It worked: the next failure is the first again."""
+        self.failures = 0
+
+
+def delay(first: float, longest: float, failures: int) -> float:
+    """The wait without jitter after so many failures before this one."""
+    return min(longest, first * (1 << min(failures, 62)))

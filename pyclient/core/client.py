@@ -1,0 +1,399 @@
+"""The engine of producer, consumer and admin: sends requests to brokers, keeps the cluster's metadata.
+
+Lives on one asyncio loop; every method is called on it. Times are seconds of ``clock`` (the loop's
+time), deadlines are points in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from enum import IntEnum
+from random import random as uniform
+from typing import Any, Final, TypeVar
+
+from pyclient.config import Config
+from pyclient.core.backoff import Backoff
+from pyclient.core.cluster import Broker, Cluster
+from pyclient.core.connection import OnDone, Pending, Request
+from pyclient.core.metadata import MetadataKeeper
+from pyclient.core.node import Node, NodeSettings
+from pyclient.core.versions import Versions
+from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaError, check
+from pyclient.protocol import FindCoordinator, Metadata
+from pyclient.protocol.apis import Api
+
+T = TypeVar("T")
+
+STALE: Final = frozenset(
+    {
+        *("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER"),
+        *("REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "KAFKA_STORAGE_ERROR", "LISTENER_NOT_FOUND"),
+        *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID"),
+        *("NOT_CONTROLLER", "CONNECTION_FAILED", "ELIGIBLE_LEADERS_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
+    }
+)
+"""Names of errors after which the metadata is asked for again."""
+
+
+class Coordinator(IntEnum):
+    """What a coordinator coordinates: FindCoordinator's ``key_type``."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
+
+
+class Client:
+    """Requests to brokers by node id; connections are made when first needed and made again.
+
+    ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers,
+    client.id, request.timeout.ms, default.api.timeout.ms, retry.backoff.ms …
+    """
+
+    cluster: Cluster
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float] | None = None,
+        random: Callable[[], float] = uniform,
+    ) -> None:
+        self.config = config
+        self.loop = loop
+        self.clock = clock or loop.time
+        self.random = random
+        self.cluster = Cluster()
+        self._settings = NodeSettings(config, random)
+        self._bootstrap = [self._node(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
+        self._nodes: dict[int, Node] = {node.id: node for node in self._bootstrap}
+        self._coordinators: dict[tuple[Coordinator, str], int] = {}
+        self._error: KafkaError | None = None
+        self._reaper: asyncio.TimerHandle | None = None
+        self._keeper = MetadataKeeper(
+            self.cluster,
+            self._ask_metadata,
+            self.backoff(),
+            config.metadata_max_age_ms / 1000,
+            self.clock,
+            loop,
+        )
+        self._keeper.on_update = self._on_metadata
+
+    def _node(self, id: int, host: str, port: int) -> Node:
+        return Node(id, host, port, self._settings, self.loop, self.clock)
+
+    def backoff(self) -> Backoff:
+        """A back-off of retry.backoff.ms and retry.backoff.max.ms."""
+        config = self.config
+        return Backoff(
+            config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self.random
+        )
+
+    # -- metadata ----------------------------------------------------------------------------------
+
+    async def start(self, timeout: float | None = None) -> None:
+        """Asks a bootstrap server for the cluster. Raises ConnectionFailed when ``timeout`` seconds
+        (default.api.timeout.ms) are over; at once when no name can be resolved.
+        """
+        if timeout is None:
+            timeout = self.config.default_api_timeout_ms / 1000
+        deadline = self.clock() + timeout
+        while not self.cluster.brokers:
+            self._keeper.refresh()
+            in_time = await self._keeper.next_update(deadline)
+            self._check_open()
+            trouble = [node.trouble for node in self._bootstrap]
+            if all(each is not None and each.phase == "resolve" for each in trouble):
+                raise next(each for each in trouble if each is not None)
+            if not in_time:
+                raise self.unreached(timeout)
+
+    def unreached(self, timeout: float) -> KafkaError:
+        """Why the cluster was not reached in ``timeout`` seconds."""
+        trouble = (node.trouble for node in self._bootstrap if node.trouble is not None)
+        return self._keeper.trouble or next(trouble, None) or ConnectionFailed(
+            self._bootstrap[0].name, "connect", f"no answer in {timeout:.3g} s"
+        )
+
+    async def metadata(
+        self, topics: Collection[str], *, timeout: float, create: bool | None = None
+    ) -> None:
+        """Returns when ``cluster`` knows the partitions of these topics, which it keeps fresh from
+        then on. Raises UnknownTopicOrPartition when ``timeout`` seconds are over, or why no broker
+        answered; InvalidTopicException, TopicAuthorizationFailed at once.
+
+        ``create``: whether the broker may create them (allow.auto.create.topics where the client
+        has that key, else True).
+        """
+        self._check_open()
+        if create is None:
+            given = "allow_auto_create_topics" in self.config
+            create = self.config.allow_auto_create_topics if given else True
+        await self._keeper.topics(topics, self.clock() + timeout, create)
+
+    async def all_topics(self, *, timeout: float) -> None:
+        """Asks for all topics of the cluster, once. ``watch_all()`` keeps asking for all."""
+        self._check_open()
+        await self._keeper.everything(self.clock() + timeout)
+
+    def watch_all(self, wanted: bool = True) -> None:
+        """Every refresh asks for all topics from now on (a consumer that subscribes by pattern)."""
+        self._keeper.watches_all = wanted
+
+    def forget(self, topics: Collection[str]) -> None:
+        """These topics need not be kept fresh any more."""
+        self._keeper.forget(topics)
+
+    def refresh(self, topic: str | None = None) -> None:
+        """What is known (of the topic) is stale: asks again soon, at most once per back-off."""
+        if self._error is None:
+            self._keeper.refresh()
+
+    async def _ask_metadata(
+        self, message: Callable[[int], Metadata.Request]
+    ) -> Metadata.Response:
+        response: Metadata.Response = await self.send(self.any_node(), Metadata, message)
+        return response
+
+    def learn(self, response: Metadata.Response, asked: Collection[str] | None) -> None:
+        """Takes a Metadata response that the caller has asked for, for these topics (None: all)."""
+        self.cluster.update(response, asked)
+        self._on_metadata()
+
+    def _on_metadata(self) -> None:
+        """Nodes follow the brokers: new addresses, and brokers that are gone."""
+        brokers = self.cluster.brokers
+        self._adopt_bootstrap()
+        for id, node in list(self._nodes.items()):
+            if id in brokers:
+                node.move(brokers[id].host, brokers[id].port)
+            elif id >= 0 and not node.in_flight:
+                self._nodes.pop(id).close(ClientClosed("the broker has left the cluster"))
+        self._reap_later()
+
+    def _adopt_bootstrap(self) -> None:
+        """A bootstrap server with the address of a broker is that broker: its connection is kept."""
+        for index, node in enumerate(self._bootstrap):
+            if not node.is_ready:
+                continue
+            for id, broker in self.cluster.brokers.items():
+                if broker[1:3] == (node.host, node.port) and id not in self._nodes:
+                    fresh = self._node(node.id, node.host, node.port)
+                    self._bootstrap[index] = self._nodes[node.id] = fresh
+                    self._nodes[id] = node
+                    node.id = id
+                    break
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        node: int,
+        api: Api,
+        message: Request,
+        *,
+        timeout: float | None = None,
+        max_version: int | None = None,
+    ) -> Any:
+        """Sends one request, once, and returns its response (None to Produce with acks=0).
+
+        ``timeout`` in seconds, request.timeout.ms by default. Raises ConnectionLost,
+        ConnectionFailed, RequestTimedOut, which are retriable; UnsupportedByBroker, ClientClosed,
+        which are not. Error codes in the response are the caller's.
+        """
+        answer: asyncio.Future[Any] = self.loop.create_future()
+
+        def on_done(response: Any, error: KafkaError | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(response)
+            else:
+                answer.set_exception(error)
+
+        self.post(node, api, message, on_done, timeout=timeout, max_version=max_version)
+        return await answer
+
+    def post(
+        self,
+        node: int,
+        api: Api,
+        message: Request,
+        on_done: OnDone,
+        *,
+        timeout: float | None = None,
+        max_version: int | None = None,
+    ) -> None:
+        """As ``send``, without a task: ``on_done(response, None)`` or ``on_done(None, error)``,
+        exactly once, on the loop, never before ``post`` returns.
+
+        Requests to a node are sent in the order of their posts, also those of before it was
+        connected. All in flight fail together when the connection ends, in their order. Records of
+        a Fetch response are memoryviews that stay valid as long as they are referenced.
+        """
+        found = None if self._error is not None else self._find(node)
+        if found is None:
+            error = self._error or ConnectionFailed(f"broker {node}", "connect", "no address known")
+            self.loop.call_soon(on_done, None, error)
+            return
+        if timeout is None:
+            timeout = self._settings.request_timeout
+        found.post(Pending(api, message, on_done, self.clock() + timeout, max_version))
+
+    def _find(self, id: int) -> Node | None:
+        node = self._nodes.get(id)
+        if node is None and (broker := self.cluster.brokers.get(id)) is not None:
+            node = self._nodes[id] = self._node(id, broker.host, broker.port)
+        return node
+
+    def in_flight(self, node: int) -> int:
+        """Requests to the node that wait for their responses, or to be sent."""
+        found = self._nodes.get(node)
+        return 0 if found is None else found.in_flight
+
+    def is_ready(self, node: int) -> bool:
+        """True when a request would go out at once: connected, versions known."""
+        found = self._nodes.get(node)
+        return found is not None and found.is_ready
+
+    def versions(self, node: int) -> Versions | None:
+        """What the node serves, and its features; None before it was first connected to."""
+        found = self._nodes.get(node)
+        return None if found is None else found.versions
+
+    def version(self, node: int, api: Api, max_version: int | None = None) -> int:
+        """The version that a request would have now. Before the node's versions are known that of
+        any other node, else the newest. Raises UnsupportedByBroker.
+        """
+        known = self.versions(node)
+        if known is None:
+            others = (other.versions for other in self._nodes.values())
+            known = next((each for each in others if each is not None), None)
+        if known is None:
+            return api.max_version if max_version is None else min(max_version, api.max_version)
+        return known.choose(api, max_version)
+
+    def any_node(self) -> int:
+        """A node for a request that any broker can serve: the least loaded; a bootstrap server
+        (a negative id) while no broker is known, or none can be reached. -> its id
+        """
+        now = self.clock()
+        brokers = [self._find(id) for id in self.cluster.brokers]
+        known = [node for node in brokers if node is not None]
+        free = [node for node in known if not node.is_backing_off(now)]
+        if not free and (not known or self.config.metadata_recovery_strategy == "rebootstrap"):
+            known = self._bootstrap
+            free = [node for node in known if not node.is_backing_off(now)]
+        return min(free or known, key=self._load).id
+
+    def _load(self, node: Node) -> tuple[bool, bool, int, float]:
+        return not node.is_ready, not node.is_connecting, node.in_flight, self.random()
+
+    async def controller(self) -> int:
+        """The node for what the controller does; any where the metadata names none."""
+        known = self.cluster.controller_id
+        return known if known in self.cluster.brokers else self.any_node()
+
+    # -- coordinators ------------------------------------------------------------------------------
+
+    async def coordinator(self, key: str, kind: Coordinator) -> int:
+        """The node that coordinates a group or transactional id; remembered until
+        ``coordinator_lost``. One attempt: raises CoordinatorNotAvailable and others that
+        ``retrying`` retries.
+        """
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            known = self._coordinators[kind, key] = await self._find_coordinator(key, kind)
+        return known
+
+    async def _find_coordinator(self, key: str, kind: Coordinator) -> int:
+        response = await self.send(
+            self.any_node(), FindCoordinator, lambda version: _coordinator_request(version, key, kind)
+        )
+        row = response.coordinators[0] if response.coordinators else response
+        check(row.error_code, row.error_message)
+        self.cluster.add_broker(Broker(row.node_id, row.host, row.port))
+        node = self._find(row.node_id)
+        assert node is not None
+        node.move(row.host, row.port)
+        return node.id
+
+    def coordinator_lost(self, key: str, kind: Coordinator) -> None:
+        """It answered NOT_COORDINATOR or is gone: the next ``coordinator`` asks again."""
+        self._coordinators.pop((kind, key), None)
+
+    # -- retries -----------------------------------------------------------------------------------
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
+        """What ``attempt`` returns; again after a back-off with jitter while it raises retriable
+        errors, until ``deadline`` (of ``clock``), when the last of them is raised. Refreshes the
+        metadata where the error says it is stale.
+        """
+        backoff = self.backoff()
+        while True:
+            self._check_open()
+            try:
+                return await attempt()
+            except KafkaError as error:
+                wait = backoff.next()
+                if not error.retriable or self.clock() + wait > deadline:
+                    raise
+                if error.name in STALE:
+                    self.refresh()
+            await asyncio.sleep(wait)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _reap_later(self) -> None:
+        """Looks for idle connections from time to time, while there are connections."""
+        if self._reaper is None and self._error is None:
+            idle = self.config.connections_max_idle_ms / 1000
+            self._reaper = self.loop.call_later(max(1.0, idle / 4), self._reap)
+
+    def _reap(self) -> None:
+        self._reaper = None
+        limit = self.loop.time() - self.config.connections_max_idle_ms / 1000
+        for node in self._nodes.values():
+            used_at = node.idle_since()
+            if used_at is not None and used_at < limit:
+                node.disconnect("idle")
+        self._reap_later()
+
+    def _check_open(self) -> None:
+        if self._error is not None:
+            raise ClientClosed
+
+    async def close(self, timeout: float = 0.0) -> None:
+        """Fails what is in flight with ClientClosed, after ``timeout`` seconds at most to finish."""
+        deadline = self.clock() + timeout
+        while any(node.in_flight for node in self._nodes.values()) and self.clock() < deadline:
+            await asyncio.sleep(0.01)
+        self._error = ClientClosed()
+        if self._reaper is not None:
+            self._reaper.cancel()
+        await self._keeper.stop()
+        for node in self._nodes.values():
+            node.close(self._error)
+
+
+def bootstrap(config: Config) -> list[tuple[str, int]]:
+    """The addresses of bootstrap.servers. Raises ConfigError."""
+    return [_address(each) for each in config.bootstrap_servers]
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"bootstrap.servers={text!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _coordinator_request(version: int, key: str, kind: Coordinator) -> FindCoordinator.Request:
+    if version >= 4:
+        return FindCoordinator.Request(coordinator_keys=[key], key_type=kind)
+    return FindCoordinator.Request(key=key, key_type=kind)

@@ -1,0 +1,214 @@
+"""What is known of the cluster: brokers, topics, partitions and their leaders. No I/O, no clock.
+
+Facts come from Metadata responses and, between them, from responses that name a new leader
+(KIP-951). A fact about a partition has the leader epoch as its version: an older one does not
+replace a newer one of the same topic id, as a broker that lags would otherwise send clients back to
+the old leader (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from pyclient.errors import KafkaError, of_code
+from pyclient.protocol import ZERO_UUID, Metadata
+from pyclient.topic_partition import TopicPartition
+
+Listener = Callable[["Cluster", frozenset[str]], None]
+
+
+class Broker(NamedTuple):
+    """A broker as Metadata names it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as Metadata describes it; ``leader`` is -1 where there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+class _Topic(NamedTuple):
+    id: bytes
+    is_internal: bool
+    partitions: list[PartitionInfo]
+    """By number, without gaps."""
+
+
+class Cluster:
+    """The metadata state machine: ``update`` takes what was learnt, the rest asks."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.version = 0
+        """Counts updates: what was derived from the cluster is good as long as this stands."""
+        self._topics: dict[str, _Topic] = {}
+        self._names: dict[bytes, str] = {}
+        self._errors: dict[str, KafkaError] = {}
+        self._listeners: list[Listener] = []
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """The names of the topics that are known."""
+        return list(self._topics)
+
+    def partitions(self, topic: str) -> list[PartitionInfo] | None:
+        """The partitions of a topic by number, None while it is not known. Not to be changed."""
+        found = self._topics.get(topic)
+        return None if found is None else found.partitions
+
+    def partition(self, tp: TopicPartition) -> PartitionInfo | None:
+        """One partition, None while it is not known."""
+        found = self._topics.get(tp[0])
+        if found is None or not 0 <= tp[1] < len(found.partitions):
+            return None
+        return found.partitions[tp[1]]
+
+    def leader(self, tp: TopicPartition) -> tuple[int, int] | None:
+        """(node, leader epoch; -1 where the broker is too old to name it), None without a leader."""
+        found = self.partition(tp)
+        return None if found is None or found.leader < 0 else (found.leader, found.leader_epoch)
+
+    def topic_id(self, topic: str) -> bytes:
+        """16 bytes, ``ZERO_UUID`` while it is not known, or the brokers are too old for ids."""
+        found = self._topics.get(topic)
+        return ZERO_UUID if found is None else found.id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic by its id."""
+        return self._names.get(topic_id)
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether the brokers use the topic themselves (``__consumer_offsets``)."""
+        found = self._topics.get(topic)
+        return found is not None and found.is_internal
+
+    def error(self, topic: str) -> KafkaError | None:
+        """Why the last answer about the topic did not describe it, None if it did."""
+        return self._errors.get(topic)
+
+    def has_leaders(self, topic: str) -> bool:
+        """True when the topic is known and every partition has a leader."""
+        found = self._topics.get(topic)
+        return found is not None and all(row.leader >= 0 for row in found.partitions)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """``listener(cluster, topics)`` is called on the loop when something about these topics
+        has changed. Returns what ends that.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def update(self, response: Metadata.Response, asked: Collection[str] | None) -> frozenset[str]:
+        """Takes a Metadata response to a request for ``asked`` (None: for all). The topics that
+        have changed; listeners know.
+        """
+        brokers = {
+            row.node_id: Broker(row.node_id, row.host, row.port, row.rack)
+            for row in response.brokers
+        }
+        if brokers:
+            self.brokers = brokers
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        changed = {row.name for row in response.topics if row.name and self._take(row)}
+        if asked is None:
+            gone = self._topics.keys() - {row.name for row in response.topics}
+            changed.update(name for name in gone if self._drop(name))
+        return self._tell(changed)
+
+    def _take(self, row: Metadata.Response.MetadataResponseTopic) -> bool:
+        """One topic of a response; True if something has changed."""
+        name = row.name
+        assert name is not None
+        error = of_code(row.error_code)
+        if error is not None:
+            self._errors[name] = error
+            gone = error.name in ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION")
+            return gone and self._drop(name)
+        self._errors.pop(name, None)
+        old = self._topics.get(name)
+        same = old is not None and old.id == row.topic_id
+        known = old.partitions if old is not None and same else []
+        rows = sorted(row.partitions, key=lambda each: each.partition_index)
+        new = _Topic(row.topic_id, row.is_internal, [_newer(name, each, known) for each in rows])
+        if old is not None and not same:
+            self._names.pop(old.id, None)
+        self._topics[name] = new
+        if row.topic_id != ZERO_UUID:
+            self._names[row.topic_id] = name
+        return new != old
+
+    def _drop(self, name: str) -> bool:
+        old = self._topics.pop(name, None)
+        if old is not None:
+            self._names.pop(old.id, None)
+        return old is not None
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Nobody asks for these any more."""
+        for name in topics:
+            self._errors.pop(name, None)
+            self._drop(name)
+        self.version += 1
+
+    def add_broker(self, broker: Broker) -> None:
+        """A broker that another response than Metadata has named (its rack stays as known)."""
+        known = self.brokers.get(broker.id)
+        if known is None or known[:3] != broker[:3]:
+            self.brokers = {**self.brokers, broker.id: broker}
+
+    def leader_changed(self, tp: TopicPartition, node: int, epoch: int) -> bool:
+        """A response has named a partition's new leader (KIP-951). False if that is not news, or
+        its address is not known: then the metadata must be asked for.
+        """
+        known = self.partition(tp)
+        if known is None or node not in self.brokers or epoch <= known.leader_epoch:
+            return False
+        self._topics[tp[0]].partitions[tp[1]] = known._replace(leader=node, leader_epoch=epoch)
+        self._tell({tp[0]})
+        return True
+
+    def _tell(self, changed: set[str]) -> frozenset[str]:
+        self.version += 1
+        topics = frozenset(changed)
+        if topics:
+            for listener in list(self._listeners):
+                listener(self, topics)
+        return topics
+
+
+def _newer(
+    topic: str,
+    row: Metadata.Response.MetadataResponsePartition,
+    known: list[PartitionInfo],
+) -> PartitionInfo:
+    """The partition of a response, or what is known where that has the later leader epoch."""
+    number = row.partition_index
+    if number < len(known) and 0 <= row.leader_epoch < known[number].leader_epoch:
+        return known[number]
+    return PartitionInfo(
+        topic,
+        number,
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+    )

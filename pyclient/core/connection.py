@@ -1,0 +1,120 @@
+"""Requests of one connection that wait for their responses: no socket, no clock.
+
+Kafka answers in the order of requests, so the oldest request in flight is the one that a response
+belongs to; another correlation id means that the stream is broken. A request that is not answered
+in time takes its connection with it: what comes after it on the same stream is not to be trusted
+with its time either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cy.buffer import DecodeError
+from cy.messages import Message
+from pyclient.core.versions import Versions
+from pyclient.protocol import ApiVersions, Fetch, Produce
+from pyclient.protocol.frames import decode_response_header
+
+if TYPE_CHECKING:
+    from pyclient.errors import KafkaError
+    from pyclient.protocol.apis import Api, Frame
+
+OnDone = Callable[[Any, "KafkaError | None"], None]
+Request = Message | Callable[[int], Message]
+
+_KEEPS_VIEWS = frozenset({Fetch.key})
+_UNSUPPORTED_VERSION = 35
+
+
+class BrokenStream(Exception):
+    """What came is not the response to what was asked."""
+
+
+class Pending:
+    """A request that is not answered yet. ``deadline``: when it counts as lost."""
+
+    __slots__ = ("api", "correlation_id", "deadline", "max_version", "message", "on_done", "version")
+
+    def __init__(
+        self, api: Api, message: Request, on_done: OnDone, deadline: float, max_version: int | None
+    ) -> None:
+        self.api = api
+        self.message: Request | None = message
+        self.on_done = on_done
+        self.deadline = deadline
+        self.max_version = max_version
+        self.version = -1
+        self.correlation_id = -1
+
+
+class Connection:
+    """The order of requests and responses of one connection."""
+
+    __slots__ = ("_client_id", "_next_id", "in_flight", "versions")
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._next_id = 0
+        self.in_flight: deque[Pending] = deque()
+        self.versions: Versions | None = None
+
+    def encode(self, request: Pending, version: int) -> Frame:
+        """The frame of a request, which is in flight from now on if it has a response."""
+        message = request.message
+        if not isinstance(message, Message):
+            assert message is not None
+            message = message(version)
+        frame = request.api.encode_request(version, self._next_id, self._client_id, message)
+        request.version, request.correlation_id = version, self._next_id
+        request.message = None
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        if not (request.api is Produce and message.acks == 0):  # type: ignore[attr-defined]
+            self.in_flight.append(request)
+        return frame
+
+    def decode(self, view: memoryview, start: int, end: int, reused: bool) -> tuple[Pending, Any]:
+        """The request that a frame answers, and its response. Raises BrokenStream.
+
+        ``reused``: the view's memory will be overwritten, so that a response that keeps views of
+        it needs a copy.
+        """
+        if not self.in_flight:
+            raise BrokenStream("a response that nothing asked for")
+        request = self.in_flight[0]
+        if reused and request.api.key in _KEEPS_VIEWS:
+            view, start, end = memoryview(bytes(view[start:end])), 0, end - start
+        try:
+            response = self._response(request, view, start, end)
+        except DecodeError as error:
+            raise BrokenStream(f"{request.api.name} v{request.version}: {error}") from error
+        self.in_flight.popleft()
+        return request, response
+
+    def _response(self, request: Pending, view: memoryview, start: int, end: int) -> Any:
+        api, version = request.api, request.version
+        header = decode_response_header(api, version, view, start, end)
+        if header.correlation_id != request.correlation_id:
+            raise BrokenStream(
+                f"{api.name}: correlation id {header.correlation_id}, not {request.correlation_id}"
+            )
+        if api is ApiVersions and _error_code(view, header.position, end) == _UNSUPPORTED_VERSION:
+            version = 0  # KIP-511: who does not know the version answers in the first one
+        return api.decode_response(version, view, header.position, end)
+
+    def earliest_deadline(self) -> float | None:
+        """When the first request in flight is overdue, None without any."""
+        return min((request.deadline for request in self.in_flight), default=None)
+
+    def take_all(self) -> list[Pending]:
+        """The requests in flight, which nobody will answer any more."""
+        lost = list(self.in_flight)
+        self.in_flight.clear()
+        return lost
+
+
+def _error_code(view: memoryview, position: int, end: int) -> int:
+    """The int16 that every version of an ApiVersions response begins with."""
+    return int.from_bytes(view[position : min(position + 2, end)], "big", signed=True)

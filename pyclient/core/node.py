@@ -1,0 +1,312 @@
+"""A broker as a client sees it: an address, a connection when there is one, requests that wait.
+
+    idle -> connecting -> ready -> idle (lost, idle for long, moved) -> waiting for back-off -> …
+
+A request that is posted while there is no connection causes one and waits for it, behind those
+posted before. When connecting fails, all that wait fail with ConnectionFailed; the next attempt is
+made for the next request, no sooner than the back-off after it. When a connection is lost, what was
+in flight fails with ConnectionLost, in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from cy.buffer import EncodeError
+from cy.frames import ReceiveMemory
+from pyclient.config import Config
+from pyclient.core.backoff import Backoff, delay
+from pyclient.core.connection import Connection, Pending
+from pyclient.core.transport import SocketOptions, Transport, deliver, handshake, open_socket
+from pyclient.core.versions import Versions
+from pyclient.errors import (
+    ClientError,
+    ConnectionFailed,
+    ConnectionLost,
+    KafkaError,
+    RequestTimedOut,
+)
+
+LOG: Final = logging.getLogger("pyclient")
+LOG.addHandler(logging.NullHandler())  # nothing on stderr unless the application wants it
+
+
+class NodeSettings:
+    """What all nodes of a client share; times in seconds."""
+
+    def __init__(self, config: Config, random: Callable[[], float]) -> None:
+        self.client_id: str = config.client_id
+        self.random = random
+        self.reconnect = (config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
+        self.setup = (
+            config.socket_connection_setup_timeout_ms / 1000,
+            config.socket_connection_setup_timeout_max_ms / 1000,
+        )
+        self.request_timeout = config.request_timeout_ms / 1000
+        self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
+        self.memory = ReceiveMemory()
+
+
+class Node:
+    """Requests to one broker, in order. ``id`` is negative for a bootstrap server."""
+
+    def __init__(
+        self,
+        id: int,
+        host: str,
+        port: int,
+        settings: NodeSettings,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+    ) -> None:
+        self.id = id
+        self.host = host
+        self.port = port
+        self.versions: Versions | None = None
+        """Of the last connection."""
+        self.trouble: ConnectionFailed | None = None
+        """Why the last attempt to connect failed; None after one that did not."""
+        self._settings = settings
+        self._loop = loop
+        self._clock = clock
+        self._waiting: deque[Pending] = deque()
+        self._transport: Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._backoff = Backoff(*settings.reconnect, settings.random)
+        self._retry_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+
+    # -- state -------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Connected, and its versions are known."""
+        return self._transport is not None
+
+    @property
+    def is_connecting(self) -> bool:
+        """A connection is being made, or waited for."""
+        return self._connecting is not None
+
+    def is_backing_off(self, now: float) -> bool:
+        """The last connection failed, and it is too early for the next."""
+        return now < self._retry_at
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait, to be sent or answered."""
+        transport = self._transport
+        return len(self._waiting) + (0 if transport is None else len(transport.connection.in_flight))
+
+    @property
+    def name(self) -> str:
+        """``host:port``"""
+        return f"{self.host}:{self.port}"
+
+    def idle_since(self) -> float | None:
+        """The loop's time when an unused connection was last used."""
+        transport = self._transport
+        return None if transport is None or self.in_flight else transport.used_at
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def post(self, request: Pending) -> None:
+        """Sends the request now or when there is a connection. ``on_done`` is never called before
+        this returns.
+        """
+        if self._transport is not None:
+            self._write(self._transport, request)
+        else:
+            self._waiting.append(request)
+            self._connect_soon()
+        if request.deadline < self._timer_at:
+            self._set_timer(request.deadline)
+
+    def _write(self, transport: Transport, request: Pending) -> None:
+        assert self.versions is not None
+        try:
+            version = self.versions.choose(request.api, request.max_version)
+            transport.send(request, version)
+        except KafkaError as error:
+            self._loop.call_soon(deliver, self._loop, request, None, error)
+        except EncodeError as error:
+            fault = ClientError(f"{request.api.name}: {error}")
+            self._loop.call_soon(deliver, self._loop, request, None, fault)
+        else:
+            flight = transport.connection.in_flight
+            if not flight or flight[-1] is not request:  # Produce with acks=0 has no response
+                self._loop.call_soon(deliver, self._loop, request, None, None)
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    def _connect_soon(self) -> None:
+        if self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            wait = self._retry_at - self._clock()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            transport = await self._open()
+        except ConnectionFailed as error:
+            self._connecting = None
+            self._refused(error)
+        except BaseException:
+            self._connecting = None
+            raise
+        else:
+            self._connecting = None
+            self._ready(transport)
+
+    async def _open(self) -> Transport:
+        """A connection that has shaken hands. Raises ConnectionFailed."""
+        settings = self._settings
+        timeout = delay(*settings.setup, self._backoff.failures)
+        host, port = self.host, self.port
+        sock = await open_socket(self._loop, host, port, timeout, settings.options)
+        transport = Transport(
+            self._loop, sock, settings.memory, Connection(settings.client_id), self._on_lost
+        )
+        try:
+            async with asyncio.timeout(settings.request_timeout):
+                versions = await handshake(transport, self._loop)
+        except TimeoutError:
+            transport.close()
+            raise ConnectionFailed(
+                f"{host}:{port}", "handshake", f"no answer in {settings.request_timeout:.3g} s"
+            ) from None
+        except KafkaError as error:
+            transport.close()
+            cause = getattr(error, "cause", None) or error
+            raise ConnectionFailed(f"{host}:{port}", "handshake", cause) from error
+        except BaseException:
+            transport.close()
+            raise
+        if transport.is_closed:
+            raise ConnectionFailed(f"{host}:{port}", "handshake", "closed by the broker")
+        self.versions = versions
+        return transport
+
+    def _ready(self, transport: Transport) -> None:
+        self._transport = transport
+        self._backoff.reset()
+        self._retry_at = 0.0
+        self.trouble = None
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            self._write(transport, request)
+
+    def _refused(self, error: ConnectionFailed) -> None:
+        """No connection: those that wait for it are told."""
+        level = logging.WARNING if self.trouble is None else logging.DEBUG
+        LOG.log(level, "%s", error)
+        self.trouble = error
+        self._retry_at = self._clock() + self._backoff.next()
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            deliver(self._loop, request, None, error)
+
+    # -- the end of a connection -------------------------------------------------------------------
+
+    def _on_lost(self, transport: Transport, cause: Exception) -> None:
+        """The socket has ended; also during the handshake, which then is what was in flight."""
+        if transport is self._transport:
+            self._transport = None
+            self._retry_at = self._clock() + self._backoff.next()
+            LOG.debug("%s: lost: %s", self.name, cause)
+        self._fail(transport.connection.take_all(), cause)
+
+    def _fail(self, requests: list[Pending], cause: Exception | str) -> None:
+        for request in requests:
+            error = ConnectionLost(self.name, request.api.name, cause)
+            deliver(self._loop, request, None, error)
+
+    def disconnect(self, cause: Exception | str) -> None:
+        """Ends the connection; requests in flight fail with ConnectionLost."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+            self._fail(transport.connection.take_all(), cause)
+
+    def move(self, host: str, port: int) -> None:
+        """The broker has another address now."""
+        if (host, port) != (self.host, self.port):
+            self.disconnect(f"the broker moved to {host}:{port}")
+            self.host, self.port = host, port
+            self._retry_at = 0.0
+
+    def close(self, error: KafkaError) -> None:
+        """Ends the connection and fails all requests with ``error``."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        transport, self._transport = self._transport, None
+        requests = list(self._waiting)
+        self._waiting.clear()
+        if transport is not None:
+            transport.close()
+            requests = transport.connection.take_all() + requests
+        for request in requests:
+            deliver(self._loop, request, None, error)
+
+    # -- deadlines ---------------------------------------------------------------------------------
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_later(max(0.0, at - self._clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        now = self._clock()
+        self._drop_overdue(now)
+        transport = self._transport
+        if transport is not None:
+            first = transport.connection.earliest_deadline()
+            if first is not None and first <= now:
+                self._end_overdue(transport, now)
+        self._rearm()
+
+    def _drop_overdue(self, now: float) -> None:
+        """Requests that waited too long for a connection."""
+        overdue = [request for request in self._waiting if request.deadline <= now]
+        for request in overdue:
+            with contextlib.suppress(ValueError):  # a callback may have closed the node
+                self._waiting.remove(request)
+                deliver(self._loop, request, None, self._timed_out(request))
+
+    def _end_overdue(self, transport: Transport, now: float) -> None:
+        """A response is missing: the connection ends, as the broker may be stuck."""
+        self._transport = None
+        self._retry_at = now + self._backoff.next()
+        transport.close()
+        for request in transport.connection.take_all():
+            late = request.deadline <= now
+            error = self._timed_out(request) if late else self._dropped(request)
+            deliver(self._loop, request, None, error)
+
+    def _timed_out(self, request: Pending) -> KafkaError:
+        return RequestTimedOut(f"{self.name}: {request.api.name}: no response in time")
+
+    def _dropped(self, request: Pending) -> KafkaError:
+        return ConnectionLost(self.name, request.api.name, "another request was not answered in time")
+
+    def _rearm(self) -> None:
+        deadlines = [request.deadline for request in self._waiting]
+        if self._transport is not None:
+            first = self._transport.connection.earliest_deadline()
+            if first is not None:
+                deadlines.append(first)
+        if deadlines:
+            first = min(deadlines)
+            if first < self._timer_at:
+                self._set_timer(first)

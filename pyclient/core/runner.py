@@ -1,0 +1,103 @@
+"""The loop of the blocking face: one daemon thread per client.
+
+What the application waits for, it waits for on a future, so that Ctrl-C interrupts the wait; the
+work is then cancelled. After a fork the child has the object and not the thread: every call says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pyclient.errors import ClientClosed, ClientForked
+
+T = TypeVar("T")
+
+
+class Runner:
+    """A loop in a thread of its own. ``loop`` is uvloop's where there is one."""
+
+    def __init__(self, name: str = "pyclient-io") -> None:
+        self.loop = new_loop()
+        self.forked = False
+        """Set in a child of the process that made this."""
+        self.on_fork: Callable[[], object] = lambda: None
+        """Called in the child, right after the fork."""
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+        _RUNNERS.add(self)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def check(self) -> None:
+        """Raises ClientForked, ClientClosed where nothing can run; RuntimeError on the loop's own
+        thread, which cannot wait for itself.
+        """
+        if self.forked:
+            raise ClientForked
+        if not self._thread.is_alive() or self.loop.is_closed():
+            raise ClientClosed
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a blocking call in a callback would wait for itself")
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Runs ``work`` on the loop and returns its result; any thread but the loop's. Raises
+        TimeoutError after ``timeout`` seconds. An interrupted wait cancels the work.
+        """
+        try:
+            self.check()
+        except BaseException:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Calls on the loop, soon; returns at once."""
+        if self.forked:
+            raise ClientForked
+        try:
+            self.loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            raise ClientClosed from None
+
+    def stop(self) -> None:
+        """Ends the loop and its thread; harmless when it has ended."""
+        if self.forked or not self._thread.is_alive():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+            self.loop.close()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A new loop, uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+_RUNNERS: weakref.WeakSet[Runner] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for runner in list(_RUNNERS):
+        runner.forked = True
+        runner.on_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,483 @@
+"""The client core against a broker that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from pyclient.core import transport
+from pyclient.core.client import GROUP, TRANSACTION
+from pyclient.core.tests.scripted import (
+    HANG_UP,
+    SILENCE,
+    ScriptedBroker,
+    client_of,
+    topic,
+    versions,
+)
+from pyclient.core.tests.scripted import versions as serving
+from pyclient.errors import (
+    ClientClosed,
+    ConfigError,
+    ConnectionFailed,
+    ConnectionLost,
+    KafkaError,
+    RequestTimedOut,
+    UnsupportedByBroker,
+)
+from pyclient.protocol import (
+    ApiVersions,
+    Fetch,
+    FindCoordinator,
+    Heartbeat,
+    ListGroups,
+    Metadata,
+    Produce,
+)
+from pyclient.protocol.errors import (
+    CoordinatorNotAvailable,
+    InvalidTopicException,
+    NotCoordinator,
+    UnknownTopicOrPartition,
+)
+from pyclient.topic_partition import TopicPartition
+
+
+def on_loop(test):
+    """Runs a test on a loop of its own."""
+
+    def run(*arguments, **keywords):
+        asyncio.run(asyncio.wait_for(test(*arguments, **keywords), 10))
+
+    run.__name__ = test.__name__
+    return run
+
+
+def heartbeat(number: int) -> Heartbeat.Request:
+    return Heartbeat.Request(group_id="g", generation_id=number, member_id="m")
+
+
+def beats(broker: ScriptedBroker) -> list[int]:
+    return [each.generation_id for each in broker.asked(Heartbeat)]
+
+
+@on_loop
+async def test_start_learns_the_cluster():
+    async with ScriptedBroker(7) as broker, client_of(broker.address) as client:
+        await client.start(5)
+        assert list(client.cluster.brokers) == [7]
+        assert client.cluster.cluster_id == "c"
+
+
+@on_loop
+async def test_the_bootstrap_connection_becomes_the_brokers():
+    async with ScriptedBroker(7) as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        await client.metadata(["t"], timeout=5)
+        await client.send(7, Heartbeat, heartbeat(0))
+        assert broker.connections == 1
+        await client.send(-1, Heartbeat, heartbeat(0))
+        assert broker.connections == 2
+
+
+@on_loop
+async def test_bootstrap_goes_on_to_a_server_that_answers():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        dead = f"127.0.0.1:{closed.getsockname()[1]}"
+        async with ScriptedBroker() as broker, client_of(dead, broker.address) as client:
+            await client.start(5)
+
+
+@on_loop
+async def test_start_says_where_and_why_it_failed():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        async with client_of(address) as client:
+            with pytest.raises(ConnectionFailed) as caught:
+                await client.start(0.05)
+    error = caught.value
+    assert (error.host, error.phase) == (address, "connect")
+    assert isinstance(error.cause, ConnectionRefusedError)
+
+
+async def _no_such_name(*_: object) -> list[object]:
+    raise socket.gaierror(-2, "Name or service not known")
+
+
+def test_names_that_cannot_be_resolved_fail_at_once(monkeypatch):
+    monkeypatch.setattr(transport, "_resolve", _no_such_name)
+
+    @on_loop
+    async def check():
+        async with client_of("a.invalid:9092", "b.invalid:9092") as client:
+            with pytest.raises(ConnectionFailed) as caught:
+                await client.start(1000)
+        assert caught.value.phase == "resolve"
+
+    check()
+
+
+def test_an_address_without_a_port_is_a_config_error():
+    @on_loop
+    async def check():
+        with pytest.raises(ConfigError, match="not host:port"):
+            async with client_of("localhost"):
+                pass
+
+    check()
+
+
+@on_loop
+async def test_a_broker_that_hangs_up_in_the_handshake_is_a_failed_connection():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[ApiVersions] = lambda *_: HANG_UP
+        with pytest.raises(ConnectionFailed) as caught:
+            await client.send(client.any_node(), Metadata, Metadata.Request(topics=[]))
+        assert caught.value.phase == "handshake"
+
+
+@on_loop
+async def test_an_older_broker_is_spoken_to_in_its_versions():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        known = versions({ApiVersions: 2, Metadata: 4})
+
+        def answer(request, version):
+            if version <= 2:
+                return known(request, version)
+            frame = ApiVersions.encode_response(0, 0, ApiVersions.Response(error_code=35))
+            return frame  # KIP-511: in version 0, and its correlation id is the first one's
+
+        broker.handlers[ApiVersions] = answer
+        await client.metadata(["t"], timeout=5)
+        asked = [version for api, version, _ in broker.requests if api is ApiVersions]
+        assert asked == [ApiVersions.max_version, 0]
+        assert {version for api, version, _ in broker.requests if api is Metadata} == {4}
+
+
+@on_loop
+async def test_an_api_that_the_broker_does_not_serve_is_said_so():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[ApiVersions] = serving({ListGroups: -1})
+        with pytest.raises(UnsupportedByBroker, match="does not serve ListGroups"):
+            await client.send(-1, ListGroups, ListGroups.Request())
+        with pytest.raises(UnsupportedByBroker):
+            client.version(-1, ListGroups)
+        assert client.version(-1, Metadata) == Metadata.max_version
+        assert client.version(-1, Metadata, 9) == 9
+
+
+@on_loop
+async def test_requests_posted_before_the_connection_keep_their_order():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        done: list[int] = []
+        last = asyncio.get_running_loop().create_future()
+        for number in range(50):
+
+            def on_done(response, error, number=number):
+                assert error is None
+                done.append(number)
+                if number == 49:
+                    last.set_result(None)
+
+            client.post(-1, Heartbeat, heartbeat(number), on_done)
+        assert client.in_flight(-1) == 50
+        await last
+        assert done == beats(broker) == list(range(50))
+        assert client.in_flight(-1) == 0
+        assert client.is_ready(-1)
+
+
+@on_loop
+async def test_a_lost_connection_fails_what_is_in_flight_in_order_and_the_next_request_connects():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.start(5)
+        broker.handlers[Heartbeat] = lambda request, _: (
+            HANG_UP if request.generation_id == 0 else Heartbeat.Response()
+        )
+        outcomes = await asyncio.gather(
+            *(client.send(1, Heartbeat, heartbeat(number)) for number in range(3)),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in outcomes] == [ConnectionLost] * 3
+        assert all(each.retriable and each.code == 13 for each in outcomes)
+        assert await client.send(1, Heartbeat, heartbeat(9)) == Heartbeat.Response()
+
+
+@on_loop
+async def test_a_request_without_an_answer_in_time_ends_its_connection():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: SILENCE
+        await client.start(5)
+        late, other = await asyncio.gather(
+            client.send(1, Heartbeat, heartbeat(0), timeout=0.02),
+            client.send(1, Heartbeat, heartbeat(1), timeout=60),
+            return_exceptions=True,
+        )
+        assert isinstance(late, RequestTimedOut)
+        assert isinstance(other, ConnectionLost)
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        await client.send(1, Heartbeat, heartbeat(2))
+
+
+@on_loop
+async def test_a_response_to_another_request_ends_the_connection():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda _, version: Heartbeat.encode_response(
+            version, 12345, Heartbeat.Response()
+        )
+        with pytest.raises(ConnectionLost, match="correlation id 12345"):
+            await client.send(-1, Heartbeat, heartbeat(0))
+
+
+@on_loop
+async def test_garbage_ends_the_connection_and_is_named():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        with pytest.raises(ConnectionLost):
+            await client.send(-1, Heartbeat, heartbeat(0))
+
+
+@on_loop
+async def test_produce_without_acks_is_done_when_it_is_sent():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Produce] = lambda *_: None
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        assert await client.send(-1, Produce, Produce.Request(acks=0)) is None
+        await client.send(-1, Heartbeat, heartbeat(0))
+        assert len(broker.asked(Produce)) == 1
+
+
+@on_loop
+async def test_records_of_a_fetch_stay_valid_when_more_is_received():
+    kind = Fetch.Response
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+
+        def answer(request, version):
+            size = request.max_bytes
+            row = kind.PartitionData(records=bytes([size % 251]) * size)
+            return kind(responses=[kind.FetchableTopicResponse(partitions=[row])])
+
+        broker.handlers[Fetch] = answer
+        sizes = [10, 20, 70_000, 3, 400_000, 300_000, 5]
+        responses = await asyncio.gather(
+            *(client.send(-1, Fetch, Fetch.Request(max_bytes=size)) for size in sizes)
+        )
+        for size, response in zip(sizes, responses, strict=True):
+            records = response.responses[0].partitions[0].records
+            assert bytes(records) == bytes([size % 251]) * size
+
+
+@on_loop
+async def test_a_callback_that_fails_harms_no_other():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        faults = []
+        client.loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+        client.post(-1, Heartbeat, heartbeat(0), lambda *_: 1 / 0)
+        await client.send(-1, Heartbeat, heartbeat(1))
+        assert [type(each) for each in faults] == [ZeroDivisionError]
+
+
+@on_loop
+async def test_metadata_waits_until_a_topic_has_been_created():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.topics["new"] = -5  # LEADER_NOT_AVAILABLE, as the first answer after creation
+        waiting = asyncio.ensure_future(client.metadata(["new", "t"], timeout=5))
+        while len(broker.asked(Metadata)) < 3:
+            await asyncio.sleep(0)
+        broker.topics["new"] = 4
+        await waiting
+        assert len(client.cluster.partitions("new")) == 4
+        assert broker.asked(Metadata)[0].allow_auto_topic_creation
+
+
+@on_loop
+async def test_an_unknown_topic_is_an_error_when_the_time_is_over():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        with pytest.raises(UnknownTopicOrPartition, match="nope"):
+            await client.metadata(["nope"], timeout=0.02, create=False)
+        assert not broker.asked(Metadata)[0].allow_auto_topic_creation
+
+
+@on_loop
+async def test_only_topics_that_may_be_created_are_asked_for_as_such():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.metadata(["t"], timeout=5, create=True)
+        with pytest.raises(UnknownTopicOrPartition):
+            await client.metadata(["nope"], timeout=0.02, create=False)
+        for request in broker.asked(Metadata):
+            named = {each.name for each in request.topics}
+            assert not ("nope" in named and request.allow_auto_topic_creation)
+
+
+@on_loop
+async def test_an_invalid_topic_is_an_error_at_once():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.topics["a/b"] = -17
+        with pytest.raises(InvalidTopicException):
+            await client.metadata(["a/b"], timeout=1000)
+
+
+@on_loop
+async def test_metadata_without_a_broker_says_that_and_not_unknown_topic():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        async with client_of(f"127.0.0.1:{closed.getsockname()[1]}") as client:
+            with pytest.raises(ConnectionFailed):
+                await client.metadata(["t"], timeout=0.05)
+
+
+@on_loop
+async def test_refresh_learns_of_new_leaders():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.metadata(["t"], timeout=5)
+        changed = asyncio.Event()
+        client.cluster.subscribe(lambda cluster, topics: "t" in topics and changed.set())
+        other = broker.metadata
+
+        def moved(request, version):
+            response = other(request, version)
+            response.topics = [topic("t", 2, 5, epoch=1)]
+            return response
+
+        broker.handlers[Metadata] = moved
+        client.refresh("t")
+        await changed.wait()
+        assert client.cluster.leader(TopicPartition("t", 0)) == (5, 1)
+
+
+@on_loop
+async def test_a_listener_that_fails_does_not_end_the_refreshes():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        faults = []
+        client.loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+        end = client.cluster.subscribe(lambda *_: 1 / 0)
+        await client.metadata(["t"], timeout=5)
+        assert [type(each) for each in faults] == [ZeroDivisionError]
+        end()
+        broker.topics["u"] = 1
+        await client.metadata(["u"], timeout=5)
+
+
+@on_loop
+async def test_all_topics_are_asked_for_once():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.topics["u"] = 1
+        await client.all_topics(timeout=5)
+        assert sorted(client.cluster.topics()) == ["t", "u"]
+        await client.metadata(["t"], timeout=5)
+        assert next(each.topics is None for each in broker.asked(Metadata))
+        assert sum(each.topics is None for each in broker.asked(Metadata)) == 1
+
+
+@on_loop
+async def test_a_broker_is_followed_to_its_new_address():
+    async with ScriptedBroker(1) as first, ScriptedBroker(2) as other, ScriptedBroker(2) as moved:
+        first.others = [other]
+        for each in (other, moved):
+            each.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+            each.handlers[Metadata] = first.metadata
+        async with client_of(first.address) as client:
+            await client.start(5)
+            await client.send(2, Heartbeat, heartbeat(0))
+            first.others = [moved]
+            await client.metadata(["t"], timeout=5)
+            await client.send(2, Heartbeat, heartbeat(1))
+            assert (beats(other), beats(moved)) == ([0], [1])
+
+
+@on_loop
+async def test_without_reachable_brokers_the_bootstrap_servers_are_asked_again():
+    async with ScriptedBroker(1) as first, ScriptedBroker(2) as gone, client_of(first.address) as client:
+        first.handlers[Metadata] = gone.metadata
+        await client.start(5)
+        assert list(client.cluster.brokers) == [2]
+        first.handlers[Metadata] = first.metadata
+        await gone.__aexit__()
+        await client.metadata(["t"], timeout=5)
+        while list(client.cluster.brokers) != [1]:
+            client.refresh()
+            await asyncio.sleep(0)
+
+
+@on_loop
+async def test_a_coordinator_is_remembered_until_it_is_lost():
+    async with ScriptedBroker(3) as broker, client_of(broker.address) as client:
+        row = FindCoordinator.Response.Coordinator
+        broker.handlers[FindCoordinator] = lambda request, _: FindCoordinator.Response(
+            coordinators=[
+                row(key=each, node_id=3, host="127.0.0.1", port=broker.port)
+                for each in request.coordinator_keys
+            ]
+        )
+        assert await client.coordinator("g", GROUP) == 3
+        assert await client.coordinator("g", GROUP) == 3
+        assert await client.coordinator("g", TRANSACTION) == 3
+        assert [each.key_type for each in broker.asked(FindCoordinator)] == [0, 1]
+        client.coordinator_lost("g", GROUP)
+        await client.coordinator("g", GROUP)
+        assert len(broker.asked(FindCoordinator)) == 3
+
+
+@on_loop
+async def test_a_coordinator_that_is_not_there_yet_is_retriable():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        row = FindCoordinator.Response.Coordinator
+        errors = [15, 15, 0]
+        broker.handlers[FindCoordinator] = lambda *_: FindCoordinator.Response(
+            coordinators=[
+                row(
+                    key="g",
+                    node_id=1,
+                    host="127.0.0.1",
+                    port=broker.port,
+                    error_code=errors.pop(0),
+                )
+            ]
+        )
+        with pytest.raises(CoordinatorNotAvailable):
+            await client.coordinator("g", GROUP)
+        found = await client.retrying(
+            lambda: client.coordinator("g", GROUP), deadline=client.clock() + 5
+        )
+        assert found == 1
+
+
+@on_loop
+async def test_only_retriable_errors_are_retried_and_only_until_the_deadline():
+    async with client_of("127.0.0.1:1") as client:
+        tries: list[KafkaError] = []
+
+        async def attempt(error: KafkaError) -> None:
+            tries.append(error)
+            raise error
+
+        with pytest.raises(InvalidTopicException):
+            await client.retrying(
+                lambda: attempt(InvalidTopicException()), deadline=client.clock() + 1000
+            )
+        assert len(tries) == 1
+        with pytest.raises(NotCoordinator):
+            await client.retrying(lambda: attempt(NotCoordinator()), deadline=client.clock() + 0.02)
+        assert len(tries) > 2
+
+
+@on_loop
+async def test_close_fails_what_waits_and_what_comes_later():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[Heartbeat] = lambda *_: SILENCE
+        await client.start(5)
+        waiting = asyncio.ensure_future(client.send(1, Heartbeat, heartbeat(0)))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await waiting
+        with pytest.raises(ClientClosed):
+            await client.send(1, Heartbeat, heartbeat(1))
+        with pytest.raises(ClientClosed):
+            await client.metadata(["t"], timeout=1)

@@ -1,0 +1,46 @@
+"""``await report``: how an asyncio application waits for deliveries, of either face of the producer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+from cy.deliveries import Deliveries
+from cy.producer_batch import DeliveryReport, set_wait_async
+
+
+def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:
+    """Until these are done; then their outcome."""
+    while not deliveries.done:
+        yield from _one_more(deliveries)
+    return deliveries.outcome()
+
+
+def _one_more(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, None]:
+    """Until the report, or the first of many that is not done, is done."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+
+    def done() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def tell() -> None:
+        try:
+            here = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            here = False
+        if here:
+            done()
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(done)
+
+    if isinstance(deliveries, DeliveryReport):
+        deliveries.add_done_callback(tell)
+    else:
+        deliveries.pending()[0].add_waiter(tell)
+    yield from future
+
+
+set_wait_async(_wait)

@@ -1,0 +1,170 @@
+"""What both faces of the producer do with records before they are in a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import getrandbits
+from typing import Any, NamedTuple
+
+from cy.arrow_column import ArrowColumn
+from cy.producer_batch import DeliveryReport
+from cy.record_queues import RecordQueues
+from pyclient.config import Config
+from pyclient.errors import ConfigError, KafkaError
+from pyclient.producer.engine import Engine
+from pyclient.producer.errors import RecordTooLarge
+from pyclient.producer.pipeline import OnDelivery, Pipeline, ProducerRecord
+from pyclient.producer.settings import read
+from pyclient.protocol import errors
+
+
+class Prepared(NamedTuple):
+    """A record as bytes, before it has its partition."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp: int | None
+    headers: Any
+    on_delivery: OnDelivery | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return size_of(self.value, self.key)
+
+
+class BaseProducer(RecordQueues):
+    """What the faces have in common; a face adds the engine and how it waits."""
+
+    _engine: Engine
+
+    def __init__(self, keys: Config) -> None:
+        self._settings = read(keys)
+        self._pipeline = Pipeline(keys)
+        super().__init__(
+            batch_size=keys.batch_size,
+            buffer_memory=keys.buffer_memory,
+            max_request_size=keys.max_request_size,
+            round_robin=self._pipeline.round_robin,
+            ignore_keys=keys.partitioner_ignore_keys,
+            adaptive=keys.partitioner_adaptive_partitioning_enable,
+            seed=getrandbits(63) | 1,
+        )
+        self._closed = False
+
+    def _is_direct(self) -> bool:
+        """Whether ``send`` may append without asking anybody."""
+        return self._pipeline.is_empty and self._settings.transactional_id is None
+
+    def _prepared(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any,
+        on_delivery: Any,
+    ) -> Prepared:
+        """The record after interceptors and serializers."""
+        pipeline = self._pipeline
+        record = pipeline.intercept(ProducerRecord(topic, value, key, partition, timestamp, headers))
+        return Prepared(
+            record.topic,
+            pipeline.value(record.topic, record.value),
+            pipeline.key(record.topic, record.key),
+            record.partition,
+            record.timestamp,
+            record.headers,
+            pipeline.acknowledgement(on_delivery),
+        )
+
+    def _tried(self, record: Prepared) -> DeliveryReport | None:
+        """Appends the record; None if it cannot be done yet."""
+        partition = record.partition
+        partitioner = self._pipeline.partitioner
+        topic = self.topic(record.topic)
+        if partition is None and partitioner is not None and topic is not None:
+            partition = partitioner(record.topic, record.key, record.value, topic.partition_count)
+            check_partition(self, record.topic, partition)
+        return self.try_send(
+            record.topic,
+            record.value,
+            record.key,
+            partition,
+            record.timestamp,
+            record.headers,
+            record.on_delivery,
+        )
+
+    @property
+    def producer_id(self) -> tuple[int, int] | None:
+        """(producer id, epoch) as brokers know it; None before the first send."""
+        current = self._engine.identities.current
+        return None if current is None else (current.producer_id, current.epoch)
+
+
+def size_of(value: Any, key: Any) -> int:
+    """Bytes of a value and a key."""
+    return (0 if value is None else len(value)) + (0 if key is None else len(key))
+
+
+def many(
+    pipeline: Pipeline, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
+) -> tuple[Sequence[Any], Sequence[Any] | None]:
+    """Values and keys of ``send_many`` as lists or tuples of bytes or None."""
+    if pipeline.interceptors or pipeline.partitioner is not None:
+        raise ConfigError("send_many passes interceptors and a partitioner of one's own by: use send")
+    if keys is not None and len(keys) != len(values):
+        raise ValueError(f"{len(values)} values and {len(keys)} keys")
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return _columns(pipeline, values, keys)
+    return (
+        _listed(values, topic, pipeline.value if pipeline.value_serializer else None),
+        None if keys is None else _listed(keys, topic, pipeline.key if pipeline.key_serializer else None),
+    )
+
+
+def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:
+    if apply is not None:
+        return [apply(topic, item) for item in items]
+    return items if type(items) in (list, tuple) else list(items)
+
+
+def _columns(pipeline: Pipeline, values: Any, keys: Any) -> tuple[Sequence[Any], Sequence[Any] | None]:
+    """Values and keys that Arrow holds; a chunked array is put together."""
+    if pipeline.value_serializer or pipeline.key_serializer:
+        raise ConfigError("send_many sends Arrow columns as they are: serializers do not apply")
+    return _column(values), None if keys is None else _column(keys)
+
+
+def _column(array: Any) -> Any:
+    if hasattr(array, "combine_chunks"):
+        array = array.combine_chunks()
+    if not hasattr(array, "__arrow_c_array__"):
+        raise TypeError(f"{type(array).__name__} is no Arrow array; keys and values must both be")
+    return ArrowColumn(array)
+
+
+def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
+    """Raises RecordTooLarge for a record that can never be sent."""
+    if not queues.fits(size):
+        raise RecordTooLarge(
+            f"{topic}: a record of {size} bytes is larger than max.request.size or buffer.memory"
+        )
+
+
+def check_partition(queues: RecordQueues, topic: str, partition: int | None) -> None:
+    """Raises UnknownTopicOrPartition for a partition that the topic does not have."""
+    known = queues.topic(topic)
+    if partition is None or known is None or 0 <= partition < known.partition_count:
+        return
+    raise unknown_partition(topic, partition, known.partition_count)
+
+
+def unknown_partition(topic: str, partition: int, count: int) -> KafkaError:
+    """The error of a partition that is not there."""
+    unknown: type[KafkaError] = errors.UnknownTopicOrPartition
+    return unknown(f"topic {topic} has {count} partitions: there is no partition {partition}")

@@ -1,0 +1,228 @@
+"""The blocking face of the producer. Thread-safe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock, current_thread
+from types import TracebackType
+from typing import Any, Self
+
+from cy.deliveries import Deliveries
+from cy.producer_batch import DeliveryReport
+from pyclient.config import PRODUCER, load
+from pyclient.core.runner import Runner
+from pyclient.errors import BufferExhausted, ClientClosed
+from pyclient.producer import awaiting as awaiting
+from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, size_of
+from pyclient.producer.engine import Engine
+from pyclient.topic_partition import TopicPartition
+
+
+class Producer(BaseProducer):
+    """Sends records. ``send`` is inherited; settings are Kafka's, see ``pyclient.config.producer``.
+
+        with Producer("localhost:9092", linger_ms=5) as producer:
+            producer.send("flights", value=b"...", key=b"UA")
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        keys = load(PRODUCER, bootstrap_servers, config, settings)
+        super().__init__(keys)
+        self._runner = Runner()
+        self._engine = Engine(keys, self._settings, self, self._runner.loop)
+        self.attach(partial(self._runner.loop.call_soon_threadsafe, self._engine.sender.run))
+        self.direct = self._is_direct()
+        self._runner.on_fork = partial(setattr, self, "direct", False)
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    def send_later(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any,
+        on_delivery: Any,
+    ) -> DeliveryReport:
+        """The rest of ``send``: what is not bytes yet, or has to wait."""
+        self._check_open()
+        record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
+        deadline = time.monotonic() + self._settings.max_block
+        while (report := self._tried(record)) is None:
+            self._make_possible(record.topic, record.partition, record.size, deadline)
+        return report
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Deliveries:
+        """Sends a record of each value, with the key at the same place, in order. Waits for room as
+        ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``.
+        """
+        self._check_open()
+        stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        items, item_keys = many(self._pipeline, topic, values, keys)
+        deliveries = Deliveries(len(items), stamp)
+        at = 0
+        deadline = time.monotonic() + self._settings.max_block
+        while True:
+            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries)
+            if done == len(items):
+                return deliveries
+            if done > at:
+                deadline = time.monotonic() + self._settings.max_block
+            at = done
+            size = size_of(items[at], None if item_keys is None else item_keys[at])
+            self._make_possible(topic, partition, size, deadline)
+
+    def _make_possible(
+        self, topic: str, partition: int | None, size: int, deadline: float
+    ) -> None:
+        """Waits for what a record lacks: its topic's partitions, or room. Raises what it cannot get."""
+        self._check_open()
+        check_fits(self, topic, size)
+        left = deadline - time.monotonic()
+        if self.topic(topic) is None:
+            self._runner.run(self._engine.know(topic, max(0.0, left)))
+        else:
+            check_partition(self, topic, partition)
+            self._wait_for_room(size, left)
+
+    def _wait_for_room(self, size: int, left: float) -> None:
+        lock = Lock()
+        lock.acquire()
+        self._engine.sender.room_waiters.append(lock.release)
+        if self.has_room(size):
+            return
+        if current_thread().name == "pyclient-io":
+            raise BufferExhausted("buffer.memory is full, and a callback cannot wait for room")
+        self.poke()
+        if left <= 0 or not lock.acquire(timeout=left):
+            block = self._settings.max_block * 1000
+            raise BufferExhausted(
+                f"buffer.memory={self.limit} was full for max.block.ms={block:.0f}"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed
+        if self._runner.forked:
+            self._runner.check()
+        if self._settings.transactional_id is not None:
+            self._engine.transactions.check_open()
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def connect(self, timeout: float = 10.0) -> None:
+        """Reaches the cluster now; ``send`` does so by itself. Raises ConnectionFailed."""
+        self._runner.run(self._engine.ready(timeout))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when everything that was sent before is delivered or has failed. Raises TimeoutError."""
+        self._runner.run(self._engine.flush(), timeout)
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[Any]:
+        """The topic's partitions: number, leader, replicas, ISR."""
+        wait = self._settings.max_block if timeout is None else timeout
+        self._runner.run(self._engine.know(topic, wait))
+        return self._engine.partitions_of(topic)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Delivers what was sent, for ``timeout`` seconds at most (None: delivery.timeout.ms bounds
+        it), fails the rest with ClientClosed. Again: does nothing.
+        """
+        if self._closed:
+            return
+        self._closed, self.direct = True, False
+        if self._runner.forked:
+            return
+        try:
+            self._runner.run(self._engine.close(timeout))
+        finally:
+            self._runner.stop()
+            self._pipeline.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """An exception does not wait for deliveries that nobody will ask for."""
+        self.close(None if kind is None else 0 if kind is KeyboardInterrupt else None)
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Gets the producer id of the transactional.id, ends what an earlier producer of this name
+        left open, and fences it. ``begin_transaction`` calls it where it was not called.
+        """
+        self._runner.run(self._engine.init())
+
+    def begin_transaction(self) -> None:
+        """Opens a transaction. Raises TransactionError."""
+        self._runner.check()
+        transactions = self._engine.transactions
+        if transactions.current is None:
+            self.init_transactions()
+        transactions.begin()
+        self.direct = self._pipeline.is_empty
+
+    def commit_transaction(self) -> None:
+        """Delivers everything and commits. Raises TransactionError if the transaction has failed."""
+        self._end(self._engine.commit)
+
+    def abort_transaction(self) -> None:
+        """Aborts: nothing of the transaction will be seen."""
+        self._end(self._engine.abort)
+
+    def _end(self, how: Callable[[], Any]) -> None:
+        self.direct = False
+        self._runner.run(how())
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
+        """Commits a consumer group's offsets with the transaction. ``group``: what
+        ``consumer.group_metadata()`` returns, or the name of a group.
+        """
+        self._runner.run(self._engine.transactions.send_offsets(offsets, group))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction as a block: its end commits, an exception aborts."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            self.abort_transaction()
+            raise
+        self._commit_or_abort()
+
+    def _commit_or_abort(self) -> None:
+        try:
+            self.commit_transaction()
+        except BaseException:
+            if self._engine.transactions.can_abort:
+                self.abort_transaction()
+            raise
+
+    def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
+        """Ends the transaction that this producer id and epoch has open under this transactional
+        id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
+        """
+        self._runner.run(self._engine.end_transaction(producer_id, epoch, commit))

@@ -1,0 +1,95 @@
+"""The producer id and epoch of idempotence, and who may send under which.
+
+``Identities`` is what the sender asks; this one is of a producer without transactions, which gets
+its producer id when it first sends, and raises the epoch by itself where a lane needs new sequences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cy.producer_batch import ProducerBatch
+from pyclient.errors import KafkaError, check
+from pyclient.producer.lane import Identity, Lane
+from pyclient.producer.settings import Settings
+from pyclient.protocol import InitProducerId
+
+if TYPE_CHECKING:
+    from pyclient.core.client import Client
+
+log = logging.getLogger("pyclient.producer")
+MAX_EPOCH = 0x7FFF - 1
+
+
+class Identities:
+    """Producer ids; ``current`` is what lanes take when they are empty."""
+
+    is_version_1 = False
+    """Produce must not add partitions to transactions by itself."""
+    is_over = False
+    """Nothing is sent again."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self.current: Identity | None = None
+        self.resume: Callable[[], None] = lambda: None
+        """Called when something may go that could not."""
+        self.give_up: Callable[[KafkaError], None] = lambda error: None
+        """Called when nothing will ever go."""
+        self._task: asyncio.Task[None] | None = None
+
+    def admits(self, lane: Lane, batch: ProducerBatch) -> bool:
+        """Whether the lane's batch may go. If not, ``resume`` is called when that may have changed."""
+        if not self.settings.idempotent:
+            return True
+        if self.current is None:
+            self._acquire()
+            return False
+        return self._adopt(lane, self.current)
+
+    def _adopt(self, lane: Lane, current: Identity) -> bool:
+        if lane.identity != current and lane.is_idle():
+            lane.reset(current)
+        return lane.identity is not None
+
+    def renew(self, lane: Lane) -> None:
+        """The lane needs new sequences."""
+        if lane.identity == self.current and self.current is not None:
+            producer_id, epoch = self.current
+            self.current = Identity(producer_id, epoch + 1) if epoch < MAX_EPOCH else None
+        if self.current is None:
+            self._acquire()
+        else:
+            lane.reset(self.current)
+
+    def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """A batch will not be delivered."""
+
+    def _acquire(self) -> None:
+        if self._task is None:
+            self._task = self.client.loop.create_task(self._get())
+
+    async def _get(self) -> None:
+        try:
+            self.current = await self.client.retrying(self._ask, deadline=float("inf"))
+        except KafkaError as error:
+            log.error("no producer id: %s", error)
+            self.give_up(error)
+        finally:
+            self._task = None
+        self.resume()
+
+    async def _ask(self) -> Identity:
+        request = InitProducerId.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+        response = await self.client.send(self.client.any_node(), InitProducerId, request)
+        check(response.error_code)
+        return Identity(response.producer_id, response.producer_epoch)
+
+    def close(self) -> None:
+        """Ends what runs in the background."""
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,124 @@
+"""What a record goes through before it is bytes for a partition: interceptors, serializers, partitioner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyclient.config import Config
+from pyclient.errors import ConfigError, KafkaError
+from pyclient.producer.errors import SerializationError
+from pyclient.serialization import Serializer, serializer
+
+log = logging.getLogger("pyclient.producer")
+OnDelivery = Callable[[Any, KafkaError | None], Any]
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
+"""(topic, key, value, number of partitions) -> partition."""
+
+
+@dataclass(slots=True)
+class ProducerRecord:
+    """What interceptors see and may change."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Any = None
+
+
+class Interceptor(Protocol):
+    """Sees records on their way (KIP-42). All methods but ``on_send`` may be missing."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Called by ``send``, before serializers; returns the record that is sent."""
+
+
+class Pipeline:
+    """Of one producer."""
+
+    def __init__(self, config: Config) -> None:
+        self.key_serializer: Serializer | None = serializer(config.key_serializer)
+        self.value_serializer: Serializer | None = serializer(config.value_serializer)
+        self.interceptors: Sequence[Any] = _listed(config.interceptor_classes)
+        chosen = config.partitioner_class
+        self.round_robin = chosen in ("round_robin", "RoundRobinPartitioner")
+        self.partitioner: Partitioner | None = None
+        if chosen is not None and not self.round_robin:
+            if not callable(chosen):
+                raise ConfigError("partitioner.class: None, 'round_robin' or a callable")
+            self.partitioner = chosen
+        for interceptor in self.interceptors:
+            configure = getattr(interceptor, "configure", None)
+            if configure is not None:
+                configure({name: config[name] for name in config})
+
+    @property
+    def is_empty(self) -> bool:
+        """Bytes go as they are."""
+        return not (
+            self.key_serializer or self.value_serializer or self.interceptors or self.partitioner
+        )
+
+    def intercept(self, record: ProducerRecord) -> ProducerRecord:
+        """What the interceptors make of the record. One that fails is left out, and logged."""
+        for interceptor in self.interceptors:
+            try:
+                record = interceptor.on_send(record)
+            except Exception:
+                log.exception("on_send of %r failed", interceptor)
+        return record
+
+    def acknowledgement(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
+        """What is called when it is known what became of a record."""
+        told = [each for each in self.interceptors if hasattr(each, "on_acknowledgement")]
+        if not told:
+            return on_delivery
+
+        def call(metadata: Any, error: KafkaError | None) -> None:
+            for interceptor in told:
+                try:
+                    interceptor.on_acknowledgement(metadata, error)
+                except Exception:
+                    log.exception("on_acknowledgement of %r failed", interceptor)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        return call
+
+    def key(self, topic: str, key: Any) -> Any:
+        """The key as bytes."""
+        return _applied(self.key_serializer, topic, key, "key")
+
+    def value(self, topic: str, value: Any) -> Any:
+        """The value as bytes."""
+        return _applied(self.value_serializer, topic, value, "value")
+
+    def close(self) -> None:
+        """Closes the interceptors."""
+        for interceptor in self.interceptors:
+            close = getattr(interceptor, "close", None)
+            if close is not None:
+                try:
+                    close()
+                except Exception:
+                    log.exception("close of %r failed", interceptor)
+
+
+def _applied(function: Serializer | None, topic: str, data: Any, what: str) -> Any:
+    if function is None or data is None:
+        return data
+    try:
+        return function(topic, data)
+    except Exception as error:
+        raise SerializationError(f"{topic}: {what} of {type(data).__name__}: {error}") from error
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    if given is None:
+        return ()
+    made = list(given) if isinstance(given, Iterable) else [given]
+    return [each() if isinstance(each, type) else each for each in made]

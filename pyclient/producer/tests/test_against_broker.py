@@ -1,0 +1,190 @@
+"""The producer against a broker: ours, or Kafka's (PYCLIENT_BROKER=kafka)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from pyclient import Admin, Producer, TopicPartition, aio
+from pyclient.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ConnectionFailed,
+    KafkaError,
+)
+from pyclient.producer.errors import RecordTooLarge, TransactionAborted, TransactionError
+from pyclient.tests.brokers import broker as broker
+from pyclient.tests.brokers import unique
+
+
+@pytest.fixture
+def topic(broker):
+    name = unique("produced")
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics(name, num_partitions=3)
+    return name
+
+
+def send_many_times(producer, topic, times):
+    for _ in range(times):
+        producer.send(topic, b"v" * 100)
+
+
+def failed_transaction(producer, topic):
+    """The report of what was sent in a transaction that an exception ended."""
+    report = None
+    try:
+        with producer.transaction():
+            report = producer.send(topic, b"v", partition=2)
+            raise KeyError
+    except KeyError:
+        return report
+
+
+def ends(broker, topic):
+    with Admin(broker.bootstrap) as admin:
+        found = admin.list_offsets({TopicPartition(topic, number): -1 for number in range(3)})
+        return [found[TopicPartition(topic, number)].offset for number in range(3)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_offsets_are_the_brokers_for_every_codec(broker, topic, codec):
+    with Producer(broker.bootstrap, compression_type=codec) as producer:
+        reports = [producer.send(topic, b"v" * 100, partition=1) for _ in range(50)]
+        assert [report.result(10).offset for report in reports] == list(range(50))
+    assert ends(broker, topic) == [0, 50, 0]
+
+
+def test_three_ways_of_sending(broker, topic):
+    told = []
+    with Producer(broker.bootstrap, linger_ms=1) as producer:
+        producer.send(topic, b"forget", partition=0)
+        assert producer.send(topic, b"wait", partition=0).result(10).offset == 1
+        producer.send(topic, b"call", partition=0, on_delivery=lambda *outcome: told.append(outcome))
+        producer.flush(10)
+        assert [(metadata.offset, error) for metadata, error in told] == [(2, None)]
+
+
+def test_many_with_keys_and_without(broker, topic):
+    with Producer(broker.bootstrap) as producer:
+        assert producer.send_many(topic, [b"v"] * 5000).result(10) == 5000
+        keys = [b"%d" % (number % 20) for number in range(1000)]
+        deliveries = producer.send_many(topic, [b"v"] * 1000, keys)
+        assert deliveries.result(10) == 1000
+        assert deliveries[0].partition == deliveries[20].partition
+    assert sum(ends(broker, topic)) == 6000
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_acks(broker, topic, acks):
+    with Producer(broker.bootstrap, acks=acks) as producer:
+        metadata = producer.send(topic, b"v", partition=0).result(10)
+    assert metadata.offset == (-1 if acks == "0" else 0)
+
+
+def test_errors_come_at_once(broker, topic):
+    with Producer(broker.bootstrap, max_block_ms=10_000) as producer:
+        with pytest.raises(RecordTooLarge):
+            producer.send(topic, b"v" * 2_000_000)
+        with pytest.raises(KafkaError, match="no partition 3"):
+            producer.send(topic, b"v", partition=3)
+        with pytest.raises(KafkaError):
+            producer.send("not a name", b"v")
+    with pytest.raises(ClientClosed):
+        producer.send(topic, b"v")
+
+
+def test_batch_beyond_the_topics_limit_is_split(broker):
+    name = unique("narrow")
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics(name, num_partitions=1, configs={"max.message.bytes": "5000"})
+    with Producer(broker.bootstrap, batch_size=50_000, linger_ms=50) as producer:
+        reports = [producer.send(name, b"v" * 100) for _ in range(300)]
+        assert [report.result(10).offset for report in reports] == list(range(300))
+        with pytest.raises(KafkaError) as error:
+            producer.send(name, b"v" * 6000).result(10)
+        assert error.value.name == "MESSAGE_TOO_LARGE"
+        assert producer.send(name, b"v").result(10).offset == 300
+
+
+def test_unreachable_brokers_are_said_to_be_so():
+    with Producer("127.0.0.1:1", max_block_ms=300) as producer:
+        with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
+            producer.connect(0.3)
+        with pytest.raises((ConnectionFailed, TimeoutError)):
+            producer.send("t", b"v")
+
+
+def test_memory_that_is_full_makes_send_wait_then_fail(broker, topic):
+    with Producer(
+        broker.bootstrap, buffer_memory=40_000, max_block_ms=50, linger_ms=60_000, delivery_timeout_ms=120_000
+    ) as producer:
+        send_many_times(producer, topic, 2000)  # waits for room, which full batches give
+        producer.flush(10)
+        assert sum(ends(broker, topic)) == 2000
+        producer._engine.client.post = lambda *request, **options: None
+        with pytest.raises(BufferExhausted):
+            send_many_times(producer, topic, 1000)
+        producer.close(0)
+
+
+def test_transactions_commit_and_abort(broker, topic):
+    with Producer(broker.bootstrap, transactional_id=unique("txn")) as producer:
+        with pytest.raises(TransactionError):
+            producer.send(topic, b"v")
+        with producer.transaction():
+            committed = producer.send(topic, b"v", partition=0)
+            producer.send_many(topic, [b"v"] * 10, partition=1)
+        assert committed.result(0).offset == 0
+        aborted = failed_transaction(producer, topic)
+        assert isinstance(aborted.error, TransactionAborted)
+        with producer.transaction():
+            producer.send_offsets({TopicPartition(topic, 0): 7}, unique("group"))
+            producer.send(topic, b"v", partition=0)
+    assert ends(broker, topic)[0] >= 2
+
+
+def test_second_producer_fences_the_first(broker, topic):
+    name = unique("txn")
+    with Producer(broker.bootstrap, transactional_id=name) as first:
+        first.begin_transaction()
+        first.send(topic, b"v").result(10)
+        with Producer(broker.bootstrap, transactional_id=name) as second:
+            with second.transaction():
+                second.send(topic, b"v")
+            with pytest.raises(KafkaError):
+                first.commit_transaction()
+
+
+def test_transaction_ended_by_id_and_epoch_elsewhere(broker, topic):
+    name = unique("txn")
+    with Producer(broker.bootstrap, transactional_id=name) as worker:
+        worker.begin_transaction()
+        worker.send(topic, b"v", partition=0).result(10)
+        producer_id, epoch = worker.producer_id
+        with Producer(broker.bootstrap, transactional_id=name) as driver:
+            driver.end_transaction(producer_id, epoch, True)
+        with Admin(broker.bootstrap) as admin:
+            deadline = time.monotonic() + 10
+            tp = TopicPartition(topic, 0)
+            while admin.list_offsets({tp: -1}, isolation_level="read_committed")[tp].offset < 1:
+                assert time.monotonic() < deadline
+
+
+def test_asyncio_face(broker, topic):
+    async def main():
+        async with aio.Producer(broker.bootstrap) as producer:
+            report = await producer.send(topic, b"v", partition=0)
+            assert (await report).offset == 0
+            for _ in range(5000):
+                await producer.send(topic, b"v" * 100, partition=1)
+            await producer.flush()
+            assert await (await producer.send_many(topic, [b"v"] * 10)) == 10
+        async with aio.Producer(broker.bootstrap, transactional_id=unique("txn")) as producer:
+            async with producer.transaction():
+                report = await producer.send(topic, b"v", partition=2)
+            assert (await report).partition == 2
+
+    asyncio.run(main())

@@ -1,0 +1,251 @@
+"""The sender against a client that answers as it is told: time is a number here."""
+
+from __future__ import annotations
+
+import pytest
+
+from cy.batch import iterate, read_header
+from cy.record_queues import RecordQueues
+from pyclient.config import PRODUCER, load
+from pyclient.core.cluster import Cluster
+from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.producer.identity import Identities
+from pyclient.producer.lane import Identity
+from pyclient.producer.sender import Sender
+from pyclient.producer.settings import read
+from pyclient.protocol import Metadata, Produce
+
+
+class Loop:
+    def __init__(self):
+        self.timers = []
+
+    def call_later(self, delay, function):
+        timer = Timer(delay, function)
+        self.timers.append(timer)
+        return timer
+
+
+class Timer:
+    def __init__(self, delay, function):
+        self.delay, self.function, self.cancelled = delay, function, False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class FakeClient:
+    """Two brokers; partition n of "t" is led by broker n % 2."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.loop = Loop()
+        self.posts = []
+        self.refreshed = []
+        self.cluster = Cluster()
+        self.lead([0, 1, 0, 1], epoch=1)
+
+    def lead(self, leaders, epoch):
+        response = Metadata.Response(
+            brokers=[Metadata.Response.MetadataResponseBroker(node_id=n, host="h", port=1) for n in (0, 1)],
+            topics=[Metadata.Response.MetadataResponseTopic(name="t", topic_id=b"t" * 16, partitions=[
+                Metadata.Response.MetadataResponsePartition(
+                    partition_index=number, leader_id=leader, leader_epoch=epoch)
+                for number, leader in enumerate(leaders)
+            ])],
+        )
+        self.cluster.update(response, ["t"])
+
+    def clock(self):
+        return self.now
+
+    def refresh(self, topic=None):
+        self.refreshed.append(topic)
+
+    def post(self, node, api, message, on_done, *, timeout=None, max_version=None):
+        self.posts.append((node, message, on_done))
+
+
+def make(**settings):
+    config = load(PRODUCER, "h:1", None, {"linger_ms": 0, **settings})
+    client, chosen = FakeClient(), read(config)
+    queues = RecordQueues(batch_size=config.batch_size, clock=client.clock)
+    queues.set_partitions("t", 4)
+    queues.direct = True
+    identities = Identities(client, chosen)
+    identities.current = Identity(7, 0)
+    sender = Sender(client, queues, chosen, identities)
+    queues.attach(lambda: None)
+    return client, queues, sender
+
+
+def batches_of(message):
+    return {row.index: row.records for topic in message.topic_data for row in topic.partition_data}
+
+
+def answer(client, code=0, offset=0, **fields):
+    _, message, on_done = client.posts.pop(0)
+    rows = [
+        Produce.Response.PartitionProduceResponse(
+            index=index, error_code=code, base_offset=offset, **fields)
+        for index in batches_of(message)
+    ]
+    topic = Produce.Response.TopicProduceResponse(name="", topic_id=b"t" * 16, partition_responses=rows)
+    on_done(Produce.Response(responses=[topic]), None)
+    return message
+
+
+def test_batches_of_one_broker_share_a_request():
+    client, queues, sender = make()
+    for partition in range(4):
+        queues.send("t", b"v", partition=partition)
+    sender.run()
+    assert {node: set(batches_of(message)) for node, message, _ in client.posts} == {0: {0, 2}, 1: {1, 3}}
+
+
+def test_linger_waits_and_a_full_batch_does_not():
+    client, queues, sender = make(linger_ms=5, batch_size=1000)
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    assert client.posts == []
+    assert client.loop.timers[-1].delay == pytest.approx(0.005)
+    client.now = 0.005
+    client.loop.timers[-1].function()
+    assert len(client.posts) == 1
+    for _ in range(10):
+        queues.send("t", b"v" * 100, partition=1)
+    sender.run()
+    assert len(client.posts) == 2
+
+
+def test_report_has_the_brokers_offset():
+    client, queues, sender = make()
+    report = queues.send("t", b"v", partition=0, timestamp=5)
+    sender.run()
+    answer(client, offset=42)
+    assert report.result(0).offset == 42
+    assert queues.used == 0
+
+
+def test_lost_request_goes_again_after_back_off_with_its_sequence():
+    client, queues, sender = make()
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    _, first, on_done = client.posts.pop()
+    on_done(None, ConnectionLost("h:1", "send"))
+    assert client.posts == []
+    assert client.refreshed
+    client.now = 0.2
+    sender.run()
+    _, second, _ = client.posts.pop()
+    assert batches_of(second) == batches_of(first)
+
+
+def test_new_leader_in_the_answer_is_used_at_once():
+    client, queues, sender = make()
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    answer(client, 6, current_leader=Produce.Response.LeaderIdAndEpoch(leader_id=1, leader_epoch=9))
+    assert [node for node, _, _ in client.posts] == [1]
+
+
+def test_refused_batch_fails_and_names_its_records():
+    client, queues, sender = make()
+    reports = [queues.send("t", b"v", partition=0) for _ in range(2)]
+    sender.run()
+    error = Produce.Response.BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")
+    answer(client, 87, record_errors=[error], error_message="bad")
+    assert str(reports[0].error) == "bad"
+    assert str(reports[1].error) == "no key"
+    assert queues.used == 0
+
+
+def test_gap_gives_the_lane_the_next_epoch_and_leaves_others_alone():
+    client, queues, sender = make()
+    queues.send("t", b"v", partition=0)
+    queues.send("t", b"v", partition=1)
+    sender.run()
+    client.posts.reverse()
+    posts = {node: post for post in client.posts for node in [post[0]]}
+    client.posts = [posts[0]]
+    answer(client, 45)
+    again = read_header(batches_of(client.posts.pop()[1])[0])
+    assert (again.producer_epoch, again.base_sequence) == (1, 0)
+    client.posts = [posts[1]]
+    answer(client)
+    queues.send("t", b"v", partition=3)
+    queues.send("t", b"v", partition=1)
+    sender.run()
+    _, message, _ = client.posts.pop()
+    epochs = {index: read_header(records).producer_epoch for index, records in batches_of(message).items()}
+    assert epochs == {1: 1, 3: 1}
+
+
+def test_too_large_is_split_and_all_of_it_delivered():
+    client, queues, sender = make()
+    reports = [queues.send("t", b"%03d" % number * 10, partition=0) for number in range(100)]
+    sender.run()
+    sent = []
+    answer(client, 10)
+    while client.posts:
+        message = answer(client, 0, offset=len(sent))
+        sent += [bytes(record.value) for record in iterate(batches_of(message)[0])]
+    assert sent == [b"%03d" % number * 10 for number in range(100)]
+    assert [report.result(0).offset for report in reports] == list(range(100))
+    assert queues.used == 0
+
+
+def test_delivery_timeout_says_what_the_last_attempt_met():
+    client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
+    report = queues.send("t", b"v", partition=0)
+    sender.run()
+    answer(client, 6)
+    client.now = 31.0
+    sender.run()
+    assert isinstance(report.error, RequestTimedOut)
+    assert "1 attempts" in str(report.error)
+    assert isinstance(report.error.__cause__, KafkaError)
+
+
+def test_retries_exhausted_fails_with_the_brokers_error():
+    client, queues, sender = make(retries=1, enable_idempotence=False)
+    report = queues.send("t", b"v", partition=0)
+    sender.run()
+    answer(client, 6)
+    client.now = 1.0
+    sender.run()
+    answer(client, 6)
+    assert report.error.name == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_partition_without_a_leader_waits_and_asks():
+    client, queues, sender = make()
+    client.lead([-1, 1, 0, 1], epoch=2)
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    assert client.posts == []
+    assert client.refreshed == ["t"]
+    assert not queues.topic("t").queues[0].available
+    client.lead([1, 1, 0, 1], epoch=3)
+    sender.run()
+    assert [node for node, _, _ in client.posts] == [1]
+
+
+def test_no_more_requests_than_allowed():
+    client, queues, sender = make(max_in_flight_requests_per_connection=1, enable_idempotence=False)
+    for _ in range(3):
+        queues.send("t", b"v", partition=0)
+        sender.run()
+    assert len(client.posts) == 1
+    answer(client)
+    assert len(client.posts) == 1
+
+
+def test_acks_0_is_done_when_sent():
+    client, queues, sender = make(acks="0")
+    report = queues.send("t", b"v", partition=0)
+    sender.run()
+    _, message, on_done = client.posts.pop()
+    assert message.acks == 0
+    on_done(None, None)
+    assert report.result(0).offset == -1

@@ -1,0 +1,149 @@
+"""Keys and values as bytes and back: text, JSON (msgspec), Avro (fastavro), one's own.
+
+A serializer is called as ``serializer(topic, value) -> bytes``, a deserializer as
+``deserializer(topic, data) -> value``; None (a tombstone) never comes to either.
+
+Avro with ``schema_id`` is Confluent's wire format: a zero byte, the schema's id as int32, the data.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyclient.errors import ConfigError
+
+Serializer = Callable[[str, Any], bytes]
+Deserializer = Callable[[str, bytes], Any]
+PREFIX_SIZE = 5
+
+
+def serialize_text(topic: str, value: str) -> bytes:
+    """UTF-8."""
+    return value.encode()
+
+
+def deserialize_text(topic: str, data: bytes) -> str:
+    """UTF-8."""
+    return bytes(data).decode()
+
+
+def _json_functions() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """msgspec's where it is installed, else the standard library's."""
+    try:
+        import msgspec
+    except ImportError:
+        return (
+            lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(),
+            json.loads,
+        )
+    return msgspec.json.encode, msgspec.json.decode
+
+
+class JsonSerializer:
+    """JSON in UTF-8. Takes what msgspec takes: dataclasses, datetimes, Struct …"""
+
+    def __init__(self) -> None:
+        self._encode = _json_functions()[0]
+
+    def __call__(self, topic: str, value: Any) -> bytes:
+        return self._encode(value)
+
+
+class JsonDeserializer:
+    """What the JSON says."""
+
+    def __init__(self) -> None:
+        self._decode = _json_functions()[1]
+
+    def __call__(self, topic: str, data: bytes) -> Any:
+        return self._decode(bytes(data))
+
+
+class AvroSerializer:
+    """Avro without a file header. ``schema``: as JSON describes it, parsed. ``schema_id`` adds the
+    registry's prefix. Needs fastavro (``pip install pybroker[avro]``).
+    """
+
+    def __init__(self, schema: Mapping[str, Any] | str, *, schema_id: int | None = None) -> None:
+        self._avro = _fastavro()
+        self._schema = self._avro.parse_schema(_parsed(schema))
+        self._prefix = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4)
+
+    def __call__(self, topic: str, value: Any) -> bytes:
+        out = io.BytesIO()
+        out.write(self._prefix)
+        self._avro.schemaless_writer(out, self._schema, value)
+        return out.getvalue()
+
+
+class AvroDeserializer:
+    """``schema``: that of the writer; or, for data with the registry's prefix, ``schemas``: a
+    function or mapping from the id in the prefix to the schema.
+    """
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | str | None = None,
+        *,
+        schemas: Callable[[int], Any] | Mapping[int, Any] | None = None,
+    ) -> None:
+        if (schema is None) == (schemas is None):
+            raise ConfigError("AvroDeserializer needs either schema or schemas")
+        self._avro = _fastavro()
+        self._schema = None if schema is None else self._avro.parse_schema(_parsed(schema))
+        self._find = schemas.__getitem__ if isinstance(schemas, Mapping) else schemas
+        self._known: dict[int, Any] = {}
+
+    def __call__(self, topic: str, data: bytes) -> Any:
+        if self._find is None:
+            return self._avro.schemaless_reader(io.BytesIO(data), self._schema)
+        if len(data) < PREFIX_SIZE or data[0] != 0:
+            raise ValueError(f"{len(data)} bytes without the prefix 00 and a schema id")
+        schema_id = int.from_bytes(data[1:PREFIX_SIZE])
+        schema = self._known.get(schema_id)
+        if schema is None:
+            schema = self._avro.parse_schema(_parsed(self._find(schema_id)))
+            self._known[schema_id] = schema
+        return self._avro.schemaless_reader(io.BytesIO(data[PREFIX_SIZE:]), schema)
+
+
+def _parsed(schema: Any) -> Any:
+    return json.loads(schema) if isinstance(schema, str) else schema
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError as error:
+        raise ConfigError("Avro needs fastavro: pip install fastavro") from error
+    return fastavro
+
+
+def serializer(given: Any) -> Serializer | None:
+    """What the key ``*.serializer`` names: None (bytes), 'str', 'json', or a callable."""
+    names = {"str": lambda: serialize_text, "json": JsonSerializer}
+    found: Serializer | None = _named(given, names, "serializer")
+    return found
+
+
+def deserializer(given: Any) -> Deserializer | None:
+    """What the key ``*.deserializer`` names: None (bytes), 'str', 'json', or a callable."""
+    names = {"str": lambda: deserialize_text, "json": JsonDeserializer}
+    found: Deserializer | None = _named(given, names, "deserializer")
+    return found
+
+
+def _named(given: Any, names: Mapping[str, Callable[[], Any]], what: str) -> Any:
+    if given is None or given == "bytes":
+        return None
+    if isinstance(given, str):
+        make = names.get(given)
+        if make is None:
+            raise ConfigError(f"{what}: {given!r} is none of bytes, {', '.join(names)}")
+        return make()
+    if not callable(given):
+        raise ConfigError(f"{what}: {given!r} cannot be called")
+    return given

@@ -1,0 +1,61 @@
+"""A broker for tests: ours, or with --broker=kafka a real Kafka; one per session.
+
+A test module takes it by ``from pyclient.tests.brokers import broker  # noqa: F401``, or its room's
+conftest does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from conformance.brokers import KINDS, Broker
+from pyclient.errors import KafkaError
+
+T = TypeVar("T")
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
+_number = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A running broker; ``broker.bootstrap`` is its address."""
+    folder: Path = tmp_path_factory.mktemp("pyclient")
+    running = KINDS[pytestconfig.getoption("--broker")](folder / "data")
+    running.config |= QUICK
+    running.start()
+    yield running
+    running.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def unique(stem: str) -> str:
+    """A name that no other test uses."""
+    return f"{stem}-{os.getpid()}-{next(_number)}"
+
+
+def until(ask: Callable[[], T], holds: Callable[[T], object] = bool, timeout_s: float = 20.0) -> T:
+    """What ``ask`` returns once ``holds`` of it; a broker of Kafka's may lag behind its controller."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            answer = ask()
+            if holds(answer):
+                return answer
+            trouble: object = answer
+        except KafkaError as error:
+            trouble = error
+        assert time.monotonic() < deadline, trouble

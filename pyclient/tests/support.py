@@ -1,0 +1,45 @@
+"""What the tests of the SDK do again and again. Waiting polls, with a deadline that no quiet machine needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyclient import Consumer, Record, TopicPartition
+
+PATIENCE_S = 90.0
+
+
+def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
+    """What ``condition`` returns once it is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.02)
+    return found
+
+
+def take(consumer: Consumer, count: int) -> list[Record]:
+    """Polls until it has ``count`` records."""
+    found: list[Record] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
+        found.extend(consumer.poll(timeout=0.2))
+    return found
+
+
+def read_all(bootstrap: str, topic: str, partitions: int = 1, **settings: Any) -> list[Record]:
+    """All records of a topic, as they are now."""
+    with Consumer(bootstrap, **settings) as consumer:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        ends = consumer.end_offsets(places)
+        consumer.assign(places)
+        consumer.seek_to_beginning()
+        found: list[Record] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while any(consumer.position(place) < ends[place] for place in places):
+            assert time.monotonic() < deadline, f"at {consumer.positions()} of {ends}"
+            found.extend(consumer.poll(timeout=0.2))
+        return found

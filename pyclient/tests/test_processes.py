@@ -1,0 +1,257 @@
+"""What happens around the client: signals, forks, brokers that are not there, pickles, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyclient import Admin, Consumer, KafkaError, Producer, TopicPartition, aio
+from pyclient.errors import ClientForked, ConnectionFailed, WakeupError
+from pyclient.tests.support import PATIENCE_S, read_all, take, until
+
+REPOSITORY = Path(__file__).parents[2]
+WAITS = {
+    "poll": "consumer.poll()",
+    "iteration": "next(iter(consumer))",
+    "flush": "producer.flush()",
+    "result": "producer.send(topic, value=b'v').result()",
+    "room": "[producer.send(topic, value=bytes(1000)) for _ in range(1000)]",
+    "metadata": "Producer('127.0.0.1:1').send('t', value=b'v')",
+    "close": "producer.close()",
+    "admin": "Admin('127.0.0.1:1').list_topics()",
+}
+WAITER = """
+import os, signal, sys
+from pyclient import Admin, Consumer, Producer, TopicPartition
+bootstrap, topic = sys.argv[1:]
+consumer = Consumer(bootstrap)
+consumer.assign([TopicPartition(topic, 0)])
+producer = Producer(bootstrap, linger_ms=10**6, delivery_timeout_ms=10**8, buffer_memory=65536, batch_size=10**6)
+producer.send(topic, value=b"first")
+{prepare}
+print("waiting", flush=True)
+try:
+    {wait}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+print("not interrupted", flush=True)
+os._exit(1)
+"""
+
+
+def interrupted(text, *arguments):
+    """What a program says after "waiting" when it gets SIGINT, again and again until it ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", text, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        try:
+            assert select.select([process.stdout], [], [], PATIENCE_S)[0]
+            line = process.stdout.readline()
+            assert line == b"waiting\n", process.stderr.read()
+            threading.Event().wait(0.3)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    return out.decode(), err.decode()
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_ends_every_wait(paused_broker, wait):
+    """The broker is stopped (SIGSTOP): nothing is answered, however long one waits."""
+    with Producer(paused_broker.bootstrap) as producer:
+        producer.send("t", value=b"v").result(PATIENCE_S)
+    text = WAITER.format(wait=WAITS[wait], prepare=f"os.kill({paused_broker.pid}, signal.SIGSTOP)")
+    try:
+        out, err = interrupted(text, paused_broker.bootstrap, "t")
+    finally:
+        os.kill(paused_broker.pid, signal.SIGCONT)
+    assert out == "interrupted\n", err
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_wakeup_ends_the_poll_or_the_next_one(broker, topic, early):
+    with Consumer(broker.bootstrap) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        timer = threading.Timer(0 if early else 0.2, consumer.wakeup)
+        timer.start()
+        if early:
+            timer.join()
+        with pytest.raises(WakeupError):
+            consumer.poll()
+        assert not consumer.poll(timeout=0)
+
+
+def test_wakeup_from_a_signal_handler(broker, topic):
+    with Consumer(broker.bootstrap) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        before = signal.signal(signal.SIGALRM, lambda *_: consumer.wakeup())
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            with pytest.raises(WakeupError):
+                consumer.poll()
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def in_child(work):
+    """What ``work()`` returns, as text, in a forked child; the child ends at once."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            told = str(work())
+        except BaseException as error:
+            told = f"{type(error).__name__}: {error}"
+        os.write(write, told.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert select.select([pipe], [], [], PATIENCE_S)[0], "the child hangs"
+        told = pipe.read().decode()
+    os.waitpid(child, 0)
+    return told
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_is_told_and_the_parent_goes_on(broker, topic):
+    with (
+        Producer(broker.bootstrap) as producer,
+        Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer,
+        Admin(broker.bootstrap) as admin,
+    ):
+        producer.send(topic, value=b"0").result(PATIENCE_S)
+        consumer.assign([TopicPartition(topic, 0)])
+        take(consumer, 1)
+        admin.list_topics()
+        calls = {
+            "send": lambda: producer.send(topic, value=b"child").result(5),
+            "flush": producer.flush,
+            "poll": lambda: consumer.poll(timeout=5),
+            "commit": lambda: consumer.position(TopicPartition(topic, 1), timeout=5),
+            "admin": admin.list_topics,
+        }
+        for name, call in calls.items():
+            assert in_child(call).startswith(ClientForked.__name__), name
+        assert in_child(lambda: [one.close() for one in (producer, consumer, admin)]) == "[None, None, None]"
+        assert in_child(lambda: read_all(broker.bootstrap, topic)[0].value) == "b'0'"
+        assert producer.send(topic, value=b"1").result(PATIENCE_S).offset == 1
+        assert take(consumer, 1)[0].offset == 1
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_unreachable_broker_is_named_in_time(make):
+    client = make("127.0.0.1:1")
+    with pytest.raises(ConnectionFailed) as told:
+        client.connect(timeout=0.5)
+    assert (told.value.host, told.value.phase) == ("127.0.0.1:1", "connect")
+    assert isinstance(told.value.cause, ConnectionRefusedError)
+    client.close()
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_unknown_host_is_named_at_once(make):
+    client = make("no-such-host.invalid:9092")
+    with pytest.raises(ConnectionFailed) as told:
+        client.connect(timeout=PATIENCE_S)
+    assert (told.value.host, told.value.phase) == ("no-such-host.invalid:9092", "resolve")
+    client.close()
+
+
+def test_a_host_that_accepts_and_says_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        client = Producer(f"127.0.0.1:{mute.getsockname()[1]}")
+        with pytest.raises(ConnectionFailed):
+            client.connect(timeout=0.5)
+        client.close()
+
+
+def test_one_bootstrap_server_of_several_is_enough(broker, topic):
+    with Producer(f"127.0.0.1:1,{broker.bootstrap}") as producer:
+        assert producer.send(topic, value=b"v").result(PATIENCE_S).offset == 0
+
+
+def test_unreachable_asyncio():
+    async def work():
+        async with aio.Producer("127.0.0.1:1", max_block_ms=300) as producer:
+            with pytest.raises(ConnectionFailed):
+                await producer.send("t", value=b"v")
+
+    asyncio.run(work())
+
+
+def test_unreachable_brokers_do_not_flood_the_log(caplog):
+    caplog.set_level(logging.WARNING)
+    with Producer("127.0.0.1:1", max_block_ms=1500) as producer, pytest.raises(ConnectionFailed):
+        producer.send("t", value=b"v")
+    assert 1 <= len(caplog.records) <= 4
+
+
+def test_nothing_is_written_to_stderr():
+    text = """
+from pyclient import Producer
+from pyclient.errors import ConnectionFailed
+import logging
+logging.getLogger("pyclient").addHandler(logging.NullHandler())
+try:
+    with Producer("127.0.0.1:1", max_block_ms=300) as producer:
+        producer.send("t", value=b"v")
+except ConnectionFailed as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, timeout=PATIENCE_S, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"127.0.0.1:1: connect failed" in done.stdout
+
+
+def test_records_metadata_and_errors_can_be_pickled(broker, producer, topic):
+    metadata = producer.send(topic, value=b"v", key=b"k", headers=[("h", b"1")]).result(PATIENCE_S)
+    (record,) = read_all(broker.bootstrap, topic)
+    copy = pickle.loads(pickle.dumps(record))
+    names = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+    assert [getattr(copy, name) for name in names] == [getattr(record, name) for name in names]
+    again = pickle.loads(pickle.dumps(metadata))
+    assert tuple(again) == tuple(metadata)
+    with pytest.raises(ConnectionFailed) as told:
+        Admin("127.0.0.1:1").connect(0.2)
+    error = pickle.loads(pickle.dumps(told.value))
+    assert (str(error), error.host, error.phase) == (str(told.value), told.value.host, told.value.phase)
+    assert isinstance(error, KafkaError)
+
+
+def test_clients_that_are_closed_leave_no_thread_and_no_socket(broker, topic):
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    def use() -> None:
+        with Producer(broker.bootstrap) as producer, Consumer(broker.bootstrap) as consumer:
+            producer.send(topic, value=b"v").result(PATIENCE_S)
+            consumer.assign([TopicPartition(topic, 0)])
+            consumer.poll(timeout=0.05)
+
+    use()
+    before = held()
+    for _ in range(5):
+        use()
+    until(lambda: held() <= before, f"as few threads and files as {before}: {held()}")

@@ -1,0 +1,211 @@
+"""The producer, as an application uses it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+
+import pyarrow
+import pytest
+from confluent_kafka import Consumer as Foreign
+from confluent_kafka import TopicPartition as ForeignPlace
+
+from pyclient import ConfigError, Producer, TopicPartition
+from pyclient.errors import BufferExhausted, ClientClosed, ConnectionFailed, KafkaError
+from pyclient.tests.support import PATIENCE_S, read_all
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+def foreign_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """What librdkafka reads of partition 0."""
+    consumer = Foreign({"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True})
+    consumer.assign([ForeignPlace(topic, 0, 0)])
+    found: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None:
+            assert message.error() is None
+            found.append(message.value())
+    consumer.close()
+    return found
+
+
+def send_much(producer: Producer) -> None:
+    for _ in range(200):
+        producer.send("t", value=bytes(1000))
+
+
+def test_synchronous_send_tells_where_the_record_is(producer, topic):
+    for number in range(3):
+        metadata = producer.send(topic, value=b"v", timestamp=1_700_000_000_000 + number).result(timeout=PATIENCE_S)
+        assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, number)
+        assert metadata.timestamp == 1_700_000_000_000 + number
+
+
+def test_callbacks_come_once_each_in_order_with_metadata(broker, topic):
+    seen = []
+    with Producer(broker.bootstrap) as producer:
+        for _ in range(1000):
+            producer.send(topic, value=b"x", on_delivery=lambda *told: seen.append(told))
+    assert [metadata.offset for metadata, _ in seen] == list(range(1000))
+    assert all(error is None for _, error in seen)
+
+
+def test_a_callback_that_raises_disturbs_nobody(broker, topic):
+    def bad(metadata: object, error: object) -> None:
+        raise ZeroDivisionError
+
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, value=b"1", on_delivery=bad)
+        assert producer.send(topic, value=b"2").result(PATIENCE_S).offset == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_is_read_by_us_and_by_librdkafka(broker, topic, codec):
+    values = [b"%d-" % number * (number % 50) for number in range(2000)]
+    with Producer(broker.bootstrap, compression_type=codec) as producer:
+        assert producer.send_many(topic, values).result(PATIENCE_S) == len(values)
+    assert [bytes(record.value) for record in read_all(broker.bootstrap, topic)] == values
+    assert foreign_values(broker.bootstrap, topic, len(values)) == values
+
+
+def test_null_empty_headers_and_timestamps_survive(broker, producer, topic):
+    headers = [("a", b"1"), ("a", None), ("", b"")]
+    producer.send(topic, value=None, key=None)
+    producer.send(topic, value=b"", key=b"", headers=headers, timestamp=1_700_000_000_123)
+    producer.flush(PATIENCE_S)
+    first, second = read_all(broker.bootstrap, topic)
+    assert (first.value, first.key, first.headers) == (None, None, [])
+    assert (second.value, second.key, second.headers, second.timestamp) == (b"", b"", headers, 1_700_000_000_123)
+
+
+def test_send_many_takes_arrow_with_nulls_and_keys(broker, producer, new_topic):
+    topic = new_topic(3)
+    values = pyarrow.array([b"a", None, b"c"] * 500, pyarrow.binary())
+    keys = pyarrow.array([b"%d" % number for number in range(1500)], pyarrow.binary())
+    assert producer.send_many(topic, values, keys).result(PATIENCE_S) == 1500
+    found = {bytes(record.key): record.value for record in read_all(broker.bootstrap, topic, 3)}
+    assert found == dict(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+
+
+def test_keys_go_where_kafka_puts_them(producer, new_topic):
+    """murmur2 of Kafka's own UtilsTest: foobar, 21, a-little-bit-long-string."""
+    topic = new_topic(10)
+    hashes = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
+    for key, murmur2 in hashes.items():
+        assert producer.send(topic, value=b"", key=key).result(PATIENCE_S).partition == (murmur2 & 0x7FFFFFFF) % 10
+
+
+def test_threads_keep_their_order(broker, new_topic):
+    topic = new_topic(2)
+
+    def work(producer: Producer, name: int) -> None:
+        for number in range(2000):
+            producer.send(topic, value=b"%d" % number, key=b"%d" % name, partition=name % 2)
+
+    with Producer(broker.bootstrap, linger_ms=1) as producer:
+        threads = [threading.Thread(target=work, args=(producer, name)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = defaultdict(list)
+    for record in read_all(broker.bootstrap, topic, 2):
+        found[bytes(record.key)].append(int(record.value))
+    assert found == {b"%d" % name: list(range(2000)) for name in range(4)}
+
+
+def test_send_to_nowhere_says_where_after_max_block_ms():
+    with (
+        Producer("127.0.0.1:1", buffer_memory=32_768, max_block_ms=200) as producer,
+        pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1: connect failed"),
+    ):
+        producer.send("t", value=bytes(1000))
+
+
+def test_full_buffer_waits_for_a_broker_that_takes_the_records(broker, topic):
+    with Producer(broker.bootstrap, buffer_memory=65_536, batch_size=8192) as producer:
+        reports = [producer.send(topic, value=bytes(1000)) for _ in range(2000)]
+        producer.flush(PATIENCE_S)
+        assert [report.metadata.offset for report in reports] == list(range(2000))
+
+
+def test_buffer_of_a_stopped_broker_is_exhausted(own_broker):
+    with Producer(
+        own_broker.bootstrap, buffer_memory=65_536, max_block_ms=300, delivery_timeout_ms=60_000, linger_ms=0
+    ) as producer:
+        producer.partitions_for("t", PATIENCE_S)
+        producer.send("t", value=b"known").result(PATIENCE_S)
+        own_broker.kill()
+        with pytest.raises(BufferExhausted, match=r"buffer.memory=65536"):
+            send_much(producer)
+        producer.close(timeout=0)
+
+
+def test_close_without_time_fails_what_was_not_delivered(own_broker):
+    producer = Producer(own_broker.bootstrap, linger_ms=0)
+    producer.send("t", value=b"known").result(PATIENCE_S)
+    own_broker.kill()
+    report = producer.send("t", value=b"lost")
+    producer.close(timeout=0)
+    with pytest.raises(KafkaError):
+        report.result(PATIENCE_S)
+    with pytest.raises(ClientClosed):
+        producer.send("t", value=b"late")
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_acks(broker, topic, acks):
+    with Producer(broker.bootstrap, acks=acks) as producer:
+        metadata = producer.send(topic, value=b"v").result(PATIENCE_S)
+        assert metadata.offset == (-1 if acks == "0" else 0)
+
+
+def test_record_larger_than_the_broker_takes(broker, producer, new_topic):
+    topic = new_topic(1, {"max.message.bytes": "1000"})
+    with pytest.raises(KafkaError) as told:
+        producer.send(topic, value=bytes(5000)).result(PATIENCE_S)
+    assert told.value.code == 10
+    assert producer.send(topic, value=b"small").result(PATIENCE_S).offset == 0
+
+
+def test_batch_larger_than_the_broker_takes_is_split(broker, new_topic):
+    topic = new_topic(1, {"max.message.bytes": "3000"})
+    values = [b"%03d" % number * 100 for number in range(100)]
+    with Producer(broker.bootstrap, batch_size=65_536, linger_ms=50) as producer:
+        producer.send_many(topic, values).result(PATIENCE_S)
+    assert [bytes(record.value) for record in read_all(broker.bootstrap, topic)] == values
+
+
+def test_null_key_in_a_compacted_topic_fails_that_record(producer, new_topic):
+    topic = new_topic(1, {"cleanup.policy": "compact"})
+    with pytest.raises(KafkaError) as told:
+        producer.send(topic, value=b"v").result(PATIENCE_S)
+    assert told.value.code == 87
+    assert producer.send(topic, value=b"v", key=b"k").result(PATIENCE_S).offset == 0
+
+
+def test_unknown_setting_suggests_the_right_one():
+    with pytest.raises(ConfigError, match=r"linger\.ms"):
+        Producer("localhost:9092", lingr_ms=5)
+
+
+def test_partition_that_is_not_there(producer, topic):
+    with pytest.raises(KafkaError, match="1 partition"):
+        producer.send(topic, value=b"v", partition=7)
+
+
+def test_serializers_by_name(broker, topic):
+    with Producer(broker.bootstrap, key_serializer="str", value_serializer="json") as producer:
+        producer.send(topic, value={"a": [1, None]}, key="ä").result(PATIENCE_S)
+    (record,) = read_all(broker.bootstrap, topic, key_deserializer="str", value_deserializer="json")
+    assert (record.key, record.value) == ("ä", {"a": [1, None]})
+
+
+def test_offsets_of_producer_agree_with_the_admin(admin, producer, topic):
+    last = [producer.send(topic, value=b"x") for _ in range(10)][-1].result(PATIENCE_S)
+    place = TopicPartition(topic, 0)
+    assert admin.list_offsets({place: -1})[place].offset == last.offset + 1
