@@ -169,6 +169,11 @@ class AiokafkaProducer(AiokafkaClient, Producer):
             raise sender.exception() or ClientError("aiokafka's sender has ended")
         try:
             return call.result()
+        except errors.IllegalOperation as error:
+            # The sender has given the transaction up meanwhile; where it has ended, it knows why.
+            if sender.done():
+                raise (sender.exception() or error) from error
+            raise MustAbort(repr(error)) from error
         except errors.KafkaError as error:
             if isinstance(error, FATAL) or name not in ABORTABLE:
                 raise
@@ -266,9 +271,15 @@ class AiokafkaConsumer(AiokafkaClient, Consumer):
     def commit(self, offsets: Mapping[Place, int] | None = None, *, asynchronous: bool = False) -> None:
         rows = None if offsets is None else {TopicPartition(*place): offset for place, offset in offsets.items()}
         if not asynchronous:
-            self._driver.run(self._ask("commit", rows))
+            self._driver.run(self._commit(rows))
             return
-        asyncio.run_coroutine_threadsafe(self._ask("commit", rows), self._driver._loop)
+        asyncio.run_coroutine_threadsafe(self._commit(rows), self._driver._loop)
+
+    async def _commit(self, rows: dict[TopicPartition, int] | None) -> None:
+        try:
+            await self._ask("commit", rows)
+        except errors.IllegalStateError as error:  # it knows already that it is out
+            raise CommitRefused(repr(error)) from error
 
     def committed(self, places: Iterable[Place]) -> dict[Place, int]:
         found = {place: self._driver.run(self._ask("committed", TopicPartition(*place))) for place in places}

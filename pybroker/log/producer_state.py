@@ -247,8 +247,9 @@ class ProducerStates:
         self.verifications.clear()
         self.end_offset = end_offset
 
-    def load(self, start_offset: int, end_offset: int) -> int:
-        """Reads the newest sound snapshot at or before ``end_offset``, where the log ends now.
+    def load(self, start_offset: int, end_offset: int, reach: int | None = None) -> int:
+        """Reads the newest sound snapshot at or before ``reach``, or if there is none the first
+        behind it; ``reach`` is by default ``end_offset``, where the log ends now.
 
         Returns the offset from which the log must be replayed. Which markers are not replicated is
         in no snapshot: what is known of it stays, and where nothing is known (at a start) markers
@@ -258,9 +259,9 @@ class ProducerStates:
         self.clear(start_offset)
         self._unreplicated = unreplicated
         self.remove_snapshots(lambda offset: offset > end_offset)
-        for offset in reversed(self._snapshots):
-            if offset < start_offset:
-                break
+        known = [offset for offset in self._snapshots if offset >= start_offset]
+        early = end_offset if reach is None else reach
+        for offset in sorted(known, key=lambda offset: (offset > early, abs(offset - early))):
             if self._load_snapshot(offset):
                 self.end_offset = offset
                 return offset

@@ -37,7 +37,7 @@ from pybroker.log.leader_epochs import LeaderEpochs
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.producer_state import ProducerStates
-from pybroker.log.replay import Markers, replay_batch, replay_producers
+from pybroker.log.replay import Markers, reach_of, replay_batch, replay_producers
 from pybroker.log.segment import Segment
 from pybroker.log.segment_files import DELETED_SUFFIX, SUFFIX
 from pybroker.log.segments import Segments
@@ -405,6 +405,6 @@ class _Loader:
 
     def _replay_producers(self, producers: ProducerStates, segments: Segments, start: int, end: int) -> None:
         try:
-            replay_producers(producers, segments, start, end)
+            replay_producers(producers, segments, start, end, None if self.clean else reach_of(segments, end))
         except MalformedBatch as error:
             logger.error("producers of %s are known up to a damaged batch only: %s", self.folder, error)

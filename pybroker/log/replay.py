@@ -41,13 +41,33 @@ class Markers:
             raise MalformedBatch(position, f"no marker: {error}", size=batch.size) from error
 
 
-def replay_producers(producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int) -> None:
-    """Brings ``producers`` to the log's end: the newest sound snapshot, then the batches behind
-    it.
+REACH_BYTES = 1 << 20
+
+
+def reach_of(segments: Segments, end_offset: int) -> int:
+    """From where producers are replayed after an unclean stop.
+
+    A snapshot knows the last batch of each producer only, but those that were under way are sent
+    again: so the whole segments in the last ``REACH_BYTES`` are read, snapshots or not.
+    """
+    left, reach = REACH_BYTES, end_offset
+    for segment in reversed(segments.snapshot()):
+        left -= segment.size
+        if left < 0:
+            break
+        reach = segment.base_offset
+    return reach
+
+
+def replay_producers(
+    producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int, reach: int | None = None
+) -> None:
+    """Brings ``producers`` to the log's end: a sound snapshot, the newest at or before ``reach``,
+    then the batches behind it.
 
     Raises batches.MalformedBatch, OSError.
     """
-    start = producers.load(log_start_offset, log_end_offset)
+    start = producers.load(log_start_offset, log_end_offset, reach)
     if start < log_end_offset:
         for number in range(segments.find(start), len(segments)):
             segment = segments[number]

@@ -207,6 +207,19 @@ def test_producers_are_replayed_from_the_snapshot_before_the_recovery_point(tmp_
             log.append_as_leader(idempotent(30, bytes(50)), 0, NOW)
 
 
+def test_batches_that_were_under_way_are_known_though_each_lies_in_a_segment_of_its_own(tmp_path):
+    config = LogConfig(segment_bytes=100)
+    log = open_log(tmp_path, config)
+    for sequence in range(8):
+        log.append_as_leader(idempotent(sequence), 0, NOW)
+    log.flush()
+    recovered = open_log(tmp_path, config, clean=False, recovery_point=8)
+    for sequence in range(3, 8):
+        again = recovered.append_as_leader(idempotent(sequence), 0, NOW)
+        assert (again.duplicate, again.first_offset) == (True, sequence)
+    assert recovered.log_end_offset == 8
+
+
 def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
     first, second = logs(folder)[:2]
     first.write_bytes(first.read_bytes() + batch(b"x", base_offset=int(second.stem)))
