@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["kafka", "ours"], default="ours", help="which broker to test")
+
+
+def pytest_sessionstart() -> None:
+    """Ctrl-C works in the tests and in what they start, also where a shell began them in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
