@@ -6,6 +6,7 @@ Eight connections, five requests in flight on each (a real Kafka serves one at a
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
@@ -116,6 +117,7 @@ def _settled(wire: Wire, group: str, topic: str) -> int:
             raise LoadError(str(reply))
         if reply.assignment is not None and reply.assignment.topic_partitions:
             break
+        time.sleep(0.01)  # a broker may assign only every second
         reply = wire.ask("ConsumerGroupHeartbeat", 1, **{**fields, "member_epoch": reply.member_epoch})
     rows = [{"topic_id": row.topic_id, "partitions": row.partitions} for row in reply.assignment.topic_partitions]
     reply = wire.ask(
