@@ -58,5 +58,6 @@ class Fetched:
         """The next records, at most ``limit``; None when there are no more. Bytes are touched without the GIL.
 
         Raises ``CorruptBatch`` where the CRC does not hold or there is no batch, ``InvalidBatch``
-        where a record does not parse, ``LegacyBatch``; what lies before it is given first.
+        where a record does not parse, ``LegacyBatch``, ``CompressionError`` where a batch cannot be inflated, or
+        only into too much; what lies before it is given first.
         """

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cy.batch_header import CorruptBatch, InvalidBatch
+from cy.compression import CompressionError
 from cy.fetched import Chunk, Fetched, LegacyBatch
 from pyclient.config import Config
 from pyclient.consumer.errors import CorruptRecords
@@ -121,7 +122,7 @@ class Fetcher:
     def _take_of(self, head: Fetched, limit: int, chunks: list[Chunk]) -> Chunk | None:
         try:
             chunk = head.take(limit)
-        except (CorruptBatch, InvalidBatch, LegacyBatch) as error:
+        except (CorruptBatch, InvalidBatch, LegacyBatch, CompressionError) as error:
             if not chunks:
                 raise CorruptRecords(str(error)) from error
             return None
