@@ -22,10 +22,7 @@ def bootstrap(request, broker):
     from pyclient.admin.types import UpgradeType
 
     with Admin(broker.bootstrap) as admin:
-        try:
-            admin.update_features({"transaction.version": 1}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
-        except KafkaError as error:
-            pytest.skip(f"the broker cannot go back to transactions version 1: {error}")
+        admin.update_features({"transaction.version": 1}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
         until(lambda: admin.describe_features().finalized["transaction.version"].max_version == 1)
         yield broker.bootstrap
         admin.update_features({"transaction.version": 2})
