@@ -5,6 +5,7 @@ from __future__ import annotations
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
+from conformance import librdkafka
 from conformance.brokers import Broker
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
@@ -30,7 +31,7 @@ class CommittedReader:
             "reconnect.backoff.max.ms": 100,
             "log_level": 0,
         }
-        self._consumer = confluent_kafka.Consumer(settings)
+        self._consumer = librdkafka.Consumer(settings)
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
 
     def poll(self) -> int:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 
 from conformance.brokers import Broker
+from conformance.librdkafka import Consumer
 from conformance.peers import Java
 
 IDLE_S = 30.0

@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from conformance import librdkafka
 from conformance.drivers.base import (
     PATIENCE_S,
     ClientError,
@@ -195,7 +196,7 @@ class ConfluentProducer(Producer):
 class ConfluentConsumer(Consumer):
     def __init__(self, settings: dict[str, Any]) -> None:
         self.events = []
-        self._client = confluent_kafka.Consumer(settings)
+        self._client = librdkafka.Consumer(settings)
         self._closed = False
         #: Where ``poll`` goes on, as far as librdkafka does not say: it counts neither markers nor a start.
         self._places: dict[Place, int] = {}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import confluent_kafka
 
+from conformance import librdkafka
 from conformance.brokers import Broker
 from conformance.drivers.base import Place
 from conformance.faults.history import Row
@@ -42,7 +43,7 @@ class CommittedReader(threading.Thread):
 
 def reader(bootstrap: str) -> confluent_kafka.Consumer:
     """librdkafka's consumer of committed records."""
-    return confluent_kafka.Consumer(
+    return librdkafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "unused",

@@ -20,7 +20,7 @@ from typing import Any
 
 import confluent_kafka
 
-from conformance import batches
+from conformance import batches, librdkafka
 from conformance.brokers import Broker
 from conformance.drivers.base import Place
 from conformance.faults.history import PartitionHistory, Row, TopicHistory, Watermark
@@ -276,7 +276,7 @@ class GroupReader(Load):
             "check.crcs": True,
             "fetch.wait.max.ms": 20,
         }
-        consumer = confluent_kafka.Consumer({**options, **PATIENT})
+        consumer = librdkafka.Consumer({**options, **PATIENT})
         consumer.subscribe(sorted({place.topic for place in self.places}))
         try:
             while not self.stopping.is_set():
@@ -351,7 +351,7 @@ def read_back(broker: Broker, place: Place) -> list[Row]:
     """A partition from its first offset to its last, by librdkafka, which checks each CRC."""
     options = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "check.crcs": True}
     options |= {"enable.partition.eof": True, "enable.auto.commit": False}
-    consumer = confluent_kafka.Consumer(options)
+    consumer = librdkafka.Consumer(options)
     consumer.assign([confluent_kafka.TopicPartition(*place, confluent_kafka.OFFSET_BEGINNING)])
     found: list[Row] = []
     deadline = time.monotonic() + STALLED_S

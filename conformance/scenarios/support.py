@@ -10,6 +10,7 @@ from typing import TypeVar
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
+from conformance import librdkafka
 from conformance.brokers import Broker
 
 Found = TypeVar("Found")
@@ -74,7 +75,7 @@ def consumer(broker: Broker, group: str = "unused", **settings: object) -> Itera
     defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
     defaults["heartbeat.interval.ms"] = 200
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
-    client = confluent_kafka.Consumer(
+    client = librdkafka.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": group, **defaults, **dotted}
     )
     try:
