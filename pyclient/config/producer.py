@@ -33,6 +33,8 @@ PRODUCER: Final[Table] = table(
         Key("partitioner.class", OBJECT, None, "None (by key, sticky without), 'round_robin', or an object"),
         Key("partitioner.ignore.keys", BOOL, False, "records with keys are spread like those without"),
         Key("partitioner.adaptive.partitioning.enable", BOOL, True, "slow brokers get less (KIP-794)"),
+        Key("partitioner.availability.timeout.ms", INT, 0,
+            "a broker that takes no request for so long gets only records with keys; 0: never", 0, MAX_LONG),
         Key("interceptor.classes", OBJECT, None, "objects with on_send(record), on_acknowledgement(metadata, error)"),
         Key("key.serializer", OBJECT, None, "a callable (topic, key) -> bytes, or a name: 'str', 'json'"),
         Key("value.serializer", OBJECT, None, "a callable (topic, value) -> bytes, or a name: 'str', 'json'"),

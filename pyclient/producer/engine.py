@@ -74,6 +74,7 @@ class Engine:
             partitions = cluster.partitions(name)
             if partitions and (wanted or self.queues.topic(name) is not None):
                 self.queues.set_partitions(name, len(partitions))
+        self.sender.update_available(topics)
         self.sender.run()
 
     def _give_up(self, error: KafkaError) -> None:

@@ -24,7 +24,9 @@ class Settings:
     retries: int
     linger: float
     delivery_timeout: float
-    request_timeout: float
+    request_timeout_ms: int
+    availability_timeout: float
+    """Without adaptive partitioning 0, which is never."""
     max_block: float
     api_timeout: float
     backoff: float
@@ -51,7 +53,8 @@ def read(config: Config) -> Settings:
         retries=config.retries,
         linger=linger,
         delivery_timeout=_delivery_timeout(config, linger + request_timeout),
-        request_timeout=request_timeout,
+        request_timeout_ms=config.request_timeout_ms,
+        availability_timeout=_availability_timeout(config),
         max_block=config.max_block_ms / 1000,
         api_timeout=config.default_api_timeout_ms / 1000,
         backoff=config.retry_backoff_ms / 1000,
@@ -88,6 +91,11 @@ def _delivery_timeout(config: Config, least: float) -> float:
     if "delivery.timeout.ms" in config.given:
         raise ConfigError("delivery.timeout.ms must be at least linger.ms + request.timeout.ms")
     return least
+
+
+def _availability_timeout(config: Config) -> float:
+    adaptive: bool = config.partitioner_adaptive_partitioning_enable
+    return config.partitioner_availability_timeout_ms / 1000 if adaptive else 0.0
 
 
 def _level(config: Config, codec: Codec) -> int | None:
