@@ -23,11 +23,21 @@ PLACES = {
     "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers."),
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
-    "kafka-topics": Place("pybroker.cli.kafka_topics", "kafka_topics", "Takes the options of kafka-topics.sh."),
-    "kafka-consumer-groups": Place(
-        "pybroker.cli.kafka_consumer_groups", "kafka_consumer_groups", "Takes those of kafka-consumer-groups.sh."
-    ),
 }
+
+SCRIPTS = {
+    f"kafka-{name}": Place(f"pybroker.cli.kafka.{name.replace('-', '_')}", name.replace("-", "_"), summary)
+    for name, summary in (
+        ("topics", "Create, list, describe, alter, delete topics."),
+        ("console-producer", "Send the lines of stdin."),
+        ("console-consumer", "Show the records of a topic."),
+        ("consumer-groups", "List, describe, reset, delete consumer groups."),
+        ("configs", "Describe and alter keys."),
+        ("get-offsets", "First and last offsets of partitions."),
+        ("log-dirs", "What lies in log dirs."),
+    )
+}
+"""Kafka's own scripts, by their names without .sh."""
 
 
 def version() -> str:
@@ -48,14 +58,17 @@ def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 class DefaultToStart(Lazy):
-    """Takes a file, options, or nothing as arguments of ``start``."""
+    """Takes a file, options, or nothing as arguments of ``start``; a script of Kafka's also with its .sh."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         own = {name for parameter in self.get_params(context) for name in parameter.opts}
-        if not args or (args[0] not in self.places and args[0] not in own):
+        if context.resilient_parsing:  # a shell asks what could come next
+            return super().parse_args(context, args)
+        if not args or (self.place(args[0]) is None and args[0] not in own):
             if args and not is_for_start(args[0]):
+                known = {**self.places, **self.scripts}
                 raise click.UsageError(
-                    f"{args[0]!r} is neither a command nor a file: {suggestion(args[0], self.places)}", context
+                    f"{args[0]!r} is neither a command nor a file: {suggestion(args[0], known)}", context
                 )
             args = ["start", *args]
         return super().parse_args(context, args)
@@ -66,7 +79,9 @@ def is_for_start(word: str) -> bool:
     return word.startswith("-") or word.endswith(".properties") or os.sep in word or os.path.exists(word)
 
 
-@click.group(cls=DefaultToStart, places=PLACES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=DefaultToStart, places=PLACES, scripts=SCRIPTS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "--version",
     is_flag=True,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
@@ -36,6 +37,8 @@ Ends = dict[TopicPartition, int]
 @click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing comes for so long.")
 @click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this one.")
 @click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which commits.")
+@click.option("-k", "--key", metavar="TEXT", help="Only records of this key.")
+@click.option("--grep", metavar="REGEX", help="Only records with this in the value (RE2).")
 @click.option("--committed", is_flag=True, help="No records of open or aborted transactions.")
 @click.option("-f", "--format", "pattern", metavar="FORMAT", help=r"kcat's: '%t[%p] %o %T %k %s %h\n'.")
 @click.option("-Z", "--null", default="", metavar="TEXT", help="What -f writes for null.")
@@ -56,6 +59,8 @@ def consume(
     timeout: float | None,
     numbers: tuple[int, ...],
     group: str | None,
+    key: str | None,
+    grep: str | None,
     committed: bool,
     pattern: str | None,
     null: str,
@@ -86,12 +91,8 @@ def consume(
             consumer.subscribe(topics)
         else:
             assign(consumer, starts, ends)
-        out = sys.stdout.buffer
-        out.write(header)
-        try:
-            show_records(consumer, out, line, ends if stop is not None else None, count, timeout)
-        except KeyboardInterrupt:
-            out.flush()
+        sys.stdout.buffer.write(header)
+        show_records(consumer, line, ends if stop is not None else None, count, timeout, chosen_by(key, grep))
     return 0
 
 
@@ -105,27 +106,61 @@ def assign(consumer: Consumer, starts: Ends, ends: Ends) -> None:
 
 def show_records(
     consumer: Consumer,
-    out: IO[bytes],
     line: Callable[[Record], bytes],
-    ends: Ends | None,
-    count: int | None,
-    timeout: float | None,
-) -> None:
-    """Writes until the end, so many records, or nothing for ``timeout`` seconds."""
+    ends: Ends | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+    chosen: Callable[[Record], bool] | None = None,
+) -> int:
+    """Writes to stdout until the end, so many records, or nothing for ``timeout`` seconds; Ctrl-C ends it in order.
+    ``chosen``: which records to write. Returns how many were written.
+    """
+    out = sys.stdout.buffer
     written = 0
     last = time.monotonic()
-    while not (ends is not None and is_read(consumer, ends)):
-        limit = MOST if count is None else min(MOST, count - written)
-        records = consumer.poll(POLL_S, limit)
-        wanted = [each for each in records if ends is None or before(each, ends)]
-        out.write(b"".join(map(line, wanted)))
-        out.flush()
-        written += len(wanted)
-        stop_at(consumer, ends or {})
-        now = time.monotonic()
-        last = now if len(records) else last
-        if written == count or (timeout is not None and now - last >= timeout):
-            return
+    with contextlib.suppress(KeyboardInterrupt):
+        while not (ends is not None and is_read(consumer, ends)):
+            limit = MOST if count is None else min(MOST, count - written)
+            records = consumer.poll(POLL_S, limit)
+            wanted = [each for each in records if ends is None or before(each, ends)]
+            shown = wanted if chosen is None else list(filter(chosen, wanted))
+            out.write(b"".join(map(line, shown)))
+            out.flush()
+            written += len(shown)
+            stop_at(consumer, ends or {})
+            now = time.monotonic()
+            last = now if len(records) else last
+            if written == count or (timeout is not None and now - last >= timeout):
+                break
+    return written
+
+
+def chosen_by(key: str | None, grep: str | None) -> Callable[[Record], bool] | None:
+    """Which records to show: of this key, with this expression (RE2) in the value. Raises UsageError."""
+    if key is None and grep is None:
+        return None
+    wanted = None if key is None else key.encode()
+    found = None if grep is None else searching(grep)
+
+    def is_chosen(record: Record) -> bool:
+        if wanted is not None and record.key != wanted:
+            return False
+        return found is None or found(record.value or b"") is not None
+
+    return is_chosen
+
+
+def searching(expression: str) -> Callable[[bytes], object]:
+    """RE2, whose time is linear in the value: an expression of somebody else's can do no harm."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        search: Callable[[bytes], object] = re2.compile(expression.encode(), options).search
+    except re2.error as error:
+        raise click.UsageError(f"--grep {expression}: {error}") from error
+    return search
 
 
 def stop_at(consumer: Consumer, ends: Ends) -> None:

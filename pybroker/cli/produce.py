@@ -81,11 +81,16 @@ def produce(
         own = None if key is None else key.encode()
         sent = send_all(producer, topic, records, Given(None, own, common, partition), failed)
         producer.flush()
-    if failed.first is not None:
-        raise Failure(f"{failed.count} of {sent} records were not taken: {sentence(failed.first, f'topic {topic}')}")
+    refuse_failed(failed, sent, topic)
     if sys.stderr.isatty():
         complain(f"{sent} records sent to {topic}")
     return 0
+
+
+def refuse_failed(failed: Failures, sent: int, topic: str) -> None:
+    """Raises Failure for records that were not taken."""
+    if failed.first is not None:
+        raise Failure(f"{failed.count} of {sent} records were not taken: {sentence(failed.first, f'topic {topic}')}")
 
 
 def stdin() -> IO[bytes]:
@@ -126,9 +131,15 @@ def document(number: int, line: bytes) -> Given:
 
 
 def send_all(
-    producer: Producer, topic: str, records: Iterable[Given], default: Given, failed: Failures
+    producer: Producer,
+    topic: str,
+    records: Iterable[Given],
+    default: Given,
+    failed: Failures,
+    *,
+    one_at_a_time: bool = False,
 ) -> int:
-    """Sends until there are no more or one was refused; returns how many."""
+    """Sends until there are no more or one was refused; returns how many. ``one_at_a_time``: waits for each."""
     count = 0
     for record in records:
         producer.send(
@@ -141,6 +152,8 @@ def send_all(
             on_delivery=failed,
         )
         count += 1
+        if one_at_a_time:
+            producer.flush()
         if failed.count:
             break
     return count

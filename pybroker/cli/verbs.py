@@ -31,6 +31,9 @@ HINTS: Mapping[str, str] = {
 }
 
 
+SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
+
+
 class Failure(click.ClickException):
     """The verb could not do it: exit 1."""
 
@@ -82,25 +85,40 @@ class Place(NamedTuple):
 
 
 class Lazy(click.Group):
-    """A group whose verbs are imported when they are used."""
+    """A group whose verbs are imported when they are used. ``scripts`` are verbs under a heading of their own, which
+    may be followed by ``.sh``.
+    """
 
-    def __init__(self, *args: Any, places: Mapping[str, Place] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        places: Mapping[str, Place] | None = None,
+        scripts: Mapping[str, Place] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self.places = dict(places or {})
+        self.scripts = dict(scripts or {})
+
+    def place(self, name: str) -> Place | None:
+        """Where a verb is defined, None where there is no such verb."""
+        return self.places.get(name) or self.scripts.get(name.removesuffix(".sh"))
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return list(self.places)
+        return [*self.places, *self.scripts]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        place = self.places.get(name)
+        place = self.place(name)
         if place is None:
             return None
         found: click.Command = getattr(import_module(place.module), place.attribute)
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.summary) for name, place in self.places.items()])
+        for title, places in (("Commands", self.places), (SCRIPTS_TITLE, self.scripts)):
+            if places:
+                with formatter.section(title):
+                    formatter.write_dl([(name, place.summary) for name, place in places.items()])
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:

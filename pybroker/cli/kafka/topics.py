@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.completing import TOPIC
+from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.output import write
 from pybroker.cli.topic import configs_of, without
 from pybroker.cli.verbs import Failure, Verb, failures, misuse, pairs
@@ -26,15 +28,17 @@ ACTIONS = ("list", "describe", "create", "alter", "delete")
 @click.option("--create", "actions", flag_value="create", multiple=True)
 @click.option("--alter", "actions", flag_value="alter", multiple=True)
 @click.option("--delete", "actions", flag_value="delete", multiple=True)
-@click.option("--topic", metavar="NAME", help="A name; a regular expression but for --create.")
+@click.option(
+    "--topic", metavar="NAME", help="A name; a regular expression but for --create.", shell_complete=TOPIC
+)
 @click.option("--partitions", type=click.IntRange(1))
 @click.option("--replication-factor", type=click.IntRange(1))
 @click.option("--config", "configs", multiple=True, metavar="key=value")
 @click.option("--if-exists", is_flag=True)
 @click.option("--if-not-exists", is_flag=True)
 @click.option("--exclude-internal", is_flag=True)
-@on_cluster
-def kafka_topics(
+@on_kafka()
+def topics(
     cluster: Cluster,
     actions: tuple[str, ...],
     topic: str | None,
@@ -46,9 +50,7 @@ def kafka_topics(
     exclude_internal: bool,
 ) -> int:
     """kafka-topics.sh: --list, --describe, --create, --alter or --delete."""
-    if len(actions) != 1:
-        raise click.UsageError(f"exactly one of {', '.join('--' + each for each in ACTIONS)}")
-    (action,) = actions
+    action = only(actions, ACTIONS)
     if topic is None and action not in ("list", "describe"):
         raise click.UsageError(f"--{action}: --topic is missing")
     if action == "alter" and partitions is None:

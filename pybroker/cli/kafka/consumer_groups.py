@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.completing import GROUP, TOPIC
 from pybroker.cli.group import chosen, delete_offsets, lags_of, refuse_members, shifted
+from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.output import plain_table, write
 from pybroker.cli.places import EARLIEST, LATEST, OFFSET, TIME, Spot, milliseconds, offsets_at
 from pybroker.cli.verbs import Verb, complain, failures, misuse
@@ -30,12 +32,12 @@ STATES = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS
 @click.option("--delete", "actions", flag_value="delete", multiple=True)
 @click.option("--reset-offsets", "actions", flag_value="reset-offsets", multiple=True)
 @click.option("--delete-offsets", "actions", flag_value="delete-offsets", multiple=True)
-@click.option("--group", "groups", multiple=True)
+@click.option("--group", "groups", multiple=True, metavar="GROUP", shell_complete=GROUP)
 @click.option("--all-groups", is_flag=True)
 @click.option("--offsets", "view", flag_value="offsets")
 @click.option("--members", "view", flag_value="members")
 @click.option("--state", "view", flag_value="state")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", shell_complete=TOPIC)
 @click.option("--all-topics", is_flag=True)
 @click.option("--to-earliest", is_flag=True)
 @click.option("--to-latest", is_flag=True)
@@ -45,8 +47,8 @@ STATES = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS
 @click.option("--shift-by", type=int)
 @click.option("--dry-run", is_flag=True)
 @click.option("--execute", is_flag=True)
-@on_cluster
-def kafka_consumer_groups(
+@on_kafka()
+def consumer_groups(
     cluster: Cluster,
     actions: tuple[str, ...],
     groups: tuple[str, ...],
@@ -59,9 +61,7 @@ def kafka_consumer_groups(
     **where: object,
 ) -> int:
     """kafka-consumer-groups.sh: --list, --describe, --delete, --reset-offsets or --delete-offsets."""
-    if len(actions) != 1:
-        raise click.UsageError(f"exactly one of {', '.join('--' + each for each in ACTIONS)}")
-    (action,) = actions
+    action = only(actions, ACTIONS)
     if action != "list" and bool(groups) == all_groups:
         raise click.UsageError(f"--{action}: either --group or --all-groups")
     if action in ("reset-offsets", "delete-offsets") and bool(topics) == all_topics:
