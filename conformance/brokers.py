@@ -204,7 +204,8 @@ class OurBroker(Broker):
             code = self.process.wait()
             raise BrokerError(f"no ready line but {line!r}, exit code {code}{self._tail()}")
         assert int(match[3]) == self.pid, "a single broker runs in the process that was started"
-        self.port = int(match[2])
+        if self.port == 0:  # else the line may name another: advertised.listeners
+            self.port = int(match[2])
 
 
 class RealKafka(Broker):

@@ -20,6 +20,8 @@ from typing import Self
 from conformance.wire_client import ConnectionClosed, Wire
 
 PRODUCE = 0
+#: With this SO_LINGER a close sends RST, not FIN.
+RESET = struct.pack("ii", 1, 0)
 Rule = Callable[[int, int], bool]
 
 
@@ -34,10 +36,15 @@ class FaultProxy:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self.listener.getsockname()[:2]
         self.delay_s = 0.0
+        #: Swallows requests, or replies, without a word: the connections stay open.
+        self.swallows_requests = self.swallows_replies = False
+        #: New connections are closed at once.
+        self.refuses = False
         self.lost: list[tuple[int, int]] = []
         self.cuts = 0
         self._rule: Rule | None = None
         self._cut_sizes: Iterator[int] = iter(())
+        self._reply_sizes: Iterator[int] = iter(())
         self._lock = threading.Lock()
         self._links: list[Link] = []
         self._closed = False
@@ -77,11 +84,27 @@ class FaultProxy:
             self.cuts += size is not None
             return size
 
+    def cut_replies(self, sizes: Iterable[int]) -> None:
+        """Of the next replies only so many bytes arrive each, then its connection is reset."""
+        self._reply_sizes = iter(sizes)
+
+    def reply_cut_size(self) -> int | None:
+        """Where this reply is to be cut; called by the links."""
+        with self._lock:
+            size = next(self._reply_sizes, None)
+            self.cuts += size is not None
+            return size
+
+    def black_hole(self, *, requests: bool = True, replies: bool = True) -> None:
+        """Takes everything and passes nothing on; a connection that has lost something stays dead after ``heal``."""
+        self.swallows_requests, self.swallows_replies = requests, replies
+
     def heal(self) -> None:
         """Forwards everything again."""
         self._rule = None
-        self._cut_sizes = iter(())
+        self._cut_sizes = self._reply_sizes = iter(())
         self.delay_s = 0.0
+        self.swallows_requests = self.swallows_replies = self.refuses = False
 
     def cut(self) -> None:
         """Resets every connection."""
@@ -89,6 +112,13 @@ class FaultProxy:
             links, self._links = self._links, []
         for link in links:
             link.reset()
+
+    def half_close(self, *, client: bool) -> None:
+        """Every connection gets a FIN on the client's side, or on the broker's; the other direction goes on."""
+        with self._lock:
+            links = list(self._links)
+        for link in links:
+            link.half_close(link.client if client else link.broker)
 
     def loses(self, api_key: int, correlation_id: int) -> bool:
         """Whether the rule takes this reply; called by the links, one at a time."""
@@ -104,13 +134,16 @@ class FaultProxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
+            if self.refuses:
+                client.close()
+                continue
             try:
                 link = Link(self, client, Wire(self.target()))
             except OSError:
                 client.close()
                 continue
             with self._lock:
-                self._links.append(link)
+                self._links = [*(other for other in self._links if not other.is_closed), link]
             link.start()
 
     def __enter__(self) -> Self:
@@ -133,6 +166,8 @@ class Link:
         self.client = Wire.of(client)
         self.broker = broker
         self.keys: dict[int, int] = {}
+        #: Something was swallowed: nothing that comes after it is passed on.
+        self.is_dead = False
         for wire in (self.client, self.broker):
             wire.socket.settimeout(None)
 
@@ -140,12 +175,22 @@ class Link:
         for direction in (self._requests, self._replies):
             threading.Thread(target=self._pump, args=(direction,), daemon=True).start()
 
+    @property
+    def is_closed(self) -> bool:
+        return self.client.socket.fileno() < 0
+
     def reset(self) -> None:
-        """Closes both ends; what is in flight is lost."""
+        """Ends both connections with RST; what is in flight is lost."""
         for wire in (self.client, self.broker):
             with contextlib.suppress(OSError):
-                wire.socket.shutdown(socket.SHUT_RDWR)
+                wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                wire.socket.shutdown(socket.SHUT_RD)  # wakes the thread that reads
             wire.close()
+
+    def half_close(self, wire: Wire) -> None:
+        """A FIN on this side; what comes from there is still forwarded."""
+        with contextlib.suppress(OSError):
+            wire.socket.shutdown(socket.SHUT_WR)
 
     def _pump(self, direction: Callable[[], bool]) -> None:
         try:
@@ -160,6 +205,9 @@ class Link:
         key, _, correlation_id = struct.unpack_from(">hhi", frame)
         self.keys[correlation_id] = key
         time.sleep(self.proxy.delay_s)
+        self.is_dead |= self.proxy.swallows_requests
+        if self.is_dead:
+            return True
         size = self.proxy.cut_size(key)
         self.broker.send((struct.pack(">i", len(frame)) + frame)[:size])
         return size is None
@@ -169,5 +217,9 @@ class Link:
         (correlation_id,) = struct.unpack_from(">i", frame)
         if self.proxy.loses(self.keys.pop(correlation_id, -1), correlation_id):
             return False
-        self.client.send(struct.pack(">i", len(frame)) + frame)
-        return True
+        self.is_dead |= self.proxy.swallows_replies
+        if self.is_dead:
+            return True
+        size = self.proxy.reply_cut_size()
+        self.client.send((struct.pack(">i", len(frame)) + frame)[:size])
+        return size is None
