@@ -20,8 +20,11 @@ PLACES = {
     "consume": Place("pybroker.cli.consume", "consume", "Show the records of topics."),
     "group": Place("pybroker.cli.group", "group", "List, describe, reset, delete consumer groups."),
     "config": Place("pybroker.cli.config", "config", "Get, set, unset keys of topics, brokers, groups."),
-    "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers."),
+    "partition": Place("pybroker.cli.partition", "partition", "Under-replicated, elect, reassign."),
+    "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers; is the cluster well?"),
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
+    "log": Place("pybroker.cli.log", "log", "Dump, verify files of a log without a broker; log dirs."),
+    "bench": Place("pybroker.cli.bench", "bench", "How fast: produce, consume, e2e."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
 }
 
@@ -35,6 +38,7 @@ SCRIPTS = {
         ("configs", "Describe and alter keys."),
         ("get-offsets", "First and last offsets of partitions."),
         ("log-dirs", "What lies in log dirs."),
+        ("dump-log", "Show the files of a log, without a broker."),
     )
 }
 """Kafka's own scripts, by their names without .sh."""

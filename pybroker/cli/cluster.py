@@ -1,12 +1,19 @@
-"""``pybroker cluster``: the brokers."""
+"""``pybroker cluster``: describe, health."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.output import show, with_output
+from pybroker.cli.partition import described
 from pybroker.cli.verbs import Suggesting
+
+if TYPE_CHECKING:
+    from pyclient import Admin
 
 COLUMNS = ("id", "host", "port", "rack", "controller", "cluster")
 
@@ -33,3 +40,52 @@ def describe(cluster: Cluster, output: str) -> None:
         "brokers": [dict(zip(COLUMNS[:4], row[:4], strict=True)) for row in rows],
     }
     show(output, COLUMNS, rows, documents=[document])
+
+
+class Trouble(NamedTuple):
+    """Something that is not as it should be."""
+
+    severity: str
+    what: str
+    where: str
+
+
+@cluster.command()
+@on_cluster
+@with_output
+def health(cluster: Cluster, output: str) -> int:
+    """Shows what is not as it should be; nothing, and exit code 0, where all is well.
+
+    error: records cannot be read or written; warning: they can, but a failure more would hurt.
+    """
+    with cluster.admin() as admin:
+        found = [*controller_troubles(admin), *partition_troubles(admin), *log_dir_troubles(admin)]
+    show(output, Trouble._fields, found, documents=[each._asdict() for each in found])
+    return 1 if any(each.severity == "error" for each in found) else 0
+
+
+def controller_troubles(admin: Admin) -> Iterator[Trouble]:
+    found = admin.describe_cluster()
+    if found.controller_id < 0:
+        yield Trouble("error", "no controller", f"cluster {found.cluster_id}")
+
+
+def partition_troubles(admin: Admin) -> Iterator[Trouble]:
+    for topic, each in described(admin, ()):
+        where = f"{topic}-{each.partition}"
+        missing = sorted({*each.replicas} - {*each.isr})
+        if each.leader < 0:
+            yield Trouble("error", "no leader", where)
+        elif missing:
+            yield Trouble("warning", f"not in sync: {', '.join(map(str, missing))}", where)
+        elif each.replicas and each.leader != each.replicas[0]:
+            yield Trouble("warning", f"broker {each.leader} leads instead of {each.replicas[0]}", where)
+
+
+def log_dir_troubles(admin: Admin) -> Iterator[Trouble]:
+    for broker, dirs in admin.describe_log_dirs().items():
+        for path, error in dirs.errors.items():
+            yield Trouble("error", f"log dir is offline: {error.name}", f"broker {broker}: {path}")
+        for each in dirs.values():
+            if 0 <= each.usable_bytes * 20 < each.total_bytes:
+                yield Trouble("warning", f"{each.usable_bytes >> 20} MiB are free", f"broker {broker}: {each.path}")

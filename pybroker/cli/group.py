@@ -9,7 +9,7 @@ import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.output import show, with_output
-from pybroker.cli.places import Spot, SpotType, edges, offsets_at, partitions_of
+from pybroker.cli.places import Spot, SpotType, chosen, edges, offsets_at
 from pybroker.cli.verbs import Failure, Suggesting, complain, failures
 from pyclient import TopicPartition
 
@@ -171,14 +171,6 @@ def refuse_members(admin: Admin, group: str) -> None:
     if found is not None and found.members:
         count = len(found.members)
         raise Failure(f"group {group} has {count} member{'s' * (count > 1)}: stop them first, then reset")
-
-
-def chosen(admin: Admin, text: str) -> list[TopicPartition]:
-    """The partitions of ``TOPIC`` or ``TOPIC:0,1``."""
-    name, _, numbers = text.partition(":")
-    if numbers and not all(each.isdigit() for each in numbers.split(",")):
-        raise click.UsageError(f"--topic {text}: behind the colon are partitions, as in flights:0,1")
-    return partitions_of(admin, [name], [int(each) for each in numbers.split(",") if each])
 
 
 def shifted(

@@ -89,7 +89,7 @@ def text(cell: Any) -> str:
 
 def is_number(cells: Iterable[Any]) -> bool:
     """A column of numbers stands to the right."""
-    return all(cell is None or (isinstance(cell, int) and not isinstance(cell, bool)) for cell in cells)
+    return all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:

@@ -81,6 +81,14 @@ def partitions_of(admin: Admin, topics: Iterable[str], chosen: Iterable[int] = (
     return found
 
 
+def chosen(admin: Admin, text: str) -> list[TopicPartition]:
+    """The partitions of ``TOPIC`` or ``TOPIC:0,1``. Raises UsageError, UnknownTopicOrPartition."""
+    name, _, numbers = text.partition(":")
+    if numbers and not all(each.isdigit() for each in numbers.split(",")):
+        raise click.UsageError(f"{text}: behind the colon are partitions, as in flights:0,1")
+    return partitions_of(admin, [name], [int(each) for each in numbers.split(",") if each])
+
+
 def edges(admin: Admin, partitions: list[TopicPartition], *, latest: bool) -> dict[TopicPartition, int]:
     """The first offsets, or those behind the last."""
     from pyclient.admin import OffsetSpec

@@ -10,7 +10,7 @@ import click
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.output import show, with_output
 from pybroker.cli.places import Spot, SpotType, edges, offsets_at, partitions_of
-from pybroker.cli.verbs import Suggesting, failures, pairs
+from pybroker.cli.verbs import Suggesting, failures, pairs, without
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -120,11 +120,6 @@ def create(
     rows = [(name, row.num_partitions, row.replication_factor, row.topic_id) for name, row in done.items()]
     show(output, ("name", "partitions", "replicas", "id"), rows)
     return failures("topic", without(done.errors, "TOPIC_ALREADY_EXISTS" if if_not_exists else ""))
-
-
-def without(errors: dict[str, Any], name: str) -> dict[str, Any]:
-    """The errors that are not of this name."""
-    return {key: error for key, error in errors.items() if error.name != name}
 
 
 @topic.command()

@@ -27,6 +27,7 @@ HINTS: Mapping[str, str] = {
     "CONNECTION_FAILED": "is a broker there? `pybroker start` starts one, -b names another address",
     "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
     "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
+    "UNSUPPORTED_BY_BROKER": "`pybroker api-versions` shows what it serves",
     "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
 }
 
@@ -148,6 +149,11 @@ def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
     for key, error in errors.items():
         complain(sentence(error, f"{kind} {key}").replace(f"{key}: {key}: ", f"{key}: ", 1))
     return 1 if errors else 0
+
+
+def without(errors: Mapping[Any, Any], name: str) -> dict[Any, Any]:
+    """The errors that are not of this name."""
+    return {key: error for key, error in errors.items() if error.name != name}
 
 
 @contextlib.contextmanager

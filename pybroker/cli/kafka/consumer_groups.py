@@ -8,10 +8,10 @@ import click
 
 from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.completing import GROUP, TOPIC
-from pybroker.cli.group import chosen, delete_offsets, lags_of, refuse_members, shifted
+from pybroker.cli.group import delete_offsets, lags_of, refuse_members, shifted
 from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.output import plain_table, write
-from pybroker.cli.places import EARLIEST, LATEST, OFFSET, TIME, Spot, milliseconds, offsets_at
+from pybroker.cli.places import EARLIEST, LATEST, OFFSET, TIME, Spot, chosen, milliseconds, offsets_at
 from pybroker.cli.verbs import Verb, complain, failures, misuse
 
 if TYPE_CHECKING:

@@ -5,14 +5,15 @@
     key.separator=\\t  line.separator=\\n  headers.separator=,  null.literal=null
     key.deserializer  value.deserializer  headers.deserializer: Kafka's classes for simple types
 
-``LoggingMessageFormatter`` and ``NoOpMessageFormatter`` are there as well, and ``OffsetsMessageFormatter`` for
-``__consumer_offsets`` (``internal_topics``).
+``LoggingMessageFormatter`` and ``NoOpMessageFormatter`` are there as well, and those for Kafka's own topics: a JSON
+document per record, ``OffsetsMessageFormatter``, ``GroupMetadataMessageFormatter``, ``TransactionLogMessageFormatter``.
 """
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -60,13 +61,16 @@ DESERIALIZERS: Mapping[str, Read] = {
 
 def formatter(name: str | None, known: Mapping[str, str]) -> Write:
     """What writes a record. Raises ValueError for a class that is not there."""
-    from pybroker.cli.kafka import internal_topics
+    from pybroker.cli import internal_records as known_records
 
+    groups, transactions = known_records.GROUP_TYPES, known_records.TRANSACTION_TYPES
     makers: dict[str, Callable[[Mapping[str, str]], Write]] = {
         "DefaultMessageFormatter": default,
         "LoggingMessageFormatter": default,
         "NoOpMessageFormatter": lambda known: lambda record: b"",
-        "OffsetsMessageFormatter": lambda known: internal_topics.offsets,
+        "OffsetsMessageFormatter": lambda known: internal(groups, known_records.OFFSET_COMMITS),
+        "GroupMetadataMessageFormatter": lambda known: internal(groups, known_records.GROUP_METADATA),
+        "TransactionLogMessageFormatter": lambda known: internal(transactions, transactions),
     }
     if name is None:
         return default(known)
@@ -74,6 +78,20 @@ def formatter(name: str | None, known: Mapping[str, str]) -> Write:
     if simple not in makers:
         raise ValueError(f"Java classes cannot be used: {suggestion(simple, makers)}")
     return makers[simple](known)
+
+
+def internal(types: dict[int, str], wanted: Container[int]) -> Write:
+    """Writes records of these types, leaves out others."""
+    from pybroker.cli.internal_records import decode
+
+    def write(record: Record) -> bytes:
+        found = decode(types, record.key, record.value)
+        if found is None or found.type not in wanted:
+            return b""
+        line = json.dumps({"key": found.key, "value": found.value}, separators=(",", ":"), ensure_ascii=False)
+        return line.encode() + b"\n"
+
+    return write
 
 
 def deserializer(known: Mapping[str, str], part: str) -> Read:

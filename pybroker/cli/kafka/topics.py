@@ -12,8 +12,8 @@ from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.completing import TOPIC
 from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.output import write
-from pybroker.cli.topic import configs_of, without
-from pybroker.cli.verbs import Failure, Verb, failures, misuse, pairs
+from pybroker.cli.topic import configs_of
+from pybroker.cli.verbs import Failure, Verb, failures, misuse, pairs, without
 
 if TYPE_CHECKING:
     from pyclient import Admin

@@ -1,0 +1,1 @@
+"""What ``pybroker bench`` measures: ``measures`` has the figures, ``runs`` the work."""

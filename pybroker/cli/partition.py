@@ -1,0 +1,143 @@
+"""``pybroker partition``: under-replicated, elect, reassign, reassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import TOPIC
+from pybroker.cli.output import show, with_output
+from pybroker.cli.places import chosen
+from pybroker.cli.replica_plan import plan
+from pybroker.cli.verbs import Suggesting, complain, failures, without
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+    from pyclient.admin.types import PartitionDescription
+
+TROUBLED = ("topic", "partition", "leader", "replicas", "isr", "missing")
+SOME = "TOPIC[:0,1]"
+
+
+@click.group(cls=Suggesting)
+def partition() -> None:
+    """Replicas and leaders of partitions."""
+
+
+@partition.command("under-replicated")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]…", shell_complete=TOPIC)
+@click.option("--offline", is_flag=True, help="Only those without a leader.")
+@on_cluster
+@with_output
+def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], offline: bool) -> None:
+    """Shows partitions of which a replica is not in sync, or that have no leader."""
+    with cluster.admin() as admin:
+        found = described(admin, topics)
+    rows = [
+        (name, each.partition, each.leader, each.replicas, each.isr, sorted({*each.replicas} - {*each.isr}))
+        for name, each in found
+        if each.leader < 0 or (not offline and len(each.isr) < len(each.replicas))
+    ]
+    show(output, TROUBLED, rows)
+
+
+def described(admin: Admin, topics: Iterable[str]) -> list[tuple[str, PartitionDescription]]:
+    """Every partition of these topics, or of all, with its topic."""
+    names = list(topics) or list(admin.list_topics(list_internal=True))
+    found = admin.describe_topics(names)
+    return [(name, each) for name, topic in found.items() for each in topic.partitions]
+
+
+@partition.command()
+@click.argument("partitions", nargs=-1, metavar=f"[{SOME}]…", shell_complete=TOPIC)
+@click.option("--all", "everything", is_flag=True, help="All that need it.")
+@click.option("--unclean", is_flag=True, help="Any replica that is alive: RECORDS ARE LOST that it does not have.")
+@click.option("--execute", is_flag=True, help="Do it; --unclean needs it.")
+@on_cluster
+@with_output
+def elect(
+    cluster: Cluster, output: str, partitions: tuple[str, ...], everything: bool, unclean: bool, execute: bool
+) -> int:
+    """Makes the first replica of partitions their leader again; shows those that got another leader."""
+    from pyclient.admin import Election
+
+    if bool(partitions) == everything:
+        raise click.UsageError(f"say of what: either {SOME} or --all")
+    with cluster.admin() as admin:
+        wanted = [tp for each in partitions for tp in chosen(admin, each)]
+        if unclean and not execute:
+            show(output, ("topic", "partition"), wanted)
+            complain("records may be lost: nothing was changed: --execute does it")
+            return 0
+        kind = Election.UNCLEAN if unclean else Election.PREFERRED
+        done = admin.elect_leaders(kind, None if everything else wanted, check=False)
+    show(output, ("topic", "partition"), sorted(done))
+    return failures("partition", without(done.errors, "ELECTION_NOT_NEEDED"))
+
+
+@partition.command()
+@click.argument("partitions", nargs=-1, required=True, metavar=f"{SOME}…", shell_complete=TOPIC)
+@click.option("--brokers", metavar="1,2,3", help="Spread replicas over these [all].")
+@click.option("--replicas", type=click.IntRange(1), metavar="N", help="So many of each partition [as many as now].")
+@click.option("--cancel", is_flag=True, help="Stop the reassignments of these partitions that go on.")
+@click.option("--dry-run", is_flag=True, help="Only show it; this is the default.")
+@click.option("--execute", is_flag=True, help="Do it.")
+@on_cluster
+@with_output
+def reassign(
+    cluster: Cluster,
+    output: str,
+    partitions: tuple[str, ...],
+    brokers: str | None,
+    replicas: int | None,
+    cancel: bool,
+    dry_run: bool,
+    execute: bool,
+) -> int:
+    """Gives partitions to other brokers, moving as few replicas as it can; shows the plan until --execute."""
+    if dry_run and execute:
+        raise click.UsageError("--dry-run and --execute exclude each other")
+    if cancel and (brokers or replicas):
+        raise click.UsageError("--cancel goes with neither --brokers nor --replicas")
+    with cluster.admin() as admin:
+        wanted = {tp for each in partitions for tp in chosen(admin, each)}
+        there = [each.id for each in admin.describe_cluster().brokers]
+        now = {
+            (name, each.partition): each.replicas
+            for name, each in described(admin, sorted({tp.topic for tp in wanted}))
+            if (name, each.partition) in wanted
+        }
+        then: dict[Any, Any] = dict.fromkeys(now) if cancel else plan(now, numbers(brokers, there), replicas)
+        changes = {tp: each for tp, each in then.items() if each != now[tp]}
+        errors = admin.alter_partition_reassignments(changes, check=False).errors if execute and changes else {}
+    show(output, ("topic", "partition", "from", "to"), [(*tp, now[tp], changes[tp]) for tp in sorted(changes)])
+    if not changes:
+        complain("nothing to move: every partition is where it should be")
+    elif not execute:
+        complain("nothing was changed: --execute does it")
+    return failures("partition", errors)
+
+
+def numbers(text: str | None, there: list[int]) -> list[int]:
+    """The brokers that were named, or all. Raises UsageError."""
+    if text is None:
+        return there
+    words = [word.strip() for word in text.split(",")]
+    strange = [word for word in words if not word.isdigit() or int(word) not in there]
+    if strange:
+        raise click.UsageError(f"--brokers: there is no broker {strange[0]}: there are {', '.join(map(str, there))}")
+    return list(dict.fromkeys(map(int, words)))
+
+
+@partition.command()
+@on_cluster
+@with_output
+def reassignments(cluster: Cluster, output: str) -> None:
+    """Shows the reassignments that go on."""
+    with cluster.admin() as admin:
+        found = admin.list_partition_reassignments()
+    rows = [(*tp, each.replicas, each.adding, each.removing) for tp, each in sorted(found.items())]
+    show(output, ("topic", "partition", "replicas", "adding", "removing"), rows)

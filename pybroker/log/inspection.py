@@ -1,0 +1,253 @@
+"""Looks at the files of a broker, stopped or not, without changing them: what ``pybroker log verify`` asks.
+
+A partition's folder is sound when
+* the batches of each ``.log`` follow each other to its end, with right CRCs, ascending offsets and as many records
+  as their headers say;
+* every entry of an ``.index`` and ``.timeindex`` leads to the batch that it speaks of;
+* every entry of a ``.txnindex`` leads to the marker of an abort of its producer;
+* ``.snapshot``, ``leader-epoch-checkpoint`` and ``partition.metadata`` can be read.
+
+What the tail of an active segment lacks is no finding: indexes are disposable. Files are opened for reading only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+from cy.batch import CorruptBatch, InvalidBatch, check_crc, iterate
+from cy.compression import CompressionError
+from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
+from pybroker.log.batches import Located, MalformedBatch, walk
+from pybroker.log.file_cache import FileCache
+from pybroker.log.offset_index import OffsetIndex, OffsetPosition
+from pybroker.log.storage import DataFile, Storage
+from pybroker.log.time_index import TimeIndex, TimestampEntry
+from pybroker.log.txn_index import TransactionIndex
+
+LOG_SUFFIX = ".log"
+MOST_FINDINGS = 100
+"""Of one file: the rest adds nothing."""
+
+
+class ReadOnly(Storage):
+    """Files of somebody else: nothing is written, not even their access for writing is needed."""
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        return DataFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+
+
+class Finding(NamedTuple):
+    """Something that is wrong: the file, where in it (a position, an offset; empty for the whole), and what."""
+
+    path: str
+    place: str
+    problem: str
+
+
+@dataclass
+class Segment:
+    """What a ``.log`` holds. ``ends``: of the batches that an index speaks of, by last offset, position and greatest
+    timestamp.
+    """
+
+    path: str
+    base_offset: int
+    size: int
+    batches: int = 0
+    records: int = 0
+    next_offset: int = -1
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    markers: dict[int, int] = field(default_factory=dict)
+    """Producer ids of control batches by offset."""
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass
+class Partition:
+    """What a folder holds, and what is wrong with it."""
+
+    path: str
+    segments: list[Segment]
+    findings: list[Finding]
+
+
+def partitions(path: str) -> Iterator[str]:
+    """The partitions' folders at or below a folder, sorted."""
+    for folder, below, files in os.walk(path):
+        below.sort()
+        if any(is_log(name) for name in files):
+            yield folder
+
+
+def is_log(name: str) -> bool:
+    """Whether a file is the ``.log`` of a segment."""
+    return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdigit()
+
+
+def base_offset_of(path: str) -> int:
+    """Of a file of a segment, which its name begins with; raises ValueError."""
+    return int(os.path.basename(path).partition(".")[0])
+
+
+def batch_bytes(file: DataFile, located: Located) -> bytes:
+    """A whole batch."""
+    return file.read(located.batch.size, located.position)
+
+
+def inspect_partition(folder: str, *, deep: bool = True) -> Partition:
+    """Looks at every file of a partition's folder. ``deep``: also at each record. Raises OSError."""
+    names = sorted(os.listdir(folder))
+    segments = [inspect_segment(os.path.join(folder, name), deep=deep) for name in names if is_log(name)]
+    findings = [each for segment in segments for each in segment.findings]
+    findings += overlaps(segments)
+    for name in names:
+        findings += inspect_small_file(os.path.join(folder, name))
+    return Partition(folder, segments, findings)
+
+
+def inspect_segment(path: str, *, deep: bool = True) -> Segment:
+    """Looks at every batch of a ``.log``, and at the indexes beside it. Raises OSError."""
+    file = ReadOnly().open(path)
+    segment = Segment(path, base_offset_of(path), file.size())
+    segment.next_offset = segment.base_offset
+    indexes = Indexes(os.path.dirname(path), segment.base_offset)
+    try:
+        for located in walk(file, 0, segment.size):
+            _add(segment, located, batch_bytes(file, located), indexes.offsets, deep)
+    except MalformedBatch as error:
+        rest = segment.size - error.position
+        problem = f"{error}: {rest} bytes up to the end of the file are no whole batches"
+        segment.findings.append(Finding(path, f"position {error.position}", problem))
+    segment.findings += indexes.compare(segment)
+    return segment
+
+
+def _add(segment: Segment, located: Located, data: bytes, indexed: Container[int], deep: bool) -> None:
+    batch = located.batch
+    segment.batches += 1
+    segment.records += max(batch.count, 0) if batch.magic == 2 else 1
+    segment.next_offset = batch.next_offset
+    if batch.last_offset in indexed:
+        segment.ends[batch.last_offset] = located.position, batch.max_timestamp
+    if batch.is_control:
+        segment.markers[batch.base_offset] = batch.producer_id
+    problem = problem_of(segment, located, data, deep)
+    if problem and len(segment.findings) < MOST_FINDINGS:
+        segment.findings.append(Finding(segment.path, f"offset {batch.base_offset}", problem))
+
+
+def problem_of(segment: Segment, located: Located, data: bytes, deep: bool) -> str:
+    """What is wrong with a batch, nothing if it is sound."""
+    batch = located.batch
+    if not check_crc(data, 0, batch):
+        return f"wrong CRC of the batch at position {located.position}"
+    if batch.base_offset < segment.base_offset and batch.magic == 2:
+        return f"lies below the segment's first offset {segment.base_offset}"
+    if not deep:
+        return ""
+    try:
+        count = sum(1 for _ in iterate(data, check_crcs=False))
+    except (CorruptBatch, InvalidBatch, CompressionError) as error:
+        return f"records cannot be read: {error}"
+    return f"{count} records, the header says {batch.count}" if batch.magic == 2 and count != batch.count else ""
+
+
+def overlaps(segments: list[Segment]) -> Iterator[Finding]:
+    """Segments that reach into the next one."""
+    for one, other in pairwise(segments):
+        if one.next_offset > other.base_offset:
+            problem = f"ends behind offset {other.base_offset}, with which the next segment begins"
+            yield Finding(one.path, f"offset {one.next_offset - 1}", problem)
+
+
+class Indexes:
+    """The three indexes of a segment, against its ``.log``; one that is missing is no finding."""
+
+    def __init__(self, folder: str, base_offset: int) -> None:
+        parts = ReadOnly(), FileCache(3), folder, base_offset
+        self._by_offset = OffsetIndex(*parts)
+        self._by_time = TimeIndex(*parts)
+        self._aborted = TransactionIndex(*parts)
+        by_offset, by_time = offset_entries(self._by_offset), time_entries(self._by_time)
+        #: The last offsets of the batches that they speak of: only these have to be kept.
+        self.offsets = {each.offset for each in by_offset} | {each.offset for each in by_time}
+
+    def compare(self, segment: Segment) -> list[Finding]:
+        """What does not fit to the batches."""
+        found: list[Finding] = []
+        for index, problems in (
+            (self._by_offset, self._offsets(segment)),
+            (self._by_time, self._times(segment)),
+            (self._aborted, self._transactions(segment)),
+        ):
+            found += [Finding(index.path, *each) for each in islice(problems, MOST_FINDINGS)]
+            odd = len(index.entries) % index.ENTRY_SIZE
+            if odd:
+                found.append(Finding(index.path, "", f"{odd} bytes behind the last whole entry"))
+        return found
+
+    def _offsets(self, segment: Segment) -> Iterator[tuple[str, str]]:
+        before = -1
+        for entry in offset_entries(self._by_offset):
+            found = segment.ends.get(entry.offset)
+            if found is None or found[0] != entry.position:
+                there = "no batch ends there" if found is None else f"the batch begins at {found[0]}"
+                yield f"offset {entry.offset}", f"position {entry.position}: {there}"
+            if entry.offset <= before:
+                yield f"offset {entry.offset}", f"follows offset {before}"
+            before = entry.offset
+
+    def _times(self, segment: Segment) -> Iterator[tuple[str, str]]:
+        before = -1
+        for entry in time_entries(self._by_time):
+            found = segment.ends.get(entry.offset)
+            if found is None or found[1] != entry.timestamp:
+                there = "no batch ends there" if found is None else f"the batch's greatest is {found[1]}"
+                yield f"offset {entry.offset}", f"timestamp {entry.timestamp}: {there}"
+            if entry.timestamp <= before:
+                yield f"offset {entry.offset}", f"timestamp {entry.timestamp} follows {before}"
+            before = entry.timestamp
+
+    def _transactions(self, segment: Segment) -> Iterator[tuple[str, str]]:
+        for entry in self._aborted:
+            if segment.markers.get(entry.last_offset) != entry.producer_id:
+                yield f"offset {entry.last_offset}", f"there is no marker of producer {entry.producer_id}"
+
+
+def offset_entries(index: OffsetIndex) -> Iterator[OffsetPosition]:
+    """The entries of an offset index, up to the zeros of a file that was made in advance."""
+    for number in range(len(index)):
+        entry = index.entry(number)
+        if entry == (index.base_offset, 0):
+            return
+        yield entry
+
+
+def time_entries(index: TimeIndex) -> Iterator[TimestampEntry]:
+    """The entries of a time index, as ``offset_entries``."""
+    for number in range(len(index)):
+        entry = index.entry(number)
+        if entry == (0, index.base_offset):
+            return
+        yield entry
+
+
+SMALL_FILES: tuple[tuple[str, Callable[[bytes], object]], ...] = (
+    (producer_snapshot.SUFFIX, producer_snapshot.decode),
+    (leader_epochs.FILE_NAME, leader_epochs.decode),
+    (partition_metadata.FILE_NAME, partition_metadata.decode),
+)
+
+
+def inspect_small_file(path: str) -> Iterator[Finding]:
+    """A snapshot, the epochs, the metadata: whether they can be read."""
+    for suffix, decode in SMALL_FILES:
+        if path.endswith(suffix):
+            try:
+                decode(ReadOnly().read(path))
+            except ValueError as error:
+                yield Finding(path, "", str(error))
