@@ -306,12 +306,18 @@ class Member(Reader):
         make = importlib.import_module("pyclient").Consumer
         settings = {**self.settings}
         with make(self.options.bootstrap, topics=[TOPIC], listener=self, **settings) as consumer:
-            while not (self.stopping and self._all_committed(consumer)):
-                try:
-                    self._read(consumer.poll(timeout=0.3))
-                except Exception as error:
-                    self.log.error(error, "poll")
+            while self._poll(consumer) or not (self.stopping and self._all_committed(consumer)):
                 self._commit(consumer)
+
+    def _poll(self, consumer: Any) -> bool:
+        """Whether anything came."""
+        try:
+            records = consumer.poll(timeout=0.3)
+        except Exception as error:
+            self.log.error(error, "poll")
+            return False
+        self._read(records)
+        return bool(records)
 
     def on_partitions_assigned(self, partitions: Any) -> None:
         """What comes first after this may be any offset."""

@@ -43,7 +43,7 @@ class ConsumerCore:
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
-        self.client = Client(config, loop=loop)
+        self.client = Client(config, loop=loop, separate_coordinators=True)
         self.lock = threading.RLock()
         self.subscription = Subscription()
         self.appointments = Appointments(loop)

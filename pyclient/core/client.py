@@ -44,6 +44,8 @@ class Coordinator(IntEnum):
 
 
 GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
+COORDINATORS: Final = 1 << 31
+"""Added to a broker's id: its second connection, for what it does as coordinator."""
 
 
 class Client:
@@ -51,6 +53,8 @@ class Client:
 
     ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers,
     client.id, request.timeout.ms, default.api.timeout.ms, retry.backoff.ms …
+    ``separate_coordinators``: they have connections of their own, so that commits and heartbeats
+    are not answered behind a fetch that waits for records.
     """
 
     cluster: Cluster
@@ -62,8 +66,10 @@ class Client:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float] | None = None,
         random: Callable[[], float] = uniform,
+        separate_coordinators: bool = False,
     ) -> None:
         self.config = config
+        self._coordinator_offset = COORDINATORS if separate_coordinators else 0
         self.loop = loop
         self.clock = clock or loop.time
         self.random = random
@@ -170,8 +176,8 @@ class Client:
         brokers = self.cluster.brokers
         self._adopt_bootstrap()
         for id, node in list(self._nodes.items()):
-            if id in brokers:
-                node.move(brokers[id].host, brokers[id].port)
+            if (broker := brokers.get(broker_id(id))) is not None:
+                node.move(broker.host, broker.port)
             elif id >= 0 and not node.in_flight:
                 self._nodes.pop(id).close(ClientClosed("the broker has left the cluster"))
         self._reap_later()
@@ -247,7 +253,7 @@ class Client:
 
     def _find(self, id: int) -> Node | None:
         node = self._nodes.get(id)
-        if node is None and (broker := self.cluster.brokers.get(id)) is not None:
+        if node is None and (broker := self.cluster.brokers.get(broker_id(id))) is not None:
             node = self._nodes[id] = self._node(id, broker.host, broker.port)
         return node
 
@@ -318,7 +324,7 @@ class Client:
         row = response.coordinators[0] if response.coordinators else response
         check(row.error_code, row.error_message)
         self.cluster.add_broker(Broker(row.node_id, row.host, row.port))
-        node = self._find(row.node_id)
+        node = self._find(row.node_id + self._coordinator_offset)
         assert node is not None
         node.move(row.host, row.port)
         return node.id
@@ -379,6 +385,11 @@ class Client:
         await self._keeper.stop()
         for node in self._nodes.values():
             node.close(self._error)
+
+
+def broker_id(node: int) -> int:
+    """The id of the broker that a connection leads to; a bootstrap server's is its own."""
+    return node - COORDINATORS if node >= COORDINATORS else node
 
 
 def bootstrap(config: Config) -> list[tuple[str, int]]:

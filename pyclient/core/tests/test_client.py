@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from pyclient.core import transport
-from pyclient.core.client import GROUP, TRANSACTION
+from pyclient.core.client import GROUP, TRANSACTION, Client, broker_id
 from pyclient.core.tests.scripted import (
     HANG_UP,
     SILENCE,
@@ -422,6 +422,27 @@ async def test_a_coordinator_is_remembered_until_it_is_lost():
         client.coordinator_lost("g", GROUP)
         await client.coordinator("g", GROUP)
         assert len(broker.asked(FindCoordinator)) == 3
+
+
+@on_loop
+async def test_a_coordinator_with_a_connection_of_its_own_is_not_held_up_by_the_broker_s_other_work():
+    async with ScriptedBroker() as broker, client_of(broker.address) as other:
+        row = FindCoordinator.Response.Coordinator
+        broker.handlers[FindCoordinator] = lambda *_: FindCoordinator.Response(
+            coordinators=[row(key="g", node_id=1, host="127.0.0.1", port=broker.port)]
+        )
+        broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
+        broker.handlers[Fetch] = lambda *_: SILENCE
+        client = Client(other.config, loop=asyncio.get_running_loop(), separate_coordinators=True)
+        await client.start(5)
+        node = await client.coordinator("g", GROUP)
+        assert broker_id(node) == 1
+        waiting = asyncio.create_task(client.send(1, Fetch, Fetch.Request()))
+        await client.send(node, Heartbeat, heartbeat(1))
+        assert not waiting.done()
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await waiting
 
 
 @on_loop
