@@ -73,7 +73,8 @@ def configure(options: StartOptions) -> BrokerConfig:
         raise ConfigError("--processes above 1 is not there yet: start it with --processes 1")
     for line in unknown_variables(os.environ):
         logger.warning("%s", line)
-    given = BrokerConfig.load(options.settings, file=options.file)
+    source = "an argument of pybroker.run()" if options.embedded else "--set"
+    given = BrokerConfig.load(options.settings, file=options.file, source=source)
     if options.zookeeper or given["zookeeper.connect"]:
         raise ConfigError("ZooKeeper is not there yet: leave --zookeeper (zookeeper.connect) out")
     chosen = list(options.settings)

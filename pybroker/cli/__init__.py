@@ -15,6 +15,7 @@ from pybroker.cli.verbs import Lazy, Place, suggestion
 
 PLACES = {
     "start": Place("pybroker.cli.start", "start", "Run a broker until SIGTERM or SIGINT."),
+    "demo": Place("pybroker.cli.demo", "demo", "See it work: broker, producer, group, transactions; half a minute."),
     "topic": Place("pybroker.cli.topic", "topic", "List, describe, create, alter, delete, trim; offsets."),
     "produce": Place("pybroker.cli.produce", "produce", "Send lines of stdin or of files to a topic."),
     "consume": Place("pybroker.cli.consume", "consume", "Show the records of topics."),
@@ -24,6 +25,7 @@ PLACES = {
     "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers; is the cluster well?"),
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
     "log": Place("pybroker.cli.log", "log", "Dump, verify files of a log without a broker; log dirs."),
+    "doctor": Place("pybroker.cli.doctor", "doctor", "What keeps clients and brokers from each other?"),
     "bench": Place("pybroker.cli.bench", "bench", "How fast: produce, consume, e2e."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
 }

@@ -91,8 +91,10 @@ class BrokerConfig:
         environment: Mapping[str, str] | None = None,
         file: str | None = None,
         fallback: Mapping[str, str] | None = None,
+        source: str = "--set",
     ) -> BrokerConfig:
-        """``--set`` texts over the environment (default: the process's) over file over fallback.
+        """``--set`` texts over the environment (default: the process's) over file over fallback. ``source``: what
+        errors call the first.
 
         Raises ConfigError for the first unknown key or bad value. Unknown variables are left out: the
         environment is shared with clients, which have settings of their own there.
@@ -103,7 +105,7 @@ class BrokerConfig:
                 **{name: Setting(text, "start command") for name, text in (fallback or {}).items()},
                 **(sources.from_file(file) if file else {}),
                 **{name: setting for name, setting in variables.items() if is_known(name)},
-                **sources.from_arguments(arguments),
+                **sources.from_arguments(arguments, source),
             }
         )
 

@@ -26,14 +26,14 @@ _FOREIGN = re.compile(
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def from_arguments(arguments: Iterable[str]) -> dict[str, Setting]:
-    """``key=value`` texts of ``--set``; raises ConfigError where there is no ``=``."""
+def from_arguments(arguments: Iterable[str], source: str = "--set") -> dict[str, Setting]:
+    """``key=value`` texts of ``--set``; raises ConfigError where there is no ``=``. ``source``: who gave them."""
     settings = {}
     for argument in arguments:
         name, equals, text = argument.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--set {argument} is not of the form key=value")
-        settings[name.strip()] = Setting(text, "--set")
+        settings[name.strip()] = Setting(text, source)
     return settings
 
 

@@ -62,6 +62,11 @@ def test_settings_are_kafkas_with_underscores() -> None:
         pytest.fail("not reached")
 
 
+def test_a_key_that_is_unknown_is_told_in_the_callers_words() -> None:
+    with pytest.raises(BrokerFailed, match=r"foo is unknown \(from an argument of pybroker\.run\(\)\)"):
+        pybroker.run(foo=1).__enter__()
+
+
 def test_a_folder_of_ones_own_is_kept(tmp_path: Path) -> None:
     with pybroker.run(data_dir=tmp_path, num_partitions=3):
         pass

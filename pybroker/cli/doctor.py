@@ -1,0 +1,41 @@
+"""``pybroker doctor``: looks for what keeps clients and brokers from each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.output import show, with_output
+from pybroker.cli.verbs import Verb
+
+
+@click.command(cls=Verb)
+@click.argument("file", required=False, metavar="[FILE.properties]", type=click.Path(exists=True, dir_okay=False))
+@click.option("--data-dir", metavar="DIR", help="The data folder to look at [the user's].")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=3.0, help="Seconds for each address [3].")
+@click.option("--write", is_flag=True, help="Also send and read a record, through a topic that is made for it.")
+@click.option("--local", is_flag=True, help="Only this machine and the settings, no cluster.")
+@on_cluster
+@with_output
+def doctor(
+    cluster: Cluster, output: str, file: str | None, data_dir: str | None, timeout: float, write: bool, local: bool
+) -> int:
+    """Looks at this machine, at the settings of a broker, and at the way to the cluster.
+
+    Names, ports, protocol; above all whether the addresses that brokers advertise lead to them from here. Changes
+    nothing without --write. Exit code 1 where something is an error.
+    """
+    from pybroker import data_folder
+    from pybroker.cli.doctoring import cluster as clusters
+    from pybroker.cli.doctoring import machine, settings
+    from pybroker.cli.doctoring.finding import ERROR, Finding
+
+    folder = Path(data_dir) if data_dir is not None else data_folder.users_folder()
+    found = [*machine.examine(folder.absolute()), *settings.examine(file)]
+    if not local:
+        found += clusters.examine(cluster, timeout, write)
+    documents = [each._asdict() for each in found]
+    show(output, Finding._fields, found, documents=documents, names=[each.check for each in found])
+    return 1 if any(each.level == ERROR for each in found) else 0

@@ -1,0 +1,1 @@
+"""What ``pybroker doctor`` looks at: ``machine``, ``settings``, ``network``, ``cluster``; each tells ``Finding``s."""

@@ -1,0 +1,143 @@
+"""The cluster behind the bootstrap addresses: who answers, what it advertises, how it is; and with ``write`` a record
+there and back, with the difference of the clocks.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.doctoring import network
+from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.doctoring.network import Reach
+from pyclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+    from pyclient.admin.types import ClusterDescription
+
+SKEW_MS = 1000
+
+
+def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
+    """From the addresses that the user gave to the state of the cluster."""
+    ways = [network.reach(host, port, timeout) for host, port in addresses(cluster.bootstrap)]
+    yield from map(network.bootstrap, ways)
+    served = []
+    for way in ways:
+        if way.is_open:
+            found = identity(cluster, way, timeout)
+            if isinstance(found, Finding):
+                yield found
+            else:
+                served.append((way, found))
+    if served:
+        yield from described(cluster, served, timeout)
+        yield from state(cluster)
+        if write:
+            yield from there_and_back(cluster)
+
+
+def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
+    """``host:port`` with commas; the port is Kafka's where it is missing."""
+    for part in bootstrap.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or not port.isdigit():
+            host, port = part.strip(), "9092"
+        yield host.strip("[]"), int(port)
+
+
+def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription | Finding:
+    """Who answers at an address."""
+    from pyclient import Admin
+
+    try:
+        with Admin(way.name, cluster.settings, default_api_timeout_ms=round(timeout * 2000)) as admin:
+            admin.connect(timeout)
+            return admin.describe_cluster()
+    except KafkaError as error:
+        return network.foreign(way.host, way.port, str(error), network.speaks_tls(way.host, way.port, timeout))
+
+
+def described(
+    cluster: Cluster, served: list[tuple[Reach, ClusterDescription]], timeout: float
+) -> Iterator[Finding]:
+    """The cluster as its brokers tell it, and the addresses that they give to clients."""
+    came_by, found = served[0]
+    ids = sorted({str(each.cluster_id) for _, each in served})
+    if len(ids) > 1:
+        yield Finding(ERROR, "cluster", f"the addresses lead to several: {', '.join(ids)}", "name those of one")
+    brokers = ", ".join(str(each.id) for each in found.brokers)
+    yield Finding(OK, "cluster", f"{found.cluster_id}, brokers {brokers}, controller {found.controller_id}")
+    for broker in found.brokers:
+        way = network.reach(broker.host, broker.port, timeout)
+        yield network.advertised(broker.id, way, came_by)
+        there = identity(cluster, way, timeout) if way.is_open else None
+        if there is not None and not isinstance(there, Finding):
+            yield from network.other_cluster(broker.id, way, found.cluster_id, there.cluster_id)
+
+
+def state(cluster: Cluster) -> Iterator[Finding]:
+    """Topics without leaders, log dirs that are offline and the like."""
+    from pybroker.cli.cluster import controller_troubles, log_dir_troubles, partition_troubles
+
+    try:
+        with cluster.admin() as admin:
+            troubles = [*controller_troubles(admin), *partition_troubles(admin), *log_dir_troubles(admin)]
+    except (KafkaError, TimeoutError) as error:
+        yield Finding(ERROR, "health", str(error), "see the addresses above: clients cannot work")
+        return
+    for each in troubles:
+        yield Finding(each.severity, "health", f"{each.what}: {each.where}", "`pybroker cluster health` shows it again")
+    if not troubles:
+        yield Finding(OK, "health", "every partition has its leader and its replicas")
+
+
+def there_and_back(cluster: Cluster) -> Iterator[Finding]:
+    """A record through a topic of its own, which the broker dates."""
+    topic = f"doctor-{secrets.token_hex(4)}"
+    try:
+        with cluster.admin() as admin:
+            admin.create_topics(topic, num_partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
+            try:
+                yield from written(cluster, topic)
+            finally:
+                remove(admin, topic)
+    except (KafkaError, TimeoutError) as error:
+        yield Finding(ERROR, "a record there and back", str(error), "the log of the broker tells more")
+
+
+def written(cluster: Cluster, topic: str) -> Iterator[Finding]:
+    from pyclient import TopicPartition
+
+    with cluster.producer(linger_ms=0) as producer:
+        producer.partitions_for(topic)
+        begun = time.time()
+        dated = producer.send(topic, b"pybroker doctor").result(timeout=30).timestamp
+        ended = time.time()
+    with cluster.consumer() as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0), 0)
+        came = len(consumer.poll(30))
+    if not came:
+        yield Finding(ERROR, "a record there and back", "written, and not read within 30 s", "is the fetch stuck?")
+        return
+    yield Finding(OK, "a record there and back", f"acknowledged in {(ended - begun) * 1000:.1f} ms, and read")
+    yield skew(dated, begun * 1000, ended * 1000)
+
+
+def skew(dated_ms: float, begun_ms: float, ended_ms: float) -> Finding:
+    """The broker's clock, which dated the record, against this one's before and after."""
+    off = max(begun_ms - dated_ms, dated_ms - ended_ms, 0.0)
+    what = "clock of the broker"
+    if off > SKEW_MS:
+        text = f"{off / 1000:.1f} s {'behind' if dated_ms < begun_ms else 'ahead of'} this one"
+        return Finding(WARNING, what, text, "let NTP keep both: retention and lookups by time go by them")
+    return Finding(OK, what, "the same as this one")
+
+
+def remove(admin: Admin, topic: str) -> None:
+    admin.delete_topics(topic, check=False)

@@ -1,0 +1,101 @@
+"""This machine: versions, clock, open files, the disk of a data folder."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import shutil
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+
+FEW_FILES = 4096
+LITTLE_BYTES = 1 << 30
+LITTLE_SHARE = 0.05
+UNSYNCHRONIZED = 5
+OLDEST_TIME_S = 1_700_000_000
+WHY_TIME = "retention goes by the time of records"
+VOLATILE = ("tmpfs", "ramfs")
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """Everything; ``folder`` need not be there yet."""
+    yield versions()
+    yield clock(synchronized(), time.time())
+    yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield from disk(folder)
+
+
+def versions() -> Finding:
+    from cy.crc32c import IMPLEMENTATIONS
+    from pybroker.cli import version
+
+    crc = IMPLEMENTATIONS[-1]
+    machine = f"{platform.system()} {platform.machine()}"
+    text = f"pybroker {version()}, Python {platform.python_version()}, {machine}, CRC-32C by {crc}"
+    if find_spec("uvloop") is None:
+        return Finding(WARNING, "versions", f"{text}, without uvloop", "pip install uvloop: a broker is slower without")
+    return Finding(OK, "versions", text)
+
+
+def synchronized() -> bool | None:
+    """Whether the kernel says that the clock is kept right; None where it does not say."""
+    try:
+        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return None
+    state = int(adjtimex(ctypes.create_string_buffer(512)))  # struct timex of zeros only asks
+    return None if state < 0 else state != UNSYNCHRONIZED
+
+
+def clock(is_synchronized: bool | None, now_s: float) -> Finding:
+    told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
+    if now_s < OLDEST_TIME_S:
+        return Finding(WARNING, "clock", f"it is {told}?", f"set the clock: {WHY_TIME}")
+    if is_synchronized is False:
+        return Finding(WARNING, "clock", f"{told}, not synchronized", f"let NTP keep it: {WHY_TIME}")
+    return Finding(OK, "clock", told if is_synchronized is None else f"{told}, synchronized")
+
+
+def open_files(limit: int) -> Finding:
+    if limit != resource.RLIM_INFINITY and limit < FEW_FILES:
+        return Finding(WARNING, "open files", f"at most {limit}", "ulimit -n 65536: connections and segments need them")
+    return Finding(OK, "open files", "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}")
+
+
+def disk(folder: Path) -> Iterator[Finding]:
+    """The volume of a data folder."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    what = f"data folder {folder}"
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(ERROR, what, f"{there} cannot be written", "another --data-dir, or its owner")
+        return
+    space = shutil.disk_usage(there)
+    text = f"{space.free >> 30} of {space.total >> 30} GiB are free"
+    if space.free < max(LITTLE_BYTES, LITTLE_SHARE * space.total):
+        yield Finding(WARNING, what, text, "a full disk stops its log dir: less retention, or another --data-dir")
+    else:
+        yield Finding(OK, what, text if folder.exists() else f"{text}, not there yet")
+    kind = filesystem(there.resolve(), mounts())
+    if kind in VOLATILE:
+        advice = "another --data-dir: a restart of the machine empties it"
+        yield Finding(WARNING, what, f"it lies in memory ({kind})", advice)
+
+
+def mounts() -> dict[str, str]:
+    """Kinds of file systems by mount point; nothing where the system does not say."""
+    try:
+        rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return {}
+    return {row[1]: row[2] for row in rows if len(row) > 2}
+
+
+def filesystem(path: Path, known: dict[str, str]) -> str:
+    """The kind of the file system that holds a path, empty where it is not known."""
+    return next((known[str(each)] for each in (path, *path.parents) if str(each) in known), "")

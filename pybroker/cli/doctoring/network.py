@@ -1,0 +1,130 @@
+"""Whether the way to a broker is open: name, port, protocol; and whether the addresses that brokers give to their
+clients lead to them.
+
+A client asks the address that it was given (bootstrap) where the brokers are, and from then on goes to the addresses
+that they advertise. So a bootstrap address may work and nothing else: the commonest trouble that there is with Kafka.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ANYWHERE = ("0.0.0.0", "::", "")
+SLOW_S = 0.5
+
+
+class Reach(NamedTuple):
+    """The way to ``host:port``. ``phase``: resolve, connect, or empty where it is open; ``error`` says why not."""
+
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+    seconds: float
+    phase: str = ""
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        return not self.phase
+
+
+def reach(host: str, port: int, timeout: float) -> Reach:
+    """Resolves and connects, and goes away again."""
+    try:
+        rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return Reach(host, port, (), 0.0, "resolve", error.strerror or str(error))
+    addresses = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+    begun = time.monotonic()
+    try:
+        socket.create_connection((host, port), timeout).close()
+    except TimeoutError:
+        return Reach(host, port, addresses, 0.0, "connect", f"no answer in {timeout:g} s")
+    except OSError as error:
+        return Reach(host, port, addresses, 0.0, "connect", error.strerror or str(error))
+    return Reach(host, port, addresses, time.monotonic() - begun)
+
+
+def speaks_tls(host: str, port: int, timeout: float) -> bool:
+    """Whether a TLS handshake goes through there."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
+
+
+def bootstrap(found: Reach) -> Finding:
+    """The way to an address that the user gave."""
+    what = f"bootstrap {found.name}"
+    if found.phase == "resolve":
+        return Finding(ERROR, what, f"the name has no address: {found.error}", "mend the name, or DNS, or /etc/hosts")
+    if found.phase:
+        text = f"{', '.join(found.addresses)}: {found.error}"
+        advice = "does a broker run there? `pybroker start` starts one; is a firewall between?"
+        return Finding(ERROR, what, text, advice)
+    text = f"{', '.join(found.addresses)}: connected in {found.seconds * 1000:.1f} ms"
+    if found.seconds > SLOW_S:
+        return Finding(WARNING, what, text, "a long way: raise linger.ms and batch.size, or move closer")
+    return Finding(OK, what, text)
+
+
+def foreign(host: str, port: int, error: str, is_tls: bool) -> Finding:
+    """Something answers, and not as Kafka does in plain text."""
+    what = f"bootstrap {host}:{port}"
+    if is_tls:
+        return Finding(ERROR, what, "it speaks TLS", "this client speaks PLAINTEXT only: name a PLAINTEXT listener")
+    return Finding(ERROR, what, f"it does not answer as Kafka: {error}", "is it the port of something else?")
+
+
+def advertised(broker: int, found: Reach, came_by: Reach) -> Finding:
+    """The address that broker ``broker`` gives to clients; ``came_by``: the bootstrap address that works."""
+    what = f"broker {broker} advertises {found.name}"
+    if found.is_open:
+        if found.host in LOOPBACK and came_by.host not in LOOPBACK:
+            text = "it is reached from this machine, and from no other"
+            return Finding(WARNING, what, text, remedy(found, came_by))
+        return Finding(OK, what, f"connected in {found.seconds * 1000:.1f} ms")
+    return Finding(ERROR, what, explanation(found, came_by), remedy(found, came_by))
+
+
+def explanation(found: Reach, came_by: Reach) -> str:
+    """Why clients fail though the bootstrap address works."""
+    if found.host in ANYWHERE:
+        why = "that is no address to go to"
+    elif found.host in LOOPBACK:
+        why = f"that is the machine of each client itself ({found.error})"
+    elif found.phase == "resolve":
+        why = f"that name has no address here ({found.error}): perhaps one of a container, or of another network"
+    else:
+        why = f"nobody is reached there ({found.error}): perhaps an address of another network, or a firewall"
+    return f"clients that come by {came_by.name} are sent on to {found.name}; {why}"
+
+
+def remedy(found: Reach, came_by: Reach) -> str:
+    """What to set, or to mend."""
+    ways = " (DNS, /etc/hosts)" if found.phase == "resolve" else ""
+    setting = f"advertised.listeners=PLAINTEXT://{came_by.name}"
+    return f"start that broker with {setting}, or make {found.host or 'it'} lead there{ways}"
+
+
+def other_cluster(broker: int, found: Reach, expected: str | None, there: str | None) -> Iterator[Finding]:
+    """Whether who answers at the advertised address belongs to the same cluster."""
+    if expected != there:
+        text = f"cluster {there} answers there, not {expected}"
+        advice = "two brokers advertise one address: give each its own in advertised.listeners"
+        yield Finding(ERROR, f"broker {broker} advertises {found.name}", text, advice)

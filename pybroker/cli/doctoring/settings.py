@@ -1,0 +1,52 @@
+"""The settings that a broker would start with: a .properties file and the environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+from pybroker.config import BrokerConfig, ConfigError, unknown_variables
+from pybroker.config.listeners import advertised_listeners, listeners
+from pybroker.supervisor import StartOptions, configure
+
+ANYWHERE = ("", "0.0.0.0", "::")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def examine(file: str | None) -> Iterator[Finding]:
+    """What a start with this file (or none) would say."""
+    for line in unknown_variables(os.environ):
+        yield Finding(WARNING, "environment", line, "unset it, or mend its name")
+    what = f"settings {file}" if file else "settings"
+    try:
+        config = configure(StartOptions(file=file))
+        yield Finding(OK, what, "all keys are known, all values are valid")
+        yield from addresses(config)
+    except ConfigError as error:
+        yield Finding(ERROR, what, str(error), "a broker does not start with that")
+
+
+def addresses(config: BrokerConfig) -> Iterator[Finding]:
+    """What listens where, and what clients would be told. Raises ConfigError."""
+    told = advertised_listeners(config)
+    for endpoint in listeners(config):
+        says = told.get(endpoint.listener)
+        if says is not None:
+            yield advertised(str(endpoint), says.host, says.port)
+        elif endpoint.host in LOOPBACK:
+            yield Finding(OK, "listener", f"{endpoint}: for clients on this machine only")
+        elif endpoint.host in ANYWHERE:
+            found = f"{endpoint}: clients are told the address by which they came"
+            advice = "behind NAT, or in a container with another port outside, set advertised.listeners"
+            yield Finding(OK, "listener", found, advice)
+
+
+def advertised(listener: str, host: str, port: int) -> Finding:
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        advice = f"advertised.listeners: a name that clients can resolve, or DNS for {host}"
+        return Finding(ERROR, "listener", f"{listener} tells clients {host}:{port}: {error}", advice)
+    return Finding(OK, "listener", f"{listener} tells clients {host}:{port}")
