@@ -1,4 +1,4 @@
-"""Foreign clients behind one interface (``base``); a scenario that is written for it holds for each of them.
+"""Clients, foreign ones and our own, behind one interface (``base``): a scenario is written once, for all of them.
 
 ``opened("java")`` gives the one driver of that name in this process; ``close_all`` ends what was opened.
 """
@@ -14,6 +14,7 @@ DRIVERS = {
     "confluent": ("conformance.drivers.confluent", "ConfluentDriver"),
     "aiokafka": ("conformance.drivers.aio", "AiokafkaDriver"),
     "java": ("conformance.drivers.java", "JavaDriver"),
+    "pyclient": ("conformance.drivers.sdk", "PyclientDriver"),
 }
 #: Each client with each group protocol that it speaks.
 CLIENTS = (
@@ -22,6 +23,8 @@ CLIENTS = (
     ("aiokafka", "classic"),
     ("java", "classic"),
     ("java", "consumer"),
+    ("pyclient", "classic"),
+    ("pyclient", "consumer"),
 )
 _open: dict[str, Driver] = {}
 

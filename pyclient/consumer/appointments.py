@@ -1,14 +1,16 @@
 """What the group needs done on the application's thread: it is done within ``poll``.
 
 A partition may only be given up when the application is done with its records, which it says by
-polling; so every revocation waits for a poll, whether or not there is a listener.
+polling; so every revocation waits for a poll, whether or not there is a listener. With one, the
+assignment changes in the same poll: the partitions it hears of are those that ``assignment`` has.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from pyclient.topic_partition import TopicPartition
@@ -21,6 +23,8 @@ class Call(NamedTuple):
 
     action: str
     partitions: frozenset[TopicPartition]
+    change: Callable[[], None]
+    """Makes it so: new partitions are ours before the listener hears, old ones until it has heard."""
     done: asyncio.Future[None]
 
 
@@ -32,15 +36,17 @@ class Appointments:
         self._calls: deque[Call] = deque()
         self.on_ready: Callable[[], None] = lambda: None
 
-    async def at_poll(self, action: str, partitions: Collection[TopicPartition] = ()) -> None:
+    async def at_poll(
+        self, action: str, partitions: Collection[TopicPartition] = (), change: Callable[[], None] = lambda: None
+    ) -> None:
         """Returns when the application has done it. On the loop."""
-        call = Call(action, frozenset(partitions), self._loop.create_future())
+        call = Call(action, frozenset(partitions), change, self._loop.create_future())
         self._calls.append(call)
         self.on_ready()
         await call.done
 
     def due(self) -> Call | None:
-        """The next call; whoever takes it says ``finish``. Any thread."""
+        """The next call; whoever takes it is ``keeping`` it. Any thread."""
         while self._calls:
             call = self._calls.popleft()
             if not call.done.cancelled():
@@ -50,9 +56,17 @@ class Appointments:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def finish(self, call: Call) -> None:
-        """It was done. Any thread."""
-        self._loop.call_soon_threadsafe(_finish, call.done)
+    @contextmanager
+    def keeping(self, call: Call) -> Iterator[None]:
+        """Within it the listener is told, whatever it raises. Any thread."""
+        try:
+            if call.action == ASSIGNED:
+                call.change()
+            yield
+        finally:
+            if call.action != ASSIGNED:
+                call.change()
+            self._loop.call_soon_threadsafe(_finish, call.done)
 
 
 def _finish(done: asyncio.Future[None]) -> None:

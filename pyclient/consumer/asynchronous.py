@@ -172,11 +172,9 @@ class Consumer(ConsumerApi):
     async def _keep_appointments(self) -> None:
         core = self._core
         while (call := core.appointments.due()) is not None:
-            try:
+            with core.appointments.keeping(call):
                 if call.action != SETTLE:
                     await self._tell(call.action, call.partitions)
-            finally:
-                core.appointments.finish(call)
 
     async def _tell(self, action: str, partitions: Collection[TopicPartition]) -> None:
         method = getattr(self._listener, action, None)

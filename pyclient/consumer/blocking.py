@@ -14,7 +14,7 @@ from cy.fetched import Chunk
 from cy.records import Record, Records
 from pyclient.config import Config
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, settings_of
-from pyclient.consumer.appointments import LOST, REVOKED, SETTLE, Call
+from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import record_batch
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.subscription import EARLIEST, LATEST
@@ -174,14 +174,9 @@ class Consumer(ConsumerApi):
     def _keep_appointments(self) -> None:
         core = self._core
         while (call := core.appointments.due()) is not None:
-            try:
-                self._keep(call)
-            finally:
-                core.appointments.finish(call)
-
-    def _keep(self, call: Call) -> None:
-        if call.action != SETTLE:
-            self._tell(call.action, call.partitions)
+            with core.appointments.keeping(call):
+                if call.action != SETTLE:
+                    self._tell(call.action, call.partitions)
 
     def _tell(self, action: str, partitions: Collection[TopicPartition]) -> None:
         method = getattr(self._listener, action, None)

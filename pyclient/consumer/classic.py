@@ -44,8 +44,8 @@ class ClassicMembership(Membership):
         self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._protocol: str | None = None
         self._is_expelled = False
-        self._last: list[TopicPartition] = []
-        """What was assigned last, whether or not it was given up since."""
+        self._last: tuple[list[TopicPartition], int] | None = None
+        """What was assigned last, whether or not it was given up since, and in which generation."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._counts: dict[str, int] | None = None
         """Of the leader: the partitions it has assigned, by topic."""
@@ -123,7 +123,7 @@ class ClassicMembership(Membership):
             await self.revoke(given_up)
             if given_up:
                 self._wake.set()
-        self._last = sorted(assigned)
+        self._last = sorted(assigned), self.epoch
         await self.take_over(assigned, always=not self._is_cooperative)
 
     async def _join(self) -> JoinGroup.Response:
@@ -160,7 +160,7 @@ class ClassicMembership(Membership):
         ]
 
     def _subscription_of(self, assignor: Assignor, topics: list[str], owned: list[TopicPartition]) -> bytes:
-        data = assignor.user_data(self._last, self.epoch) if assignor.user_data else None
+        data = assignor.user_data(*self._last) if assignor.user_data and self._last else None
         subscription = ConsumerProtocolSubscription(
             topics=topics,
             user_data=data,

@@ -102,7 +102,7 @@ class Fetcher:
             head = self._buffer[place]
             if head.turn != head.state.turn:
                 self._drop(place)
-            elif head.state.paused:
+            elif head.state.paused or head.state.leaving:
                 place += 1
             elif isinstance(head, Failure):
                 if chunks:
@@ -171,7 +171,7 @@ class Fetcher:
         now, share = self._client.clock(), self._share()
         full = self._buffered >= self._config.queued_max_bytes
         for state in self._subscription.states.values():
-            if state.position is None or state.paused or state.failed:
+            if state.position is None or state.paused or state.failed or state.leaving:
                 continue
             if full or state.buffered >= share:
                 self._is_full = True

@@ -119,33 +119,41 @@ class Membership(ABC):
         """Gives partitions up when the application is done with them and they are committed."""
         if not partitions:
             return
+        self._hold_back(partitions)
         await self._appointments.at_poll(SETTLE)
         await self._owner.commit_settled()
-        await self._tell(REVOKED, partitions)
-        self._keep_only(self.owned() - set(partitions))
+        await self._change(REVOKED, partitions, self.owned() - set(partitions))
 
     async def lose(self) -> None:
         """All partitions are others' already."""
         owned = self.owned()
         if owned:
-            await self._tell(LOST, owned)
-            self._keep_only(())
+            self._hold_back(owned)
+            await self._change(LOST, owned, ())
 
     async def take_over(self, assigned: Partitions, *, always: bool) -> None:
         """These are ours from now on; tells what is new (``always``: even if nothing is)."""
         new = set(assigned) - self.owned()
-        self._keep_only(assigned)
         if new or always:
-            await self._tell(ASSIGNED, new)
+            await self._change(ASSIGNED, new, assigned)
         self._owner.on_assignment()
 
-    def _keep_only(self, partitions: Partitions) -> None:
-        with self._lock:
-            self._subscription.set_assigned(partitions)
+    async def _change(self, action: str, partitions: Partitions, assigned: Partitions) -> None:
+        """``assigned`` is ours from now on; with a listener it is so when that has heard of it, in a poll."""
 
-    async def _tell(self, action: str, partitions: Partitions) -> None:
+        def change() -> None:
+            with self._lock:
+                self._subscription.set_assigned(assigned)
+
         if self._owner.has_listener:
-            await self._appointments.at_poll(action, partitions)
+            await self._appointments.at_poll(action, partitions, change)
+        else:
+            change()
+
+    def _hold_back(self, partitions: Partitions) -> None:
+        """No more records of these."""
+        with self._lock:
+            self._subscription.leave(partitions)
 
     async def _rest(self, seconds: float) -> None:
         """Waits, less if something has changed."""

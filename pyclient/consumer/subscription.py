@@ -32,7 +32,7 @@ class PartitionState:
 
     __slots__ = (
         *("buffered", "committed", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
-        *("last_stable_offset", "log_start_offset", "paused", "position", "preferred", "preferred_until"),
+        *("last_stable_offset", "leaving", "log_start_offset", "paused", "position", "preferred", "preferred_until"),
         *("reset", "retry_at", "settled", "settled_epoch", "tp", "turn"),
     )
 
@@ -53,6 +53,8 @@ class PartitionState:
         self.buffered = 0
         """Bytes that were fetched and not given yet."""
         self.paused = False
+        self.leaving = False
+        """On its way to another member: no more records are given."""
         self.failed = False
         """An error waits in the buffer: nothing more is fetched."""
         self.retry_at = 0.0
@@ -143,6 +145,12 @@ class Subscription:
             self.states.pop(tp).turn += 1
         for tp in sorted(wanted - self.states.keys()):
             self.states[tp] = PartitionState(tp)
+
+    def leave(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are to be given up."""
+        for tp in partitions:
+            if tp in self.states:
+                self.states[tp].leaving = True
 
     def state(self, tp: TopicPartition) -> PartitionState:
         """Raises IllegalState where the partition is not assigned."""

@@ -25,6 +25,13 @@ class Member(NamedTuple):
         return self.instance_id is None, self.instance_id or self.id
 
 
+class Claim(NamedTuple):
+    """What a member says that it had, and as of which generation (None: it does not say)."""
+
+    partitions: Sequence[TopicPartition]
+    generation: int | None
+
+
 Assignment = dict[str, list[TopicPartition]]
 Assign = Callable[[Mapping[str, int], Sequence[Member]], Assignment]
 

@@ -1,8 +1,10 @@
 """The assignors ``sticky`` and ``cooperative-sticky``: balanced, with as few moves as possible.
 
-Balanced: no member could take a partition it reads from one that has two more. Sticky: a member
-keeps what it owned, as far as balance allows. Of several members that claim a partition the one of
-the latest generation has it; two of the same generation: nobody.
+They give what Kafka's own give for the same group without racks, so that a change of the leader
+between clients moves nothing. Where all members read the same topics a share is a quota
+(``sticky_alike``); else partitions move to who has less until that helps nobody (``sticky_general``).
+Of several members that claim a partition the one of the latest generation has it; of two of the same
+generation nobody.
 
 ``cooperative-sticky`` leaves out of its assignment what another member still owns: that member
 gives it up, and the next round gives it to the new one (KIP-429).
@@ -11,114 +13,106 @@ gives it up, and the next round gives it to the new one (KIP-429).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Mapping, Sequence
 
-from pyclient.consumer.assignors.spec import Assignment, Assignor, Member
+from pyclient.consumer.assignors.java_order import in_java_order
+from pyclient.consumer.assignors.spec import Assignment, Assignor, Claim, Member
+from pyclient.consumer.assignors.sticky_alike import Alike
+from pyclient.consumer.assignors.sticky_general import General
 from pyclient.topic_partition import TopicPartition
+
+Previous = Callable[[Member], Claim]
 
 
 def assign(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-    """Who had what is in the members' user data, else among what they own."""
-    assigned = _kept(counts, members)
-    readers = _readers(counts, members)
-    taken = {tp for partitions in assigned.values() for tp in partitions}
-    free = [
-        TopicPartition(topic, number)
-        for topic in sorted(counts, key=lambda name: (len(readers[name]), name))
-        for number in range(counts[topic])
-        if readers[topic]
-    ]
-    _deal([tp for tp in free if tp not in taken], readers, assigned)
-    _balance(readers, assigned)
-    return {member_id: sorted(partitions) for member_id, partitions in assigned.items()}
+    """Who had what is in the members' user data."""
+    return _assign(counts, members, _told)[0]
 
 
 def assign_cooperatively(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
     """Without what has to be given up by another member first."""
-    assigned = assign(counts, members)
-    owner = {tp: member.id for member in members for tp in member.owned}
+    assigned, moving = _assign(counts, members, _owned)
+    if moving is None:
+        moving = _moving(members, assigned)
     return {
-        member_id: [tp for tp in partitions if owner.get(tp, member_id) == member_id]
+        member_id: [tp for tp in partitions if moving.get(tp) != member_id]
         for member_id, partitions in assigned.items()
     }
 
 
-def _readers(counts: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[str]]:
-    ordered = sorted(members, key=lambda member: member.id)
-    return {topic: [member.id for member in ordered if topic in member.topics] for topic in counts}
+def _assign(
+    counts: Mapping[str, int], members: Sequence[Member], previous: Previous
+) -> tuple[Assignment, dict[TopicPartition, str] | None]:
+    """The assignment, and what moves by it from owner to owner where that is known."""
+    by_id = {member.id: member for member in members}
+    ordered = [by_id[member_id] for member_id in in_java_order(by_id)]
+    claims = {member.id: _existing(previous(member), counts) for member in ordered}
+    kept, disputed = _kept(ordered, claims)
+    if len({frozenset(member.topics) for member in members}) <= 1:
+        read = {topic: count for topic, count in counts.items() if members and topic in members[0].topics}
+        alike = Alike(read, kept, disputed)
+        return _sorted(alike.assign()), alike.moving
+    return _sorted(General(counts, ordered, kept, claims).assign()), None
 
 
-def _kept(counts: Mapping[str, int], members: Sequence[Member]) -> dict[str, set[TopicPartition]]:
-    """What each member had and still may have."""
-    claims: dict[TopicPartition, tuple[int, str | None]] = {}
+def _sorted(assigned: Assignment) -> Assignment:
+    return {member_id: sorted(partitions) for member_id, partitions in assigned.items()}
+
+
+def _existing(claim: Claim, counts: Mapping[str, int]) -> Claim:
+    there = [tp for tp in claim.partitions if tp.partition < counts.get(tp.topic, 0)]
+    return Claim(there, claim.generation)
+
+
+def _kept(
+    members: Sequence[Member], claims: Mapping[str, Claim]
+) -> tuple[Assignment, set[TopicPartition]]:
+    """What each member may keep, and what several claim in the same generation."""
+    generations = {member.id: member.generation for member in members}
+    kept: Assignment = {member.id: [] for member in members}
+    owners: dict[TopicPartition, str] = {}
+    disputed: set[TopicPartition] = set()
     for member in members:
-        owned, generation = _previous(member)
-        for tp in owned:
-            if tp.topic not in member.topics or tp.partition >= counts.get(tp.topic, 0):
+        partitions, told = claims[member.id]
+        generation = -1 if told is None else told
+        for tp in partitions:
+            other = owners.get(tp)
+            if other is not None and generation < generations[other]:
                 continue
-            last = claims.get(tp)
-            if last is None or generation > last[0]:
-                claims[tp] = generation, member.id
-            elif generation == last[0]:
-                claims[tp] = generation, None
-    kept: dict[str, set[TopicPartition]] = {member.id: set() for member in members}
-    for tp, (_, owner) in claims.items():
-        if owner is not None:
-            kept[owner].add(tp)
-    return kept
+            if other is not None and tp in kept[other]:
+                kept[other].remove(tp)
+            if other is not None and generation == generations[other]:
+                disputed.add(tp)
+            else:
+                kept[member.id].append(tp)
+            owners[tp] = member.id
+    return kept, disputed
 
 
-def _previous(member: Member) -> tuple[Sequence[TopicPartition], int]:
-    if member.owned or len(member.user_data) <= 4:
-        return member.owned, member.generation
-    return decode(member.user_data)
+def _moving(members: Sequence[Member], assigned: Assignment) -> dict[TopicPartition, str]:
+    """What one member owns and another one is to have."""
+    added = {
+        tp: member.id for member in members for tp in assigned[member.id] if tp not in set(member.owned)
+    }
+    revoked = {tp for member in members for tp in set(member.owned) - set(assigned[member.id])}
+    return {tp: member_id for tp, member_id in added.items() if tp in revoked}
 
 
-def _deal(
-    free: Sequence[TopicPartition], readers: Mapping[str, list[str]], assigned: dict[str, set[TopicPartition]]
-) -> None:
-    """Each goes to the reader that has least."""
-    heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-    for tp in free:
-        group = tuple(readers[tp.topic])
-        heap = heaps.get(group)
-        if heap is None:
-            heap = heaps[group] = [(len(assigned[member_id]), member_id) for member_id in group]
-            heapify(heap)
-        while heap[0][0] != len(assigned[heap[0][1]]):
-            _, stale = heappop(heap)
-            heappush(heap, (len(assigned[stale]), stale))
-        _, least = heappop(heap)
-        assigned[least].add(tp)
-        heappush(heap, (len(assigned[least]), least))
+# What members say of their last assignment. ``sticky``, version 1: [topic string, [partition int32]],
+# generation int32; version 0 ends before the generation. ``cooperative-sticky``: generation int32.
 
 
-def _balance(readers: Mapping[str, list[str]], assigned: dict[str, set[TopicPartition]]) -> None:
-    """Moves partitions from those that have most to those that have least, until nobody has two
-    more than one who could take one.
-    """
-    moved = True
-    while moved:
-        moved = False
-        for member_id in sorted(assigned, key=lambda each: (-len(assigned[each]), each)):
-            moved |= _relieve(member_id, readers, assigned)
+def _told(member: Member) -> Claim:
+    if not member.user_data:
+        return Claim((), None)
+    return Claim(*decode(member.user_data))
 
 
-def _relieve(
-    giver: str, readers: Mapping[str, list[str]], assigned: dict[str, set[TopicPartition]]
-) -> bool:
-    moved = False
-    for tp in sorted(assigned[giver], reverse=True):
-        taker = min(readers[tp.topic], key=lambda each: (len(assigned[each]), each))
-        if len(assigned[giver]) - len(assigned[taker]) >= 2:
-            assigned[giver].discard(tp)
-            assigned[taker].add(tp)
-            moved = True
-    return moved
-
-
-# User data of ``sticky``, version 1: [topic string, [partition int32]], generation int32.
+def _owned(member: Member) -> Claim:
+    if member.generation >= 0 or not member.user_data:
+        return Claim(member.owned, member.generation if member.generation >= 0 else None)
+    data = member.user_data
+    return Claim(member.owned, struct.unpack_from(">i", data)[0] if len(data) >= 4 else -1)
 
 
 def encode(owned: Sequence[TopicPartition], generation: int) -> bytes:
@@ -133,15 +127,15 @@ def encode(owned: Sequence[TopicPartition], generation: int) -> bytes:
     return b"".join((*parts, struct.pack(">i", generation)))
 
 
-def decode(data: bytes) -> tuple[list[TopicPartition], int]:
-    """What ``encode`` wrote; nothing where it was not written so."""
+def decode(data: bytes) -> tuple[list[TopicPartition], int | None]:
+    """What ``encode`` wrote, in version 0 without a generation; nothing where it was not written so."""
     try:
         return _decode(data)
     except (struct.error, UnicodeDecodeError):
         return [], -1
 
 
-def _decode(data: bytes) -> tuple[list[TopicPartition], int]:
+def _decode(data: bytes) -> tuple[list[TopicPartition], int | None]:
     owned = []
     (count,) = struct.unpack_from(">i", data)
     at = 4
@@ -152,8 +146,7 @@ def _decode(data: bytes) -> tuple[list[TopicPartition], int]:
         at += 6 + size
         owned += [TopicPartition(topic, n) for n in struct.unpack_from(f">{partitions}i", data, at)]
         at += 4 * partitions
-    generation = struct.unpack_from(">i", data, at)[0] if at < len(data) else -1
-    return owned, generation
+    return owned, struct.unpack_from(">i", data, at)[0] if at + 4 <= len(data) else None
 
 
 def _generation(_owned: Sequence[TopicPartition], generation: int) -> bytes:

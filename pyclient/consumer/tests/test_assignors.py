@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -55,9 +56,14 @@ groups = st.tuples(
 def made(reads: list[set[str]], owned: Assignment | None = None, generation: int = -1) -> list[Member]:
     before = owned or {}
     return [
-        Member(f"m{n}", tuple(sorted(topics)), owned=tuple(before.get(f"m{n}", ())), generation=generation)
-        for n, topics in enumerate(reads)
+        having(f"m{n}", sorted(topics), before.get(f"m{n}", ()), generation) for n, topics in enumerate(reads)
     ]
+
+
+def having(name: str, topics: Iterable[str], owned: Iterable[TopicPartition], generation: int) -> Member:
+    """A member that says what it had in the ways of both sticky assignors."""
+    had = tuple(owned)
+    return Member(name, tuple(topics), owned=had, generation=generation, user_data=encode(had, generation))
 
 
 def check_whole(counts: dict[str, int], group: list[Member], assigned: Assignment) -> None:
@@ -99,14 +105,14 @@ def test_sticky_is_balanced_and_keeps_what_it_can(
 def test_alike_members_keep_all_they_had_when_one_leaves() -> None:
     assign = ASSIGNORS["sticky"].assign
     before = assign({"t": 12}, members(a="t", b="t", c="t", d="t"))
-    after = assign({"t": 12}, [Member(name, ("t",), owned=tuple(before[name]), generation=1) for name in "abc"])
+    after = assign({"t": 12}, [having(name, "t", before[name], 1) for name in "abc"])
     assert all(set(before[name]) < set(after[name]) for name in "abc")
     assert [len(partitions) for partitions in after.values()] == [4, 4, 4]
 
 
 def test_claim_of_the_later_generation_counts() -> None:
     one = (TopicPartition("t", 0),)
-    group = [Member("a", ("t",), owned=one, generation=4), Member("b", ("t",), owned=one, generation=5)]
+    group = [having("a", "t", one, 4), having("b", "t", one, 5)]
     assert shown(ASSIGNORS["sticky"].assign({"t": 1}, group)) == {"a": "", "b": "t-0"}
 
 

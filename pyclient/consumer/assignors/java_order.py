@@ -1,0 +1,77 @@
+"""The order in which Java's HashMap and HashSet give what is in them.
+
+Kafka's sticky assignors break ties by it: which of several members keeps its one partition more. Who
+wants Kafka's assignment for the same group has to know it: buckets by the upper half of the hash
+xored into the lower one, a power of two of them, 16 at least and filled by three quarters at most;
+in a bucket the order of insertion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from struct import unpack
+from typing import Generic, TypeVar
+
+from pyclient.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+MASK = 0xFFFFFFFF
+LEAST_BUCKETS = 16
+
+
+def text_hash(text: str) -> int:
+    """``String.hashCode``, unsigned: over UTF-16 units."""
+    units = text.encode("utf-16-be")
+    found = 0
+    for unit in unpack(f">{len(units) // 2}H", units):
+        found = (31 * found + unit) & MASK
+    return found
+
+
+def partition_hash(tp: TopicPartition) -> int:
+    """``TopicPartition.hashCode``, unsigned."""
+    return (31 * (31 + tp.partition) + text_hash(tp.topic)) & MASK
+
+
+def buckets_of(size: int, at_least: int = LEAST_BUCKETS) -> int:
+    """The number of buckets of a table with ``size`` entries."""
+    while size > at_least * 3 // 4:
+        at_least *= 2
+    return at_least
+
+
+def _bucket(hashed: int, buckets: int) -> int:
+    return (hashed ^ hashed >> 16) & buckets - 1
+
+
+def in_java_order(keys: Iterable[str]) -> list[str]:
+    """Strings in the order of a HashMap into which they were put in this order."""
+    given = list(keys)
+    buckets = buckets_of(len(given))
+    return sorted(given, key=lambda key: _bucket(text_hash(key), buckets))
+
+
+class JavaSet(Generic[T]):
+    """As much of a HashSet as says which element comes first. It never has fewer buckets than before."""
+
+    def __init__(self, hashed: Callable[[T], int]) -> None:
+        self._hash = hashed
+        self._items: dict[T, int] = {}
+        self._buckets = LEAST_BUCKETS
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def add(self, item: T) -> None:
+        """Adds it, unless it is there."""
+        self._items.setdefault(item, self._hash(item))
+        self._buckets = buckets_of(len(self._items), self._buckets)
+
+    def remove(self, item: T) -> None:
+        """Raises KeyError where it is not there."""
+        del self._items[item]
+
+    def first(self) -> T:
+        """What an iterator gives first. Raises ValueError where there is nothing."""
+        return min(self._items, key=lambda item: _bucket(self._items[item], self._buckets))

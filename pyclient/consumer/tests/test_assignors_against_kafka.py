@@ -1,0 +1,178 @@
+"""The assignors against Kafka's own, in one JVM (AssignorWitness.java): the same partitions for each member.
+
+Histories of groups, from a seed: members join, leave, read other topics; topics come and grow; a
+member tells an old generation, or claims what is another's. Each generation starts from what the
+last one gave.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import peers
+from pyclient.consumer.assignors import ASSIGNORS
+from pyclient.consumer.assignors.spec import Assignment, Member
+from pyclient.consumer.assignors.sticky import encode
+from pyclient.topic_partition import TopicPartition
+
+WITNESS = Path(__file__).parent / "AssignorWitness.java"
+SEED = int(os.environ.get("PYBROKER_TEST_SEED", "429"))
+TOPICS = [f"topic-{number}" for number in range(7)]
+Told = dict[str, tuple[tuple[TopicPartition, ...], int]]
+
+
+def asked(name: str, counts: dict[str, int], members: list[Member]) -> str:
+    """A line for the witness."""
+    rows = [
+        {
+            "id": member.id,
+            "topics": member.topics,
+            "instance": member.instance_id,
+            "owned": member.owned,
+            "generation": member.generation,
+            "userData": base64.b64encode(member.user_data).decode(),
+        }
+        for member in members
+    ]
+    return json.dumps({"assignor": name, "counts": counts, "members": rows})
+
+
+class History:
+    """A group that lives: ``members`` is what its leader sees, ``passed`` what became of it."""
+
+    def __init__(self, source: random.Random) -> None:
+        self.source = source
+        self.is_alike = source.random() < 0.5
+        self.counts = {topic: source.randint(1, 9) for topic in source.sample(TOPICS, source.randint(1, 4))}
+        self.topics: dict[str, tuple[str, ...]] = {}
+        self.instances: dict[str, str | None] = {}
+        self.told: Told = {}
+        self.generation = 0
+        for _ in range(source.randint(1, 8)):
+            self._join()
+
+    def _choice(self) -> tuple[str, ...]:
+        names = sorted(self.counts)
+        if self.is_alike:
+            return tuple(names)
+        return tuple(sorted(self.source.sample(names, self.source.randint(1, len(names)))))
+
+    def _join(self) -> None:
+        name = f"client-{self.source.randrange(1000)}-{self.source.getrandbits(64):016x}"
+        self.topics[name] = self._choice()
+        self.instances[name] = f"i{self.source.randrange(10**6)}" if self.source.random() < 0.2 else None
+
+    def members(self, name: str) -> list[Member]:
+        """In the order in which they joined."""
+        found = []
+        for each, topics in self.topics.items():
+            owned, generation = self.told.get(each, ((), -1))
+            data = encode(owned, generation) if name == "sticky" and each in self.told else b""
+            found.append(Member(each, topics, self.instances[each], owned, generation, data))
+        return found
+
+    def passed(self, assigned: Assignment) -> None:
+        """The assignment was made; then something happens."""
+        self.generation += 1
+        for name, partitions in assigned.items():
+            if self.source.random() < 0.93 or name not in self.told:  # else it missed the rebalance
+                self.told[name] = tuple(partitions), self.generation
+        for _ in range(self.source.randint(0, 3)):
+            self.source.choice((self._join, self._leave, self._grow, self._read_others, self._claim))()
+
+    def _leave(self) -> None:
+        if len(self.topics) > 1:
+            gone = self.source.choice(sorted(self.topics))
+            del self.topics[gone]
+            self.told.pop(gone, None)
+
+    def _grow(self) -> None:
+        topic = self.source.choice(TOPICS)
+        self.counts[topic] = self.counts.get(topic, 0) + self.source.randint(1, 4)
+        if self.is_alike:
+            self.topics = dict.fromkeys(self.topics, self._choice())
+
+    def _read_others(self) -> None:
+        if not self.is_alike:
+            self.topics[self.source.choice(sorted(self.topics))] = self._choice()
+
+    def _claim(self) -> None:
+        if not self.told:
+            return
+        one, other = (self.source.choice(sorted(self.told)) for _ in range(2))
+        partitions, generation = self.told[one]
+        stolen = self.told[other][0][:2]
+        self.told[one] = tuple(dict.fromkeys(partitions + stolen)), generation
+
+
+class Witness:
+    """Kafka's answers."""
+
+    def __init__(self) -> None:
+        command = [*peers.jvm("256m"), "-ea", str(WITNESS)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, line: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(line, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def witness() -> Iterator[Witness]:
+    one = Witness()
+    yield one
+    one.close()
+
+
+def is_owed(answer: Any, members: list[Member]) -> bool:
+    """Whether Kafka has no answer to compare with: none at all, or partitions go to members that do not read them.
+
+    They do, at the end or on the way, where a member had them in an earlier generation and has left their topic.
+    """
+    last = max(member.generation for member in members)
+    old = (member for member in members if member.generation < last)
+    return "error" in answer or any(tp.topic not in member.topics for member in old for tp in member.owned)
+
+
+def same(witness: Witness, name: str, histories: int, generations: int) -> int:
+    """Compares; returns how many answers Kafka owes."""
+    owed = 0
+    for number in range(histories):
+        history = History(random.Random(f"{SEED}-{name}-{number}"))
+        for generation in range(generations):
+            members = history.members(name)
+            read = {topic for member in members for topic in member.topics}
+            counts = {topic: count for topic, count in history.counts.items() if topic in read}
+            answer = witness.ask(asked(name, counts, members))
+            assigned = ASSIGNORS[name].assign(counts, members)
+            ours = {each: sorted(map(list, partitions)) for each, partitions in assigned.items()}
+            if ours != {each: sorted(rows) for each, rows in answer.items()}:
+                assert is_owed(answer, members), f"seed {SEED}, history {number}, generation {generation}"
+                owed += 1
+            history.passed(assigned)
+    return owed
+
+
+@pytest.mark.parametrize("name", list(ASSIGNORS))
+def test_every_member_gets_what_kafka_gives_it(witness: Witness, name: str) -> None:
+    assert same(witness, name, histories=100, generations=8) < 100 * 8 // 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", list(ASSIGNORS))
+def test_every_member_gets_what_kafka_gives_it_in_long_histories(witness: Witness, name: str) -> None:
+    assert same(witness, name, histories=3_000, generations=20) < 3_000 * 20 // 50
