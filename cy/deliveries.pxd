@@ -18,6 +18,7 @@ cdef class Deliveries:
     cdef Py_ssize_t size
     cdef Py_ssize_t filled
     cdef int64_t timestamp
+    cdef list kept                      # reports that were made one by one, else None
 
     cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1
 

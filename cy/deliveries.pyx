@@ -76,6 +76,13 @@ cdef class Deliveries:
         self.filled += count
         return 0
 
+    def keep(self, DeliveryReport report not None):
+        """The next record was sent by itself; all of them must be."""
+        if self.kept is None:
+            self.kept = []
+        self.kept.append(report)
+        self.note(report.batch, report.index, 1)
+
     def __len__(self):
         return self.filled
 
@@ -84,6 +91,8 @@ cdef class Deliveries:
             at += self.filled
         if not 0 <= at < self.filled:
             raise IndexError(f"{at} of {self.filled} records")
+        if self.kept is not None:
+            return self.kept[at]
         return new_report(self.batches[self.where[at]], self.index[at], self.timestamp)
 
     @property

@@ -36,6 +36,7 @@ cdef class ProducerBatch:
     cdef object record_errors           # index -> error, of a failed batch (KIP-467)
     cdef list reports                   # those with a callback, in order
     cdef list waiters                   # called once when done
+    cdef object before_wait             # called before somebody waits; raises where it has no end
     cdef list parts                     # (first index, batch) in place of this one (MESSAGE_TOO_LARGE)
 
     cdef int grow(self, Py_ssize_t capacity) except -1
@@ -48,13 +49,6 @@ cdef class ProducerBatch:
         self, int64_t timestamp, const uint8_t *key, Py_ssize_t key_length, const uint8_t *value,
         Py_ssize_t value_length, const uint8_t *headers, Py_ssize_t headers_length,
     ) noexcept nogil
-
-
-cdef class RecordMetadata:
-    cdef readonly str topic
-    cdef readonly int32_t partition
-    cdef readonly int64_t offset
-    cdef readonly int64_t timestamp
 
 
 cdef class DeliveryReport:
@@ -70,9 +64,6 @@ cdef class DeliveryReport:
 cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created)
 
 cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t timestamp)
-
-# The count and the headers as they lie in a record.
-cdef bytes encode_headers(object headers)
 
 # What ``await`` of a report, or of many, iterates.
 cdef object await_of(object deliveries)

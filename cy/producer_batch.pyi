@@ -1,7 +1,7 @@
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, Self, final
+from collections.abc import Callable, Generator
+from typing import Any, final
 
-from typing_extensions import Buffer
+from cy.record_metadata import RecordMetadata
 
 @final
 class ProducerBatch:
@@ -67,19 +67,6 @@ class ProducerBatch:
 
 def begin(topic: str, partition: int, *, capacity: int = 16384, created: float = 0) -> ProducerBatch:
     """A new batch."""
-
-@final
-class RecordMetadata:
-    """Where a record is; -1 where the broker did not say."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    """Milliseconds; the broker's where the topic has LogAppendTime."""
-
-    def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None: ...
-    def __iter__(self) -> Iterator[Any]: ...
 
 def set_wait_async(function: Callable[[Any], Generator[Any, Any, Any]]) -> None:
     """What ``await report`` iterates: ``function(report)``."""

@@ -17,7 +17,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cython cimport final, freelist, no_gc
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.math cimport INFINITY
 from libc.string cimport memcpy
 
 from cy.batch_header cimport (
@@ -27,6 +28,8 @@ from cy.batch_header cimport (
 )
 from cy.crc32c cimport update as crc32c_update
 from cy.endian cimport load_int16, store_int16, store_int32, store_int64
+from cy.record_headers cimport encode_headers
+from cy.record_metadata cimport RecordMetadata
 from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
 
 from threading import Lock
@@ -41,6 +44,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     GIL_BYTES = 65536
+    SLICE = 1               # seconds of a wait: a signal that comes just before it is met after it
 
 
 @final
@@ -199,6 +203,7 @@ cdef class ProducerBatch:
             size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
             if part is None or part.used + size > limit:
                 part = new_batch(self.topic, self.partition, min(limit, 16384), self.created)
+                part.before_wait = self.before_wait
                 parts.append((index, part))
             part.append(
                 record.timestamp,
@@ -279,10 +284,17 @@ cdef class ProducerBatch:
         """Whether the batch was done within ``timeout`` seconds. A signal interrupts it."""
         if self.done:
             return True
+        if self.before_wait is not None:
+            self.before_wait()
         lock = Lock()
         lock.acquire()
         self.add_waiter(lock.release)
-        return lock.acquire(timeout=-1 if timeout is None else max(0, timeout))
+        cdef double left = INFINITY if timeout is None else timeout
+        while left > SLICE:
+            if lock.acquire(True, SLICE):
+                return True
+            left -= SLICE
+        return lock.acquire(True, max(0, left))
 
 
 cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created):
@@ -337,64 +349,7 @@ cdef bytes plain_of(bytes plain):
     return batch
 
 
-cdef bytes encode_headers(object headers):
-    cdef list pairs = list(headers.items() if isinstance(headers, dict) else headers)
-    cdef list pieces = [encode_varint(len(pairs))]
-    for name, value in pairs:
-        name = name.encode()
-        pieces += (encode_varint(len(name)), name)
-        if value is None:
-            pieces.append(encode_varint(-1))
-        else:
-            value = bytes(memoryview(value))
-            pieces += (encode_varint(len(value)), value)
-    return b"".join(pieces)
-
-
-cdef bytes encode_varint(Py_ssize_t value):
-    cdef uint8_t[5] target
-    if value > INT32_MAX:
-        raise ValueError(f"a header of {value} bytes")
-    return PyBytes_FromStringAndSize(
-        <const char *>target, write_varint(target, <int32_t>value) - target
-    )
-
-
 # ---- what applications see -----------------------------------------------------------------------
-
-@final
-@no_gc
-@freelist(256)
-cdef class RecordMetadata:
-    def __init__(self, str topic, int32_t partition, int64_t offset, int64_t timestamp):
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.timestamp = timestamp
-
-    def as_tuple(self):
-        return self.topic, self.partition, self.offset, self.timestamp
-
-    def __iter__(self):
-        return iter(self.as_tuple())
-
-    def __eq__(self, other):
-        if type(other) is not RecordMetadata:
-            return NotImplemented
-        return self.as_tuple() == (<RecordMetadata>other).as_tuple()
-
-    def __hash__(self):
-        return hash(self.as_tuple())
-
-    def __reduce__(self):
-        return RecordMetadata, self.as_tuple()
-
-    def __repr__(self):
-        return (
-            f"RecordMetadata(topic={self.topic!r}, partition={self.partition}, "
-            f"offset={self.offset}, timestamp={self.timestamp})"
-        )
-
 
 cdef object wait_async = None
 

@@ -1,8 +1,9 @@
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 from cy.arrow_column cimport ArrowColumn
 from cy.deliveries cimport Accepted, Deliveries
 from cy.partition_queue cimport PartitionQueue, TopicQueues
+from cy.partitioner cimport Partitioner
 from cy.producer_batch cimport DeliveryReport, ProducerBatch
 
 
@@ -16,9 +17,8 @@ cdef class RecordQueues:
     cdef Py_ssize_t grow_limit          # how far a batch grows that waits for its turn
     cdef Py_ssize_t max_record
     cdef bint round_robin
-    cdef bint ignore_keys
-    cdef bint adaptive
-    cdef uint64_t random                # state of the generator
+    cdef Partitioner partitioner
+    cdef public object before_wait      # called before a wait for a batch: raises where it has no end
     cdef object clock
     cdef object wake
     cdef bint signalled                 # the sender was woken and has not looked yet
@@ -29,15 +29,11 @@ cdef class RecordQueues:
 
     cdef Accepted accepted(self, DeliveryReport report)
     cdef TopicQueues topic_queues(self, object topic)
-    cdef PartitionQueue choose(self, TopicQueues topic, object key, object partition)
-    cdef int32_t pick(self, TopicQueues topic)
-    cdef uint64_t next_random(self)
     cdef ProducerBatch room(self, PartitionQueue queue, Py_ssize_t size)
     cdef ProducerBatch extended(self, PartitionQueue queue, Py_ssize_t size)
     cdef ProducerBatch begun(self, PartitionQueue queue, Py_ssize_t size)
     cdef int announce(self, PartitionQueue queue) except -1
     cdef int notify(self) except -1
-    cdef void stick(self, TopicQueues topic, Py_ssize_t size) noexcept
     cdef DeliveryReport add(
         self, object topic, object value, object key, object partition, object timestamp,
         object headers, object callback,

@@ -3,7 +3,8 @@ from typing import Any
 
 from cy.deliveries import Deliveries
 from cy.partition_queue import PartitionQueue, TopicQueues
-from cy.producer_batch import DeliveryReport, ProducerBatch, RecordMetadata
+from cy.producer_batch import DeliveryReport, ProducerBatch
+from cy.record_metadata import RecordMetadata
 
 class RecordQueues:
     """Records on their way into batches; see the module. Thread-safe under the GIL."""
@@ -12,6 +13,8 @@ class RecordQueues:
     limit: int
     direct: bool
     awaitable: bool
+    before_wait: Callable[[], object] | None
+    """Called before somebody waits for a batch; raises where the wait would have no end."""
 
     def __init__(
         self,
@@ -61,7 +64,6 @@ class RecordQueues:
     def topic(self, name: str) -> TopicQueues | None: ...
     def set_partitions(self, name: str, count: int) -> None: ...
     def forget_topic(self, name: str) -> TopicQueues | None: ...
-    def pick_next(self, topic: TopicQueues) -> int: ...
     def fits(self, size: int) -> bool:
         """Whether a record of ``size`` bytes may ever be sent."""
     def has_room(self, size: int) -> bool:

@@ -12,9 +12,6 @@ not a bound.
 
 The sender is woken once, by ``wake()``, when a queue that it does not know to have something gets
 a record or a batch becomes full; it says by ``take_news`` that it has looked.
-
-Records without a key stick to a partition until its batch is full or sent; the next one is drawn
-with weights: the fewer bytes wait there, the likelier (KIP-794).
 """
 
 from cpython.bytes cimport (
@@ -26,11 +23,12 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from cy.arrow_column cimport ArrowColumn
 from cy.batch_header cimport HEADER_SIZE
 from cy.deliveries cimport Accepted, Deliveries, new_accepted
-from cy.murmur2 cimport murmur2_of
 from cy.partition_queue cimport PartitionQueue, TopicQueues
+from cy.partitioner cimport Partitioner
 from cy.producer_batch cimport (
-    RECORD_OVERHEAD, DeliveryReport, ProducerBatch, encode_headers, new_batch, new_report,
+    RECORD_OVERHEAD, DeliveryReport, ProducerBatch, new_batch, new_report,
 )
+from cy.record_headers cimport encode_headers
 
 import time
 
@@ -73,9 +71,7 @@ cdef class RecordQueues:
         self.first_size = max(HEADER_SIZE, min(batch_size, FIRST_SIZE))
         self.grow_limit = max(batch_size, max_request_size * 15 // 16 if batch_size > 0 else 0)
         self.round_robin = round_robin
-        self.ignore_keys = ignore_keys
-        self.adaptive = adaptive
-        self.random = seed or 1
+        self.partitioner = Partitioner(batch_size, round_robin, ignore_keys, adaptive, seed)
         self.clock = clock
         self.news = []
         self.signalled = True
@@ -125,7 +121,7 @@ cdef class RecordQueues:
         cdef Py_ssize_t size = RECORD_OVERHEAD + k_size + v_size + tail_size
         if size > self.max_record:
             return None
-        cdef PartitionQueue queue = self.choose(queues, k, partition)
+        cdef PartitionQueue queue = self.partitioner.choose(queues, k, partition)
         if queue is None:
             return None
         cdef ProducerBatch batch = self.room(queue, size)
@@ -142,88 +138,13 @@ cdef class RecordQueues:
             report.callback = callback
             batch.reports.append(report)
         if queue.partition == queues.sticky:
-            self.stick(queues, size)
+            self.partitioner.stick(queues, size)
         if self.pressing:
             self.notify()
         return report
 
     cdef TopicQueues topic_queues(self, object topic):
         return self.topics.get(topic)
-
-    # ---- partitions ----------------------------------------------------------------------------
-
-    cdef PartitionQueue choose(self, TopicQueues topic, object key, object partition):
-        """The queue for a record; None for a partition that is not known."""
-        cdef int32_t number
-        if partition is not None:
-            number = partition
-            if not 0 <= number < topic.count:
-                return None
-        elif key is not None and not self.ignore_keys and not self.round_robin:
-            number = (
-                murmur2_of(<uint8_t *>PyBytes_AS_STRING(key), <int>PyBytes_GET_SIZE(key))
-                & 0x7FFFFFFF
-            ) % topic.count
-        elif self.round_robin:
-            number = self.pick_next(topic)
-        else:
-            if topic.sticky < 0:
-                topic.sticky = self.pick(topic)
-                topic.sticky_bytes = 0
-            number = topic.sticky
-        return <PartitionQueue>topic.queues[number]
-
-    def pick_next(self, TopicQueues topic not None):
-        """The next partition in turn that is available; of all where none is."""
-        cdef int32_t number = 0
-        for _ in range(topic.count):
-            number = <int32_t>(topic.turn % topic.count)
-            topic.turn += 1
-            if (<PartitionQueue>topic.queues[number]).available:
-                break
-        return number
-
-    cdef int32_t pick(self, TopicQueues topic):
-        """A partition by chance, not the previous one: the less waits, the likelier (KIP-794)."""
-        cdef PartitionQueue queue
-        cdef Py_ssize_t most = 0, total = 0
-        cdef int64_t ticket
-        if topic.count == 1:
-            return 0
-        cdef list able = [
-            queue for queue in topic.queues[:topic.count]
-            if queue.available and queue.partition != topic.previous
-        ]
-        if not able:
-            able = [queue for queue in topic.queues[:topic.count] if queue.available]
-        if not able:
-            able = topic.queues[:topic.count]
-        unit = max(self.batch_size, 1)
-        cdef list loads = [queue.waiting() // unit if self.adaptive else 0 for queue in able]
-        most = max(loads) + 1
-        for load in loads:
-            total += most - load
-        ticket = <int64_t>(self.next_random() % <uint64_t>total)
-        cdef Py_ssize_t at = -1
-        while ticket >= 0:
-            at += 1
-            ticket -= most - loads[at]
-        queue = able[at]
-        return queue.partition
-
-    cdef uint64_t next_random(self):
-        """xorshift64*."""
-        self.random ^= self.random >> 12
-        self.random ^= self.random << 25
-        self.random ^= self.random >> 27
-        return (self.random * <uint64_t>0x2545F4914F6CDD1DULL) >> 11
-
-    cdef void stick(self, TopicQueues topic, Py_ssize_t size) noexcept:
-        """A record went to the sticky partition: after a batch of bytes it is another's turn."""
-        topic.sticky_bytes += size
-        if topic.sticky_bytes >= self.batch_size and topic.count > 1:
-            topic.previous = topic.sticky
-            topic.sticky = -1
 
     # ---- room ----------------------------------------------------------------------------------
 
@@ -265,6 +186,7 @@ cdef class RecordQueues:
         cdef ProducerBatch batch = new_batch(
             queue.topic, queue.partition, capacity, self.clock()
         )
+        batch.before_wait = self.before_wait
         if queue.growing is not None:       # another thread was here meanwhile
             self.used -= capacity
             return self.room(queue, size)
@@ -405,10 +327,11 @@ cdef class RecordQueues:
                     break
                 size += length
                 row += 1
-        cdef PartitionQueue queue = self.choose(topic, None, partition)
+        cdef PartitionQueue queue = self.partitioner.choose(topic, None, partition)
         if row == start or queue is None or size > self.limit - self.used:
             return start
         cdef ProducerBatch batch = new_batch(queue.topic, queue.partition, size, self.clock())
+        batch.before_wait = self.before_wait
         self.used += batch.charged
         cdef Py_ssize_t index
         with nogil:
@@ -421,7 +344,7 @@ cdef class RecordQueues:
         queue.full = True
         self.announce(queue)
         if queue.partition == topic.sticky:
-            self.stick(topic, batch.used)
+            self.partitioner.stick(topic, batch.used)
         return row
 
     cdef Py_ssize_t add_keyed_row(
@@ -435,16 +358,19 @@ cdef class RecordQueues:
         cdef Py_ssize_t size = RECORD_OVERHEAD + max(k_size, 0) + max(v_size, 0)
         if size > self.max_record:
             return row
-        if partition is None and k_size >= 0 and not self.ignore_keys and not self.round_robin:
-            partition = (murmur2_of(key, <int>k_size) & 0x7FFFFFFF) % topic.count
-        cdef PartitionQueue queue = self.choose(topic, None, partition)
+        cdef int32_t number = -1
+        if partition is None and k_size >= 0:
+            number = self.partitioner.of_key(topic, key, k_size)
+        cdef PartitionQueue queue = self.partitioner.choose(
+            topic, None, partition if number < 0 else number
+        )
         cdef ProducerBatch batch = None if queue is None else self.room(queue, size)
         if batch is None:
             return row
         batch.write(timestamp, key, k_size, value, v_size, NULL, 0)
         deliveries.note(batch, batch.count - 1, 1)
         if queue.partition == topic.sticky:
-            self.stick(topic, size)
+            self.partitioner.stick(topic, size)
         return row + 1
 
     cdef Py_ssize_t add_run(
@@ -460,7 +386,7 @@ cdef class RecordQueues:
         cdef Py_ssize_t at = start, end = len(values), limit
         if size > self.max_record:
             return start
-        cdef PartitionQueue queue = self.choose(topic, key, partition)
+        cdef PartitionQueue queue = self.partitioner.choose(topic, key, partition)
         if queue is None:
             return start
         cdef ProducerBatch batch = self.room(queue, size)
@@ -487,6 +413,6 @@ cdef class RecordQueues:
             if batch.used + RECORD_OVERHEAD + v_size > limit:
                 break
         if queue.partition == topic.sticky:
-            self.stick(topic, batch.used - before)
+            self.partitioner.stick(topic, batch.used - before)
         deliveries.note(batch, first, at - start)
         return at

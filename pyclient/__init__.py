@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
-    from cy.producer_batch import RecordMetadata as RecordMetadata
+    from cy.record_metadata import RecordMetadata as RecordMetadata
     from pyclient.admin import Admin as Admin
     from pyclient.admin import NewTopic as NewTopic
     from pyclient.consumer import Consumer as Consumer
@@ -29,7 +29,7 @@ _HOMES = {
     "Consumer": "pyclient.consumer",
     "Record": "pyclient.consumer",
     "Producer": "pyclient.producer.blocking",
-    "RecordMetadata": "cy.producer_batch",
+    "RecordMetadata": "cy.record_metadata",
     "Admin": "pyclient.admin",
     "ConfigError": "pyclient.errors",
     "KafkaError": "pyclient.errors",

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cy.batch import Builder, iterate, read_header, validate
 from cy.compression import Codec
-from cy.producer_batch import RecordMetadata, begin
+from cy.producer_batch import begin
+from cy.record_metadata import RecordMetadata
 
 RECORDS = st.lists(
     st.tuples(

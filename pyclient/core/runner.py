@@ -7,15 +7,19 @@ work is then cancelled. After a fork the child has the object and not the thread
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from pyclient.errors import ClientClosed, ClientForked
 
 T = TypeVar("T")
+SLICE = 1.0
+"""Seconds that a thread waits without a look at signals."""
 
 
 class Runner:
@@ -39,11 +43,22 @@ class Runner:
         """Raises ClientForked, ClientClosed where nothing can run; RuntimeError on the loop's own
         thread, which cannot wait for itself.
         """
-        if self.forked:
-            raise ClientForked
+        self.before_wait()
         if not self._thread.is_alive() or self.loop.is_closed():
             raise ClientClosed
-        if threading.current_thread() is self._thread:
+
+    @property
+    def is_here(self) -> bool:
+        """The caller is on the loop's own thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def before_wait(self) -> None:
+        """Raises where a wait for the loop would never end: ClientForked in a forked child,
+        RuntimeError on the loop's own thread.
+        """
+        if self.forked:
+            raise ClientForked
+        if self.is_here:
             raise RuntimeError("a blocking call in a callback would wait for itself")
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
@@ -57,7 +72,7 @@ class Runner:
             raise
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
-            return future.result(timeout)
+            return _result(future, timeout)
         except BaseException:
             future.cancel()
             raise
@@ -76,9 +91,25 @@ class Runner:
         if self.forked or not self._thread.is_alive():
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
-        if threading.current_thread() is not self._thread:
+        if not self.is_here:
             self._thread.join()
             self.loop.close()
+
+
+def _result(future: Future[T], timeout: float | None) -> T:
+    """The future's result, waited for in slices: a signal that comes just before a thread begins to
+    wait does not end the wait, so it is met at the end of the slice.
+    """
+    left = math.inf if timeout is None else timeout
+    while True:
+        try:
+            return future.result(min(left, SLICE))
+        except TimeoutError:
+            if future.done():  # it may have ended meanwhile, or the error is its own
+                return future.result()
+            if left <= SLICE:
+                raise
+            left -= SLICE
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -7,15 +7,17 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from os import getpid
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
 from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport
 from pyclient.config import PRODUCER, load
-from pyclient.errors import BufferExhausted, ClientClosed
+from pyclient.errors import BufferExhausted, ClientClosed, ClientForked, KafkaError
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, size_of
+from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, pairs, size_of
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
 
@@ -41,6 +43,7 @@ class Producer(BaseProducer):
         self._engine = Engine(keys, self._settings, self, loop)
         self.attach(partial(loop.call_soon, self._engine.sender.run))
         self.awaitable = True
+        self.before_wait = partial(_before_wait, get_ident(), getpid())
         self.direct = self._is_direct()
 
     # -- sending -----------------------------------------------------------------------------------
@@ -75,6 +78,11 @@ class Producer(BaseProducer):
         """Sends a record of each value, with the key at the same place, in order."""
         self._check_open()
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        if self._pipeline.sees_records:
+            deliveries = Deliveries(len(values), stamp)
+            for value, key in pairs(values, keys):
+                deliveries.keep(await self.send_later(topic, value, key, partition, stamp, None, None))
+            return deliveries
         items, item_keys = many(self._pipeline, topic, values, keys)
         deliveries = Deliveries(len(items), stamp)
         at = 0
@@ -186,20 +194,35 @@ class Producer(BaseProducer):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """A transaction as a block: its end commits, an exception aborts."""
+        """A transaction as a block: its end commits, an exception aborts. If the commit's outcome
+        is not known (a retriable error), what is left of it is ended before the next block.
+        """
+        if self._engine.transactions.is_left:
+            await self.abort_transaction()
         await self.begin_transaction()
         try:
             yield self
-        except BaseException:
-            await self.abort_transaction()
-            raise
-        try:
             await self.commit_transaction()
-        except BaseException:
-            if self._engine.transactions.can_abort:
-                await self.abort_transaction()
+        except BaseException as error:
+            await self._give_up(error)
             raise
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Aborts because of ``error``, which counts more than an abort that fails."""
+        if self._engine.transactions.can_abort:
+            try:
+                await self.abort_transaction()
+            except KafkaError as failure:
+                error.add_note(f"the transaction could not be aborted either: {failure}")
 
     async def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
         """Ends the transaction that this producer id and epoch has open under this transactional id."""
         await self._engine.end_transaction(producer_id, epoch, commit)
+
+
+def _before_wait(thread: int, process: int) -> None:
+    """Raises where the wait for a report would stop the loop that is to deliver it."""
+    if getpid() != process:
+        raise ClientForked
+    if get_ident() == thread:
+        raise RuntimeError("result() would stop the event loop: await the report instead")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from random import getrandbits
 from typing import Any, NamedTuple
 
@@ -115,16 +116,28 @@ def many(
     pipeline: Pipeline, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
 ) -> tuple[Sequence[Any], Sequence[Any] | None]:
     """Values and keys of ``send_many`` as lists or tuples of bytes or None."""
-    if pipeline.interceptors or pipeline.partitioner is not None:
-        raise ConfigError("send_many passes interceptors and a partitioner of one's own by: use send")
-    if keys is not None and len(keys) != len(values):
-        raise ValueError(f"{len(values)} values and {len(keys)} keys")
+    _check_keys(values, keys)
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _columns(pipeline, values, keys)
     return (
         _listed(values, topic, pipeline.value if pipeline.value_serializer else None),
         None if keys is None else _listed(keys, topic, pipeline.key if pipeline.key_serializer else None),
     )
+
+
+def pairs(values: Sequence[Any], keys: Sequence[Any] | None) -> Iterable[tuple[Any, Any]]:
+    """Value and key of each record, where ``send_many`` sends one by one; of Arrow columns as bytes."""
+    _check_keys(values, keys)
+    return zip(_items(values), repeat(None) if keys is None else _items(keys), strict=False)
+
+
+def _items(given: Any) -> Any:
+    return given.to_pylist() if hasattr(given, "to_pylist") else given
+
+
+def _check_keys(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
+    if keys is not None and len(keys) != len(values):
+        raise ValueError(f"{len(values)} values and {len(keys)} keys")
 
 
 def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:

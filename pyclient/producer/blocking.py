@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock, current_thread
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,9 +14,9 @@ from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport
 from pyclient.config import PRODUCER, load
 from pyclient.core.runner import Runner
-from pyclient.errors import BufferExhausted, ClientClosed
+from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, size_of
+from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, pairs, size_of
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
 
@@ -40,6 +40,7 @@ class Producer(BaseProducer):
         self._runner = Runner()
         self._engine = Engine(keys, self._settings, self, self._runner.loop)
         self.attach(partial(self._runner.loop.call_soon_threadsafe, self._engine.sender.run))
+        self.before_wait = self._runner.before_wait
         self.direct = self._is_direct()
         self._runner.on_fork = partial(setattr, self, "direct", False)
 
@@ -77,6 +78,11 @@ class Producer(BaseProducer):
         """
         self._check_open()
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        if self._pipeline.sees_records:
+            deliveries = Deliveries(len(values), stamp)
+            for value, key in pairs(values, keys):
+                deliveries.keep(self.send_later(topic, value, key, partition, stamp, None, None))
+            return deliveries
         items, item_keys = many(self._pipeline, topic, values, keys)
         deliveries = Deliveries(len(items), stamp)
         at = 0
@@ -110,7 +116,7 @@ class Producer(BaseProducer):
         self._engine.sender.room_waiters.append(lock.release)
         if self.has_room(size):
             return
-        if current_thread().name == "pyclient-io":
+        if self._runner.is_here:
             raise BufferExhausted("buffer.memory is full, and a callback cannot wait for room")
         self.poke()
         if left <= 0 or not lock.acquire(timeout=left):
@@ -204,22 +210,26 @@ class Producer(BaseProducer):
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A transaction as a block: its end commits, an exception aborts."""
+        """A transaction as a block: its end commits, an exception aborts. If the commit's outcome
+        is not known (a retriable error), what is left of it is ended before the next block.
+        """
+        if self._engine.transactions.is_left:
+            self.abort_transaction()
         self.begin_transaction()
         try:
             yield self
-        except BaseException:
-            self.abort_transaction()
-            raise
-        self._commit_or_abort()
-
-    def _commit_or_abort(self) -> None:
-        try:
             self.commit_transaction()
-        except BaseException:
-            if self._engine.transactions.can_abort:
-                self.abort_transaction()
+        except BaseException as error:
+            self._give_up(error)
             raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """Aborts because of ``error``, which counts more than an abort that fails."""
+        if self._engine.transactions.can_abort:
+            try:
+                self.abort_transaction()
+            except KafkaError as failure:
+                error.add_note(f"the transaction could not be aborted either: {failure}")
 
     def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
         """Ends the transaction that this producer id and epoch has open under this transactional

@@ -63,6 +63,11 @@ class Pipeline:
             self.key_serializer or self.value_serializer or self.interceptors or self.partitioner
         )
 
+    @property
+    def sees_records(self) -> bool:
+        """Something wants each record, whole: ``send_many`` sends one by one."""
+        return bool(self.interceptors or self.partitioner)
+
     def intercept(self, record: ProducerRecord) -> ProducerRecord:
         """What the interceptors make of the record. One that fails is left out, and logged."""
         for interceptor in self.interceptors:

@@ -6,12 +6,19 @@ EndTxn answers with the next epoch, so nothing of an old transaction can reach a
 
     UNINITIALIZED -init-> READY -begin-> OPEN -commit, abort-> READY
     OPEN -a batch or a call fails-> FAILED -abort-> READY
+    OPEN -commit-> ENDING -no answer in max.block.ms-> ENDING -commit again, abort-> READY
     any -fenced, not authorized-> FATAL
+
+When a commit was asked for and not answered, the transaction may be committed, or be so any time
+from now. An abort would be refused, or worse, meet the next transaction. InitProducerId with the
+epoch that one has ends the matter: the coordinator completes a commit that it has begun, aborts what
+is open, and answers with a new epoch, under which nothing of the old one counts (KIP-360).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -30,12 +37,14 @@ from pyclient.protocol import (
     InitProducerId,
     TxnOffsetCommit,
 )
+from pyclient.protocol.errors import InvalidTxnState
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.client import Client
     from pyclient.protocol.apis import Api
 
+log = logging.getLogger("pyclient.producer")
 FATAL = frozenset((47, 49, 50, 53, 90))
 """INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, INVALID_TRANSACTION_TIMEOUT,
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, PRODUCER_FENCED.
@@ -74,6 +83,8 @@ class Transactions(Identities):
         """The coordinator knows, or may know, of the open transaction."""
         self._gap = False
         """Sequences were given to batches that may never have been written."""
+        self._asked = False
+        """A commit was asked for; nobody knows yet whether it happened."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
 
@@ -118,6 +129,11 @@ class Transactions(Identities):
     def can_abort(self) -> bool:
         """There is a transaction, and it may be aborted."""
         return self.state in (State.OPEN, State.ENDING, State.FAILED)
+
+    @property
+    def is_left(self) -> bool:
+        """A transaction was neither committed nor aborted: an attempt at it has failed."""
+        return self.state in (State.ENDING, State.FAILED)
 
     def check_open(self) -> None:
         """Raises what ``send`` raises outside of a transaction."""
@@ -298,31 +314,50 @@ class Transactions(Identities):
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Sends everything, then commits. Raises TransactionError if the transaction has failed:
-        abort it. If the error is retriable, the outcome is unknown: call again.
+        abort it. If the error is retriable, the outcome is unknown: call again, or abort.
         """
         self._require(State.OPEN, State.ENDING)
         self.state = State.ENDING
         await flush()
         self._require(State.ENDING)
-        await self._end(True)
+        await self._end(self._commit)
+
+    async def _commit(self) -> None:
+        self._asked = True
+        try:
+            await self._retrying(lambda: self._ask_to_end(True))
+        except KafkaError as error:
+            self._asked = error.retriable
+            raise
+        self._asked = False
 
     async def abort(self, drain: Callable[[], Awaitable[None]]) -> None:
-        """Drops what was not sent, waits for what was, and aborts."""
+        """Drops what was not sent, waits for what was, and aborts. After a commit of unknown
+        outcome the transaction may turn out to be committed, which is logged.
+        """
         self._require(State.OPEN, State.ENDING, State.FAILED)
-        if self.state is State.ENDING:  # a commit may still be under way: it must not meet the next transaction
-            self._gap = True
         self.state, self.error = State.FAILED, self.error or TransactionAborted()
         await drain()
         self._require(State.FAILED)
-        await self._end(False)
-        if self._gap and self.is_version_1:
-            await self._retrying(lambda: self._init(self._identity))
-        self._gap = False
+        await self._end(self._abort)
 
-    async def _end(self, commit: bool) -> None:
+    async def _abort(self) -> None:
+        needs_epoch = self.is_version_1 and (self._gap or self._asked)
+        try:
+            await self._retrying(lambda: self._ask_to_end(False))
+        except InvalidTxnState:
+            if not self._asked:
+                raise
+            log.warning("%s: the commit that was not answered has happened", self.id)
+            needs_epoch = True
+        if needs_epoch:
+            await self._retrying(lambda: self._init(self._identity))
+        self._gap = self._asked = False
+
+    async def _end(self, how: Callable[[], Awaitable[None]]) -> None:
         if self._touched:
             try:
-                await self._retrying(lambda: self._ask_to_end(commit))
+                await how()
             except KafkaError as error:
                 if not error.retriable:
                     self._failed(error)

@@ -1,0 +1,1 @@
+"""Headers of a record, encoded; used from Cython only."""
