@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def ask(context: click.Context, names: Callable[[Admin], Iterable[str]]) -> list
     from pyclient.errors import KafkaError
 
     logging.getLogger("pyclient").addHandler(logging.NullHandler())
-    address = context.params.get("bootstrap") or "localhost:9092"
+    address = context.params.get("bootstrap") or os.environ.get("PYBROKER_BOOTSTRAP") or "localhost:9092"
     with contextlib.suppress(KafkaError, OSError), Admin(address, default_api_timeout_ms=round(WAIT_S * 1000)) as admin:
         admin.connect(WAIT_S)
         return sorted(names(admin))
@@ -57,6 +58,18 @@ def transactional_ids(admin: Admin) -> Iterable[str]:
     return (each.transactional_id for each in admin.list_transactions())
 
 
+def brokers(admin: Admin) -> Iterable[str]:
+    return (str(each.id) for each in admin.describe_cluster().brokers)
+
+
+def named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The name of a thing of the kind that stands before it: ``config get topic …``."""
+    known = {"topic": topics, "group": groups, "broker": brokers, "broker-logger": brokers}
+    kind = context.params.get("kind")
+    return from_cluster(known[kind])(context, parameter, incomplete) if kind in known else []
+
+
+NAME: Complete = named
 TOPIC: Complete = from_cluster(topics)
 GROUP: Complete = from_cluster(groups)
 TRANSACTIONAL_ID: Complete = from_cluster(transactional_ids)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import NAME
 from pybroker.cli.output import show, with_output
 from pybroker.cli.verbs import Suggesting, complain, failures
 
@@ -37,7 +38,7 @@ def resource(kind: str, name: str) -> ConfigResource:
 
 @config.command()
 @click.argument("kind", type=click.Choice(KINDS))
-@click.argument("name")
+@click.argument("name", shell_complete=NAME)
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @click.option("--all", "everything", is_flag=True, help="Also keys that nobody has set.")
 @on_cluster
@@ -67,7 +68,7 @@ def row(entry: ConfigEntry) -> tuple[Any, ...]:
 
 @config.command("set")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.argument("name")
+@click.argument("name", shell_complete=NAME)
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE…")
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster
@@ -88,7 +89,7 @@ def change(text: str) -> AlterConfigOp:
 
 @config.command()
 @click.argument("kind", type=click.Choice(KINDS))
-@click.argument("name")
+@click.argument("name", shell_complete=NAME)
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster

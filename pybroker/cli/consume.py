@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import GROUP, TOPIC
 from pybroker.cli.output import csv_line, json_line
 from pybroker.cli.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
 from pybroker.cli.record_documents import document, shown
@@ -29,14 +30,14 @@ Ends = dict[TopicPartition, int]
 
 
 @click.command(cls=Verb)
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("--from", "start", type=SpotType(), metavar="PLACE", help="Begin here [latest].")
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
 @click.option("--to", "stop", type=SpotType(), metavar="PLACE", help="Stop here; `end`: what is there now.")
 @click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing comes for so long.")
 @click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this one.")
-@click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which commits.")
+@click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which commits.", shell_complete=GROUP)
 @click.option("-k", "--key", metavar="TEXT", help="Only records of this key.")
 @click.option("--grep", metavar="REGEX", help="Only records with this in the value (RE2).")
 @click.option("--committed", is_flag=True, help="No records of open or aborted transactions.")

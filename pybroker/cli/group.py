@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import GROUP, TOPIC
 from pybroker.cli.output import show, with_output
 from pybroker.cli.places import Spot, SpotType, chosen, edges, offsets_at
 from pybroker.cli.verbs import Failure, Suggesting, complain, failures
@@ -41,7 +42,7 @@ def list_groups(cluster: Cluster, output: str, states: tuple[str, ...], types: t
 
 
 @group.command()
-@click.argument("groups", nargs=-1, metavar="[GROUP]…")
+@click.argument("groups", nargs=-1, metavar="[GROUP]…", shell_complete=GROUP)
 @click.option("--members", "view", flag_value="members", help="Who is in it and reads what.")
 @click.option("--state", "view", flag_value="state", help="A line for each group.")
 @click.option("--only-with-lag", is_flag=True, help="Leave out partitions that are read to the end.")
@@ -122,8 +123,14 @@ def document(group: GroupDescription, lags: list[tuple[Any, ...]]) -> dict[str, 
 
 
 @group.command()
-@click.argument("group", metavar="GROUP")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it.")
+@click.argument("group", metavar="GROUP", shell_complete=GROUP)
+@click.option(
+    *("--topic", "topics"),
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    help="A topic, or these partitions of it.",
+    shell_complete=TOPIC,
+)
 @click.option("--all-topics", is_flag=True, help="All that the group has committed.")
 @click.option("--to", "to", type=SpotType(), metavar="PLACE", help="earliest, latest, 42, -100, @MS or ISO time.")
 @click.option("--to-earliest", "to", flag_value="earliest", type=SpotType(), help="The same as --to earliest.")
@@ -185,8 +192,8 @@ def shifted(
 
 
 @group.command()
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP…")
-@click.option("--topic", "topics", multiple=True, help="Delete only the offsets of this topic.")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP…", shell_complete=GROUP)
+@click.option("--topic", "topics", multiple=True, help="Delete only the offsets of this topic.", shell_complete=TOPIC)
 @on_cluster
 def delete(cluster: Cluster, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
     """Deletes groups without members, with their offsets."""

@@ -1,7 +1,7 @@
-"""How rows are shown: ``-o table|json|jsonl|csv|name``, always on stdout.
+"""How rows are shown: ``-o table|json|jsonl|yaml|csv|name``, always on stdout.
 
 table  aligned columns; by rich on a terminal, plain elsewhere; nothing without rows
-json   one document: a list      jsonl  a document per line
+json   one document: a list      jsonl  a document per line      yaml  one document
 csv    a header and rows         name   the names alone, for other commands
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-FORMATS = ("table", "json", "jsonl", "csv", "name")
+FORMATS = ("table", "json", "jsonl", "yaml", "csv", "name")
 Row = Sequence[Any]
 
 
@@ -42,9 +42,9 @@ def show(
     default the first column.
     """
     given = list(rows)
-    if output in ("json", "jsonl"):
+    if output in DOCUMENTS:
         shown = [dict(zip(columns, row, strict=True)) for row in given] if documents is None else list(documents)
-        write(as_json(shown) if output == "json" else "".join(map(json_line, shown)))
+        write(DOCUMENTS[output](shown))
     elif output == "csv":
         write("".join(csv_line(line) for line in (columns, *given)))
     elif output == "name":
@@ -54,6 +54,16 @@ def show(
         rich_table(columns, given)
     elif given:
         write(plain_table(columns, given))
+
+
+def yaml(documents: Sequence[Any]) -> str:
+    from pybroker.cli.yaml_text import as_yaml
+
+    return as_yaml(documents)
+
+
+def json_lines(documents: Sequence[Any]) -> str:
+    return "".join(map(json_line, documents))
 
 
 def write(text: str) -> None:
@@ -67,6 +77,9 @@ def as_json(value: Any) -> str:
 
 def json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=list) + "\n"
+
+
+DOCUMENTS: Mapping[str, Callable[[Sequence[Any]], str]] = {"json": as_json, "jsonl": json_lines, "yaml": yaml}
 
 
 def csv_line(row: Iterable[Any]) -> str:

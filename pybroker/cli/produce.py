@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import TOPIC
 from pybroker.cli.record_documents import Given, given
 from pybroker.cli.verbs import Failure, Verb, complain, pairs, sentence
 
@@ -32,7 +33,7 @@ class Failures:
 
 
 @click.command(cls=Verb)
-@click.argument("topic")
+@click.argument("topic", shell_complete=TOPIC)
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]…")
 @click.option("--value", "values", multiple=True, metavar="TEXT", help="A record, instead of stdin.")
 @click.option("-k", "--key", metavar="TEXT", help="The key of all records.")
@@ -42,7 +43,7 @@ class Failures:
 @click.option("-z", "--compression", help="gzip, snappy, lz4, zstd.")
 @click.option("-Z", "--null", is_flag=True, help="An empty value, or key, is null.")
 @click.option(
-    *("--input", "how"),
+    *("-i", "-o", "--input", "how"),
     type=click.Choice(INPUTS),
     default="lines",
     help="lines; jsonl: what `consume -o jsonl` writes; whole: each file is one record.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import TOPIC
 from pybroker.cli.output import show, with_output
 from pybroker.cli.places import Spot, SpotType, edges, offsets_at, partitions_of
 from pybroker.cli.verbs import Suggesting, failures, pairs, without
@@ -46,7 +47,7 @@ def listed(topic: TopicDescription) -> tuple[Any, ...]:
 
 
 @topic.command()
-@click.argument("topics", nargs=-1, metavar="[TOPIC]…")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]…", shell_complete=TOPIC)
 @on_cluster
 @with_output
 def describe(cluster: Cluster, output: str, topics: tuple[str, ...]) -> int:
@@ -88,7 +89,7 @@ def document(topic: TopicDescription, configs: dict[str, str | None]) -> dict[st
 
 
 @topic.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("-p", "--partitions", type=click.IntRange(1), default=None, help="[the broker's num.partitions]")
 @click.option("-r", "--replicas", type=click.IntRange(1), default=None, help="[the broker's default]")
 @click.option("-c", "--config", "configs", multiple=True, metavar="key=value", help="A key of the topic.")
@@ -123,7 +124,7 @@ def create(
 
 
 @topic.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("-p", "--partitions", type=click.IntRange(1), help="Raise it to so many partitions.")
 @click.option("--set", "changes", multiple=True, metavar="key=value", help="Set a key.")
 @click.option("--unset", "defaults", multiple=True, metavar="key", help="Give a key its default again.")
@@ -154,7 +155,7 @@ def alter(
 
 
 @topic.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("--if-exists", is_flag=True, help="One that is not there is no failure.")
 @on_cluster
 def delete(cluster: Cluster, topics: tuple[str, ...], if_exists: bool) -> int:
@@ -165,7 +166,7 @@ def delete(cluster: Cluster, topics: tuple[str, ...], if_exists: bool) -> int:
 
 
 @topic.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("--before", type=SpotType(), required=True, metavar="PLACE", help="latest, 42, -100, @MS, ISO time.")
 @click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this one.")
 @on_cluster
@@ -180,7 +181,7 @@ def trim(cluster: Cluster, output: str, topics: tuple[str, ...], before: Spot, n
 
 
 @topic.command()
-@click.argument("topics", nargs=-1, metavar="[TOPIC]…")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]…", shell_complete=TOPIC)
 @click.option("--at", type=SpotType(), metavar="PLACE", help="The offsets of a time or another place.")
 @on_cluster
 @with_output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
+from pybroker.cli.completing import TRANSACTIONAL_ID
 from pybroker.cli.output import show, with_output
 from pybroker.cli.verbs import Suggesting, failures
 
@@ -30,7 +31,7 @@ def list_ids(cluster: Cluster, output: str, states: tuple[str, ...], longer_than
 
 
 @txn.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…", shell_complete=TRANSACTIONAL_ID)
 @on_cluster
 @with_output
 def describe(cluster: Cluster, output: str, ids: tuple[str, ...]) -> int:
@@ -55,7 +56,7 @@ def describe(cluster: Cluster, output: str, ids: tuple[str, ...]) -> int:
 
 
 @txn.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…", shell_complete=TRANSACTIONAL_ID)
 @on_cluster
 @with_output
 def abort(cluster: Cluster, output: str, ids: tuple[str, ...]) -> int:

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 HINTS: Mapping[str, str] = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`pybroker topic list` shows what there is",
@@ -114,6 +115,12 @@ class Lazy(click.Group):
             return None
         found: click.Command = getattr(import_module(place.module), place.attribute)
         return found
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs, of which none is imported, and the options."""
+        known = {**self.places, **self.scripts}
+        verbs = [CompletionItem(name, help=each.summary) for name, each in known.items() if name.startswith(incomplete)]
+        return verbs + super(click.Group, self).shell_complete(context, incomplete)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         for title, places in (("Commands", self.places), (SCRIPTS_TITLE, self.scripts)):

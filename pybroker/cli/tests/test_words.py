@@ -63,7 +63,7 @@ def test_help_imports_no_client_and_no_broker() -> None:
         ("produce", "t", "-k", "a", "-K", ":"),
         ("config", "set", "topic", "t", "x"),
         ("cluster", "describe", "-X", "lingr.ms=5"),
-        ("cluster", "describe", "-o", "yaml"),
+        ("cluster", "describe", "-o", "xml"),
     ],
 )
 def test_misuse_exits_2_before_anything_is_asked(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
