@@ -10,6 +10,7 @@ Of a schema only the head is read when this module is imported; the rest when ``
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from cy.codec import Codec
@@ -69,10 +70,12 @@ class Api(type):
 
         def __getattr__(cls, name: str) -> Any:
             """Called for what is not there yet: loads the schema, then it is."""
-            if name not in _LOADED or "Request" in cls.__dict__:
+            if name not in _LOADED:
                 raise AttributeError(f"{cls.__name__} has no attribute {name}")
-            _load(cls)
-            return getattr(cls, name)
+            with _LOADING:
+                if name not in cls.__dict__:
+                    _load(cls)
+            return cls.__dict__[name]
 
 
 _LOADED = frozenset(
@@ -80,6 +83,8 @@ _LOADED = frozenset(
     for side in ("request", "response")
     for name in (side.title(), f"{side}_codec", f"decode_{side}", f"encode_{side}")
 )
+_LOADING = Lock()
+"""Each client has a thread: two must not make the classes of a message twice, for theirs would be others'."""
 _API_VERSIONS = 18
 _NEVER = 0x7FFF
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -105,3 +107,17 @@ def test_apis_are_found_by_their_key() -> None:
     assert Fetch.is_flexible(12)
     assert not Fetch.is_flexible(11)
     assert repr(Fetch) == "Fetch (1) 4-18"
+
+
+def test_threads_that_meet_a_message_at_once_get_the_same_class() -> None:
+    for path in sorted(apis.SCHEMAS.glob("*.api"))[:20]:
+        api = apis._api(path)
+        ready = threading.Barrier(4)
+
+        def load(api: apis.Api = api, ready: threading.Barrier = ready) -> type[Message]:
+            ready.wait(60)
+            return api.Request
+
+        with ThreadPoolExecutor(4) as pool:
+            found = {future.result(60) for future in [pool.submit(load) for _ in range(4)]}
+        assert found == {api.Request}

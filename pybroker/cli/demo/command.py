@@ -1,0 +1,29 @@
+"""``pybroker demo``: the acts one after the other, and the report."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli.verbs import Verb
+
+LIMIT = 1_000_000
+
+
+@click.command(cls=Verb)
+@click.argument("file", required=False, metavar="[FILE]")
+@click.option("-k", "--key", metavar="FIELD", help="Of CSV and JSON: the field that is the records' key.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=LIMIT, help=f"Records at most [{LIMIT:,}].")
+@click.option("--keep", is_flag=True, help="Let the broker run afterwards, until Ctrl-C.")
+@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", help="The report [table].")
+def demo(file: str | None, key: str | None, limit: int, keep: bool, output: str) -> None:
+    """Shows in half a minute what this is.
+
+    A broker of its own on a free port, with a temporary folder; a producer; a group of two consumers; a worker
+    with transactions that fails on the way; at the end throughput, latency, and what to try next.
+
+    FILE is streamed instead of the data set that comes with it: .csv and .jsonl by record, anything else by line;
+    .gz and .xz too; - is stdin.
+    """
+    from pybroker.cli.demo.play import play
+
+    play(file, key, limit, keep, output)

@@ -1,0 +1,104 @@
+"""The second act: a worker copies records of interest from topic to topic, exactly once, though it fails on the way.
+
+Each transaction holds the copies and the offsets up to which the source was read: both are there, or neither.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from pybroker.cli.demo.dataset import Dataset
+from pybroker.cli.demo.stage import Bars
+from pyclient import Consumer, Producer, TopicPartition
+
+GROUP = "copier"
+TRANSACTIONS = 8
+"""So many, about; the third one fails."""
+FAILS_AT = 3
+POLL_S = 1.0
+
+
+class Crash(Exception):
+    """What goes wrong in the worker."""
+
+
+class Copied(NamedTuple):
+    """transactions: those that were committed. written: copies, also those that were aborted. visible: what
+    a read_committed consumer sees of them.
+    """
+
+    transactions: int
+    aborted: int
+    written: int
+    visible: int
+    seconds: float
+
+
+def target_of(dataset: Dataset) -> str:
+    """The topic of the copies."""
+    return f"{dataset.topic}-copied"
+
+
+def copy(bootstrap: str, dataset: Dataset, count: int, bars: Bars) -> Copied:
+    """Copies what is of interest in ``count`` records. Raises KafkaError."""
+    began = time.perf_counter()
+    worker = Worker(dataset, max(1, count // TRANSACTIONS))
+    while worker.read < count:
+        try:
+            worker.work(bootstrap, count, bars)
+        except Crash:
+            worker.aborted += 1
+    seconds = time.perf_counter() - began
+    visible = committed(bootstrap, target_of(dataset))
+    return Copied(worker.transactions, worker.aborted, worker.written, visible, seconds)
+
+
+class Worker:
+    """Reads, copies, commits; it may be started again where it failed."""
+
+    def __init__(self, dataset: Dataset, step: int) -> None:
+        self.dataset = dataset
+        self.step = step
+        self.read = self.written = self.transactions = self.aborted = 0
+
+    def work(self, bootstrap: str, count: int, bars: Bars) -> None:
+        """Until ``count`` records are done. Raises Crash once."""
+        topic = self.dataset.topic
+        with (
+            Consumer(
+                bootstrap, group_id=GROUP, topics=[topic], auto_offset_reset="earliest", enable_auto_commit=False
+            ) as consumer,
+            Producer(bootstrap, transactional_id="demo-copier") as producer,
+        ):
+            while self.read < count:
+                with producer.transaction():
+                    done = self._copy_some(consumer, producer, min(self.step, count - self.read))
+                    producer.send_offsets(consumer.positions(), consumer.group_metadata())
+                    if self.transactions + 1 == FAILS_AT and not self.aborted:
+                        raise Crash
+                self.transactions += 1
+                self.read += done
+                bars["copied"] = self.read
+
+    def _copy_some(self, consumer: Consumer, producer: Producer, wanted: int) -> int:
+        done = 0
+        while done < wanted:
+            values = consumer.poll(POLL_S, wanted - done).values()
+            chosen = list(filter(self.dataset.is_copied, values))
+            producer.send_many(target_of(self.dataset), chosen)
+            self.written += len(chosen)
+            done += len(values)
+        return done
+
+
+def committed(bootstrap: str, topic: str) -> int:
+    """How many records a read_committed consumer sees."""
+    with Consumer(bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        count = 0
+        while any(consumer.position(place) < end for place, end in ends.items()):
+            count += len(consumer.poll(POLL_S))
+        return count

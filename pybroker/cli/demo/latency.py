@@ -1,0 +1,90 @@
+"""The third act: how long a record takes, to be acknowledged and from end to end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import NamedTuple
+
+from pybroker.cli.demo.stage import Bars
+from pyclient import Consumer, Producer, TopicPartition
+
+TOPIC = "demo-latency"
+COUNT = 2000
+RATE = 1000
+"""Records per second, from end to end."""
+SIZE = 100
+RESULT_S = 30.0
+MILLION = 1e6
+
+
+class Latency(NamedTuple):
+    """Milliseconds."""
+
+    p50: float
+    p99: float
+
+
+class Latencies(NamedTuple):
+    """acked: one record at a time, until acks=all has come. end_to_end: from send to the consumer."""
+
+    acked: Latency
+    end_to_end: Latency
+
+
+def measure(bootstrap: str, bars: Bars) -> Latencies:
+    """Both, with records of 100 bytes and linger.ms=0. Raises KafkaError."""
+    with Producer(bootstrap, linger_ms=0) as producer:
+        acked = one_by_one(producer, bars)
+        end_to_end = at_a_rate(bootstrap, producer, bars)
+    return Latencies(percentiles(acked), percentiles(end_to_end))
+
+
+def one_by_one(producer: Producer, bars: Bars) -> list[int]:
+    """Nanoseconds from send to its acknowledgement."""
+    found = []
+    value = bytes(SIZE)
+    for number in range(COUNT):
+        began = time.perf_counter_ns()
+        producer.send(TOPIC, value).result(RESULT_S)
+        found.append(time.perf_counter_ns() - began)
+        bars["acked"] = number + 1
+    return found
+
+
+def at_a_rate(bootstrap: str, producer: Producer, bars: Bars) -> list[int]:
+    """Nanoseconds from send to poll, with a record every millisecond."""
+    found: list[int] = []
+    with Consumer(bootstrap, auto_offset_reset="latest") as consumer:
+        place = TopicPartition(TOPIC, 0)
+        consumer.assign([place])
+        consumer.position(place)
+        sender = threading.Thread(target=_send_at_rate, args=(producer,), name="demo-sender", daemon=True)
+        sender.start()
+        deadline = time.monotonic() + RESULT_S
+        while len(found) < COUNT and time.monotonic() < deadline:
+            values = consumer.poll(POLL_S).values()
+            now = time.perf_counter_ns()
+            found += [now - int.from_bytes(value[:8]) for value in values]
+            bars["received"] = len(found)
+        sender.join()
+    return found
+
+
+POLL_S = 1.0
+
+
+def _send_at_rate(producer: Producer) -> None:
+    rest = bytes(SIZE - 8)
+    began = time.perf_counter()
+    for number in range(COUNT):
+        wait = began + number / RATE - time.perf_counter()
+        if wait > 0:
+            time.sleep(wait)
+        producer.send(TOPIC, time.perf_counter_ns().to_bytes(8) + rest)
+
+
+def percentiles(nanoseconds: list[int]) -> Latency:
+    """Of what was measured."""
+    ordered = sorted(nanoseconds)
+    return Latency(*(ordered[int(len(ordered) * part)] / MILLION for part in (0.50, 0.99)))
