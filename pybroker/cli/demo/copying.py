@@ -75,7 +75,7 @@ class Worker:
                 with producer.transaction():
                     done = self._copy_some(consumer, producer, min(self.step, count - self.read))
                     producer.send_offsets(consumer.positions(), consumer.group_metadata())
-                    if self.transactions + 1 == FAILS_AT and not self.aborted:
+                    if self.transactions + 1 == min(FAILS_AT, count) and not self.aborted:
                         raise Crash
                 self.transactions += 1
                 self.read += done
