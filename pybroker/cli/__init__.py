@@ -41,6 +41,10 @@ SCRIPTS = {
         ("configs", "Describe and alter keys."),
         ("get-offsets", "First and last offsets of partitions."),
         ("log-dirs", "What lies in log dirs."),
+        ("delete-records", "Delete the records before an offset."),
+        ("leader-election", "Elect leaders."),
+        ("producer-perf-test", "Send records, tell rate and latencies."),
+        ("consumer-perf-test", "Read records, tell the rates."),
         ("dump-log", "Show the files of a log, without a broker."),
     )
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.verbs import pairs
@@ -35,16 +36,22 @@ def on_kafka(
         ) -> Any:
             if zookeeper is not None:
                 raise click.UsageError(ZOOKEEPER)
-            own = options.pop("older_bootstrap", None) or cluster.bootstrap
             known = {**properties(file, more, settings[-1]), **cluster.settings}
-            known.pop("bootstrap.servers", None)
-            return function(cluster=Cluster(own, known), **options)
+            return function(cluster=found(cluster, known, options.pop("older_bootstrap", None)), **options)
 
         if bootstrap is not None:
             call = click.option(bootstrap, "older_bootstrap", metavar="HOST:PORT[,…]", help="--bootstrap-server.")(call)
         return call
 
     return decorate
+
+
+def found(cluster: Cluster, known: dict[str, str], older: str | None) -> Cluster:
+    """The cluster with these settings, one of which may say where it is."""
+    configured = known.pop("bootstrap.servers", None)
+    if click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:
+        return Cluster(cluster.bootstrap, known)
+    return Cluster(older or configured or cluster.bootstrap, known)
 
 
 def properties(file: str | None, pairs_given: tuple[str, ...], option: str) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -12,68 +12,119 @@ from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.completing import TOPIC
 from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.output import write
-from pybroker.cli.topic import configs_of
 from pybroker.cli.verbs import Failure, Verb, failures, misuse, pairs, without
 
 if TYPE_CHECKING:
     from pyclient import Admin
-    from pyclient.admin.types import TopicDescription
+    from pyclient.admin.types import PartitionDescription, TopicDescription
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
+#: What --describe may be narrowed to, by option.
+REPORTS = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
+MIN_ISR = "min.insync.replicas"
+
+
+class Asked(NamedTuple):
+    """What to do with which topics."""
+
+    topic: str | None
+    topic_id: str | None
+    partitions: int | None
+    replication_factor: int | None
+    replica_assignment: dict[int, list[int]] | None
+    keys: dict[str, str]
+    if_exists: bool
+    if_not_exists: bool
+    exclude_internal: bool
+    topics_with_overrides: bool
+    reports: frozenset[str]
+
+    @property
+    def shows_topics(self) -> bool:
+        """Whether --describe shows lines of topics, not only partitions in trouble."""
+        return not self.reports
 
 
 @click.command("kafka-topics", cls=Verb)
-@click.option("--list", "actions", flag_value="list", multiple=True)
-@click.option("--describe", "actions", flag_value="describe", multiple=True)
-@click.option("--create", "actions", flag_value="create", multiple=True)
-@click.option("--alter", "actions", flag_value="alter", multiple=True)
-@click.option("--delete", "actions", flag_value="delete", multiple=True)
-@click.option(
-    "--topic", metavar="NAME", help="A name; a regular expression but for --create.", shell_complete=TOPIC
-)
-@click.option("--partitions", type=click.IntRange(1))
-@click.option("--replication-factor", type=click.IntRange(1))
-@click.option("--config", "configs", multiple=True, metavar="key=value")
-@click.option("--if-exists", is_flag=True)
-@click.option("--if-not-exists", is_flag=True)
-@click.option("--exclude-internal", is_flag=True)
+@click.option("--list", "actions", flag_value="list", multiple=True, help="Names, a line each.")
+@click.option("--describe", "actions", flag_value="describe", multiple=True, help="Topics and their partitions.")
+@click.option("--create", "actions", flag_value="create", multiple=True, help="A topic.")
+@click.option("--alter", "actions", flag_value="alter", multiple=True, help="More partitions.")
+@click.option("--delete", "actions", flag_value="delete", multiple=True, help="Topics and their records.")
+@click.option("--topic", metavar="NAME", help="A name; but for --create an expression.", shell_complete=TOPIC)
+@click.option("--topic-id", metavar="ID", help="With --describe: instead of --topic.")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="[the broker's num.partitions]")
+@click.option("--replication-factor", type=click.IntRange(1), metavar="N", help="[the broker's default]")
+@click.option("--replica-assignment", metavar="1:2,2:3", help="Brokers of each partition, instead of numbers.")
+@click.option("--config", "configs", multiple=True, metavar="key=value", help="With --create: a key of the topic.")
+@click.option("--delete-config", hidden=True)
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="With --create: one that is there is no failure.")
+@click.option("--exclude-internal", is_flag=True, help="Without Kafka's own topics.")
+@click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with keys of their own.")
+@click.option("--under-replicated-partitions", is_flag=True, help="With --describe: only those.")
+@click.option("--unavailable-partitions", is_flag=True, help="With --describe: only those without a leader.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="With --describe: only those.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="With --describe: only those.")
+@click.option("--partition-size-limit-per-response", type=int, hidden=True)
 @on_kafka()
 def topics(
     cluster: Cluster,
     actions: tuple[str, ...],
-    topic: str | None,
-    partitions: int | None,
-    replication_factor: int | None,
     configs: tuple[str, ...],
-    if_exists: bool,
-    if_not_exists: bool,
-    exclude_internal: bool,
+    replica_assignment: str | None,
+    delete_config: str | None,
+    partition_size_limit_per_response: int | None,
+    **options: Any,
 ) -> int:
     """kafka-topics.sh: --list, --describe, --create, --alter or --delete."""
     action = only(actions, ACTIONS)
-    if topic is None and action not in ("list", "describe"):
-        raise click.UsageError(f"--{action}: --topic is missing")
-    if action == "alter" and partitions is None:
-        raise click.UsageError("--alter: --partitions is missing; `pybroker config set topic` alters keys")
+    reports = frozenset(name for name in REPORTS if options.pop(name))
+    assignment = None if replica_assignment is None else assigned(replica_assignment)
     keys = pairs(configs, "--config")
-    pattern = matcher(topic)
+    asked = Asked(**options, replica_assignment=assignment, keys=keys, reports=reports)
+    check(action, asked, delete_config)
+    pattern = matcher(asked.topic)
     with cluster.admin() as admin:
         if action == "create":
-            return create(admin, topic or "", partitions, replication_factor, keys, if_not_exists)
+            return create(admin, asked)
         # an expression that matches Kafka's own topics does not delete them
-        there = admin.list_topics(list_internal=not exclude_internal and action != "delete")
-        names = [name for name in there if pattern.fullmatch(name)]
+        there = admin.list_topics(list_internal=not asked.exclude_internal and action != "delete")
+        names = [name for name, each in there.items() if is_meant(name, each.topic_id, asked, pattern)]
         if action == "list":
             write("".join(f"{name}\n" for name in names))
             return 0
-        if not names and topic is not None:
-            return missing(topic, if_exists)
+        if not names and (asked.topic or asked.topic_id):
+            return missing(asked)
         if action == "describe":
-            describe(admin, names)
+            describe(admin, names, asked)
             return 0
         if action == "delete":
             return failures("topic", admin.delete_topics(names, check=False).errors)
-        return failures("topic", admin.create_partitions(dict.fromkeys(names, partitions or 1), check=False).errors)
+        return alter(admin, names, asked)
+
+
+def check(action: str, asked: Asked, delete_config: str | None) -> None:
+    """Raises UsageError for options that do not go together."""
+    if asked.topic is None and action not in ("list", "describe"):
+        raise click.UsageError(f"--{action}: --topic is missing")
+    if action == "alter" and (asked.keys or delete_config):
+        raise click.UsageError("--alter changes no keys since Kafka 3.0: `pybroker kafka-configs` does, with --alter")
+    if action == "alter" and asked.partitions is None:
+        raise click.UsageError("--alter: --partitions is missing; `pybroker kafka-configs` alters keys")
+    if asked.replica_assignment and action == "create" and (asked.partitions or asked.replication_factor):
+        raise click.UsageError("--replica-assignment goes with neither --partitions nor --replication-factor")
+
+
+def assigned(text: str) -> dict[int, list[int]]:
+    """``1:2,2:3``: the brokers of partitions 0, 1. Raises UsageError."""
+    try:
+        rows = [[int(number) for number in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--replica-assignment {text}: it is 1:2,2:3, the brokers of each partition") from None
+    if any(len(set(row)) < len(row) or len(row) != len(rows[0]) for row in rows):
+        raise click.UsageError(f"--replica-assignment {text}: each partition needs as many brokers, none twice")
+    return dict(enumerate(rows))
 
 
 def matcher(topic: str | None) -> re.Pattern[str]:
@@ -85,45 +136,90 @@ def matcher(topic: str | None) -> re.Pattern[str]:
             raise ValueError(str(error)) from error
 
 
-def missing(topic: str, is_allowed: bool) -> int:
-    if is_allowed:
+def is_meant(name: str, topic_id: str, asked: Asked, pattern: re.Pattern[str]) -> bool:
+    if asked.topic_id is not None:
+        return topic_id == asked.topic_id
+    return pattern.fullmatch(name) is not None
+
+
+def missing(asked: Asked) -> int:
+    if asked.if_exists:
         return 0
-    raise Failure(f"Topic '{topic}' does not exist as expected: --list shows what there is")
+    what = f"TopicId '{asked.topic_id}'" if asked.topic_id else f"Topic '{asked.topic}'"
+    raise Failure(f"{what} does not exist as expected: --list shows what there is")
 
 
-def create(
-    admin: Admin,
-    topic: str,
-    partitions: int | None,
-    replicas: int | None,
-    keys: Mapping[str, str],
-    if_not_exists: bool,
-) -> int:
-    done = admin.create_topics(
-        topic, num_partitions=partitions or -1, replication_factor=replicas or -1, configs=keys, check=False
+def create(admin: Admin, asked: Asked) -> int:
+    from pyclient.admin import NewTopic
+
+    topic = NewTopic(
+        asked.topic or "",
+        asked.partitions or -1,
+        asked.replication_factor or -1,
+        asked.replica_assignment,
+        asked.keys,
     )
+    done = admin.create_topics(topic, check=False)
     write("".join(f"Created topic {name}.\n" for name in done))
-    return failures("topic", without(done.errors, "TOPIC_ALREADY_EXISTS" if if_not_exists else ""))
+    return failures("topic", without(done.errors, "TOPIC_ALREADY_EXISTS" if asked.if_not_exists else ""))
 
 
-def describe(admin: Admin, names: list[str]) -> None:
+def alter(admin: Admin, names: list[str], asked: Asked) -> int:
+    """More partitions; of an assignment the rows of those that are there already do not count."""
+    count = asked.partitions or 1
+    placed = None
+    if asked.replica_assignment:
+        described = admin.describe_topics(names)
+        rows = asked.replica_assignment
+        placed = {name: [rows[at] for at in sorted(rows)[len(described[name].partitions) :]] for name in names}
+    done = admin.create_partitions(dict.fromkeys(names, count), assignments=placed, check=False)
+    return failures("topic", done.errors)
+
+
+def describe(admin: Admin, names: list[str], asked: Asked) -> None:
     """A line for each topic and each partition."""
-    configs = configs_of(admin, names)
-    for topic in admin.describe_topics(names).values() if names else ():
-        write(described(topic, configs.get(topic.name, {})))
+    from pyclient.admin import ConfigResource, ResourceType
+
+    if not names:
+        return
+    found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names], check=False)
+    configs = {resource.name: entries for resource, entries in found.items()}
+    for topic in admin.describe_topics(names).values():
+        entries = configs.get(topic.name, {})
+        own = {key: each.value for key, each in sorted(entries.items()) if not each.is_default}
+        if asked.shows_topics and (own or not asked.topics_with_overrides):
+            write(head(topic, own))
+        if not asked.topics_with_overrides:
+            least = int(entries[MIN_ISR].value or 1) if MIN_ISR in entries else 1
+            shown = [each for each in topic.partitions if asked.shows_topics or is_troubled(each, asked.reports, least)]
+            write("".join(row(topic.name, each) for each in shown))
 
 
-def described(topic: TopicDescription, keys: Mapping[str, str | None]) -> str:
+def is_troubled(partition: PartitionDescription, reports: Collection[str], least: int) -> bool:
+    """Whether a partition belongs into one of these reports."""
+    alive = len(partition.isr)
+    true = {
+        "under_replicated_partitions": alive < len(partition.replicas),
+        "unavailable_partitions": partition.leader < 0,
+        "under_min_isr_partitions": partition.leader < 0 or alive < least,
+        "at_min_isr_partitions": alive == least,
+    }
+    return any(true[name] for name in reports)
+
+
+def head(topic: TopicDescription, keys: Mapping[str, str | None]) -> str:
     replicas = max((len(each.replicas) for each in topic.partitions), default=0)
     shown = ",".join(f"{key}={value}" for key, value in keys.items())
-    head = (
+    return (
         f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
         f"\tReplicationFactor: {replicas}\tConfigs: {shown}\n"
     )
-    rows = (
-        f"\tTopic: {topic.name}\tPartition: {each.partition}"
-        f"\tLeader: {each.leader if each.leader >= 0 else 'none'}"
-        f"\tReplicas: {','.join(map(str, each.replicas))}\tIsr: {','.join(map(str, each.isr))}\n"
-        for each in topic.partitions
+
+
+def row(topic: str, each: PartitionDescription) -> str:
+    leader = each.leader if each.leader >= 0 else "none"
+    replicas, in_sync = (",".join(map(str, ids)) for ids in (each.replicas, each.isr))
+    return (
+        f"\tTopic: {topic}\tPartition: {each.partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {in_sync}"
+        "\tElr: N/A\tLastKnownElr: N/A\n"
     )
-    return head + "".join(rows)
