@@ -31,13 +31,14 @@ class LiveBars(Bars):
     def __init__(self, progress: Any, names: tuple[str, ...], total: int | None) -> None:
         super().__init__()
         self._progress = progress
+        self._total = total
         self._tasks = {name: progress.add_task(name, total=total) for name in names}
         self._shown: dict[str, float] = {}
 
     def __setitem__(self, name: str, count: int) -> None:
         super().__setitem__(name, count)
         now = time.monotonic()
-        if now - self._shown.get(name, 0) >= EVERY_S:
+        if count == self._total or now - self._shown.get(name, 0) >= EVERY_S:
             self._shown[name] = now
             self._progress.update(self._tasks[name], completed=count)
 
