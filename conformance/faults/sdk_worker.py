@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -32,8 +33,8 @@ TOPIC = "streams"
 #: How many records of a stream may wait for their acks where nothing else bounds them.
 AHEAD = 2_000
 CHUNK = 500
-#: Records of a stream of which the journal is told at once.
-RUN = 1_000
+#: Records of a stream of which the journal is told at once at most.
+RUN = 250
 #: Nothing is given up in the time that faults take; a request is, soon.
 PATIENT = {
     "request_timeout_ms": 3_000,
@@ -60,6 +61,9 @@ class Options:
     #: A writer's streams, and the number of records of each.
     streams: list[int] = field(default_factory=list)
     records: int = 0
+    #: A file that says how much of the whole campaign may be written by now, and how much was when this one began.
+    permit: str = ""
+    begun: float = 0.0
     #: A reader begins where an earlier one of its name was: {partition: [next offset, CRC]}.
     state: dict[str, list[int]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -87,10 +91,12 @@ class Log:
 class Ledger:
     """What becomes of the records of one stream, in the order of each partition."""
 
-    def __init__(self, log: Log, stream: int, partitions: int) -> None:
+    def __init__(self, log: Log, stream: int, partitions: int, longest: int) -> None:
+        """``longest``: records of which the journal is told at once."""
         self.log = log
         self.stream = stream
         self.partitions = partitions
+        self.longest = longest
         self.due = list(range(partitions))
         self.runs = [(0, 0, 0)] * partitions  # number, offset, count
 
@@ -108,11 +114,13 @@ class Ledger:
 
     def _extend(self, place: int, number: int, offset: int) -> None:
         first, start, count = self.runs[place]
-        if count < RUN and offset == (start + count if start >= 0 else -1) and count:
+        if count and offset == (start + count if start >= 0 else -1):
             self.runs[place] = first, start, count + 1
-            return
-        self._flush(place)
-        self.runs[place] = number, offset, 1
+        else:
+            self._flush(place)
+            self.runs[place] = number, offset, 1
+        if self.runs[place][2] >= self.longest:
+            self._flush(place)
 
     def _flush(self, place: int) -> None:
         first, start, count = self.runs[place]
@@ -127,13 +135,35 @@ class Ledger:
         self.log.note("end", self.stream, count)
 
 
+class Gate:
+    """Keeps a writer from being through before the faults are: lets it pass as far as the campaign permits."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.open_until = 0
+
+    def is_open(self, number: int) -> bool:
+        """Whether this record may be sent by now."""
+        if number >= self.open_until:
+            part = (float(Path(self.options.permit).read_text()) - self.options.begun) / (1 - self.options.begun)
+            self.open_until = round(self.options.records * part)
+        return number < self.open_until
+
+    def wait(self, number: int) -> None:
+        """Until this record may be sent."""
+        while not self.is_open(number):
+            time.sleep(0.01)
+
+
 class Writer:
     """Streams of one producer."""
 
     def __init__(self, options: Options, log: Log) -> None:
         self.options = options
+        self.gate = Gate(options)
         self.settings = {**PATIENT, **WRITER, **options.settings}
-        self.ledgers = [Ledger(log, stream, options.partitions) for stream in options.streams]
+        longest = 1 if options.role == "one_by_one" else RUN
+        self.ledgers = [Ledger(log, stream, options.partitions, longest) for stream in options.streams]
 
     def numbered(self, ledger: Ledger) -> Iterator[tuple[int, bytes, int]]:
         """Number, value, partition."""
@@ -168,6 +198,7 @@ class BlockingWriter(Writer):
     def send(self, producer: Any, ledger: Ledger) -> None:
         """With callbacks; buffer.memory makes it wait."""
         for number, value, place in self.numbered(ledger):
+            self.gate.wait(number)
             told = functools.partial(ledger.told, number)
             producer.send(TOPIC, value=value, partition=place, on_delivery=told)
 
@@ -175,6 +206,7 @@ class BlockingWriter(Writer):
         """Whole sequences; their deliveries are asked one by one."""
         pending: deque[tuple[range, Any]] = deque()
         for numbers in self.chunks():
+            self.gate.wait(numbers.start)
             values = [make_value(ledger.stream, number) for number in numbers]
             pending.append((numbers, producer.send_many(TOPIC, values, partition=numbers.start % ledger.partitions)))
             if len(pending) > AHEAD // CHUNK:
@@ -190,6 +222,7 @@ class BlockingWriter(Writer):
     def one_by_one(self, producer: Any, ledger: Ledger) -> None:
         """The next record when the one before it is acked."""
         for number, value, place in self.numbered(ledger):
+            self.gate.wait(number)
             ledger.told(number, producer.send(TOPIC, value=value, partition=place).result(), None)
 
 
@@ -209,6 +242,8 @@ class AsyncioWriter(Writer):
     async def _write(self, producer: Any, ledger: Ledger) -> None:
         pending: deque[tuple[int, Any]] = deque()
         for number, value, place in self.numbered(ledger):
+            while not self.gate.is_open(number):
+                await asyncio.sleep(0.01)
             pending.append((number, await producer.send(TOPIC, value=value, partition=place)))
             if len(pending) > AHEAD:
                 await self._told(ledger, *pending.popleft())
