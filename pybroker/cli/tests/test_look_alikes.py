@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,12 @@ def test_kafka_topics_answers_as_the_script_does(at: tuple[Shell, str, str]) -> 
     head, *rows = shell.done(*topics, "--describe").out.splitlines()
     assert head.startswith("Topic: quickstart-events\tTopicId: ")
     assert head.endswith("\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=5")
-    assert rows[1] == "\tTopic: quickstart-events\tPartition: 1\tLeader: 1\tReplicas: 1\tIsr: 1"
+    assert rows[1].startswith("\tTopic: quickstart-events\tPartition: 1\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: ")
+    assert len(shell.done(*topics, "--describe", "--at-min-isr-partitions").out.splitlines()) == 2
+    assert shell.done(*topics, "--describe", "--under-replicated-partitions", "--unavailable-partitions").out == ""
+    id_ = head.split("\t")[1].removeprefix("TopicId: ")
+    by_id = ("kafka-topics", *where, "--describe", "--topic-id", id_, "--topics-with-overrides")
+    assert shell.done(*by_id).out == head + "\n"
     shell.done(*topics, "--alter", "--partitions", 3)
     assert len(shell.done(*topics, "--describe").out.splitlines()) == 4
     assert shell.done("kafka-topics", *where, "--list").out == "quickstart-events\n"
@@ -53,6 +59,76 @@ def test_kafka_consumer_groups_answers_as_the_script_does(at: tuple[Shell, str, 
     assert deleted == "Deletion of requested consumer groups ('g') was successful.\n"
 
 
+def test_a_client_is_set_up_by_a_file_and_by_single_properties(at: tuple[Shell, str, str], tmp_path: Path) -> None:
+    shell, _, address = at
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={address}\nclient.id=from-file\n")
+    assert shell.done("kafka-topics", "--list", "--command-config", file).code == 0
+    file.write_text("lingr.ms=5\n")
+    unknown = shell.refused("kafka-topics", "--list", "--command-config", file, code=2)
+    assert "lingr.ms" in unknown
+
+
+def test_configurations_of_topics_and_brokers_are_altered_and_described(at: tuple[Shell, str, str]) -> None:
+    shell, *where = at
+    configs = ("kafka-configs", *where)
+    shell.done("topic", "create", "configured", "-b", where[1])
+    entity = ("--entity-type", "topics", "--entity-name", "configured")
+    shell.done(*configs, "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],retention.ms=7")
+    shell.done(*configs, "--alter", *entity, "--delete-config", "retention.ms")
+    assert shell.done(*configs, "--describe", "--topic", "configured").out.splitlines()[1].startswith(
+        "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, "
+    )
+    changed = shell.done(*configs, "--alter", "--broker-defaults", "--add-config", "log.cleaner.threads=2").out
+    assert changed == "Completed updating default config for brokers in the cluster.\n"
+    both = shell.done(*configs, "--describe", "--entity-type", "brokers").out
+    assert "Dynamic configs for broker 1 are:\nDefault configs for brokers in the cluster are:\n  log.cleaner" in both
+    shell.done(*configs, "--alter", "--broker-defaults", "--delete-config", "log.cleaner.threads")
+    absent = shell.done(*configs, "--describe", "--topic", "absent").out
+    assert absent == "The topic 'absent' doesn't exist and doesn't have dynamic config.\n"
+    assert "no quotas" in shell.refused(*configs, "--describe", "--entity-type", "users")
+
+
+def test_records_are_deleted_before_the_offsets_of_a_file(at: tuple[Shell, str, str], tmp_path: Path) -> None:
+    shell, *where = at
+    shell.done("topic", "create", "trimmed", "-b", where[1])
+    shell.done("produce", "trimmed", "-b", where[1], stdin="a\nb\nc\n")
+    file = tmp_path / "offsets.json"
+    file.write_text('{"partitions": [{"topic": "trimmed", "partition": 0, "offset": 2}], "version": 1}')
+    deleted = shell.done("kafka-delete-records", *where, "--offset-json-file", file).out
+    assert deleted.endswith("partition: trimmed-0\tlow_watermark: 2\n")
+    earliest = shell.done("kafka-get-offsets", *where, "--topic", "trimmed", "--time", "earliest").out
+    assert earliest == "trimmed:0:2\n"
+    file.write_text("[]")
+    assert "partitions" in shell.refused("kafka-delete-records", *where, "--offset-json-file", file)
+
+
+def test_leaders_that_lead_already_are_no_failure(at: tuple[Shell, str, str]) -> None:
+    shell, *where = at
+    shell.done("topic", "create", "led", "-b", where[1])
+    elect = ("kafka-leader-election", *where, "--election-type", "preferred")
+    assert shell.done(*elect, "--topic", "led", "--partition", 0).out == (
+        "Valid replica already elected for partitions led-0\n"
+    )
+    assert "1 replica(s) could not be elected" in shell.refused(*elect, "--topic", "led", "--partition", 9)
+
+
+def test_the_offsets_of_groups_are_read_from_the_topic_that_holds_them(at: tuple[Shell, str, str]) -> None:
+    shell, *where = at
+    shell.done("topic", "create", "source", "-b", where[1])
+    shell.done("produce", "source", "-b", where[1], "--value", "x")
+    reset = ("--group", "seen", "--topic", "source", "--reset-offsets", "--to-latest", "--execute")
+    shell.done("kafka-consumer-groups", *where, *reset)
+    formatter = ("--formatter", "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter")
+    ended = shell.done(
+        *("kafka-console-consumer", *where, "--topic", "__consumer_offsets", "--from-beginning"),
+        *("--timeout-ms", 3000, *formatter),
+    )
+    found = [each for each in ended.documents if each["key"]["data"]["group"] == "seen"]
+    assert found[0]["key"] == {"type": 1, "data": {"group": "seen", "topic": "source", "partition": 0}}
+    assert found[0]["value"]["data"]["offset"] == 1
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -60,6 +136,28 @@ def test_kafka_consumer_groups_answers_as_the_script_does(at: tuple[Shell, str, 
         ("kafka-topics", "--list", "--create"),
         ("kafka-topics", "--create"),
         ("kafka-topics", "--delete", "--topic", "("),
+        ("kafka-topics", "--list", "--zookeeper", "x:2181"),
+        ("kafka-topics", "--alter", "--topic", "t", "--config", "a=b"),
+        ("kafka-topics", "--create", "--topic", "t", "--replica-assignment", "1:1"),
+        ("kafka-topics", "--list", "--command-config", "not-there.properties"),
+        ("kafka-console-producer",),
+        ("kafka-console-producer", "--topic", "t", "--line-reader", "com.example.Reader"),
+        ("kafka-console-producer", "--topic", "t", "--property", "headers.separator=:"),
+        ("kafka-console-consumer",),
+        ("kafka-console-consumer", "--topic", "t", "--offset", "5"),
+        ("kafka-console-consumer", "--topic", "t", "--partition", "0", "--group", "g"),
+        ("kafka-console-consumer", "--topic", "t", "--formatter", "com.example.Formatter"),
+        ("kafka-console-consumer", "--topic", "t", "--property", "key.deserializer=com.example.Avro"),
+        ("kafka-configs", "--describe"),
+        ("kafka-configs", "--alter", "--topic", "t"),
+        ("kafka-configs", "--describe", "--broker", "one"),
+        ("kafka-get-offsets", "--time", "yesterday"),
+        ("kafka-get-offsets", "--topic", "t", "--topic-partitions", "t:0"),
+        ("kafka-get-offsets", "--topic-partitions", "t:0:1"),
+        ("kafka-log-dirs",),
+        ("kafka-log-dirs", "--describe", "--broker-list", "x"),
+        ("kafka-leader-election", "--election-type", "preferred"),
+        ("kafka-producer-perf-test", "--topic", "t", "--num-records", "5"),
         ("kafka-consumer-groups", "--describe"),
         ("kafka-consumer-groups", "--reset-offsets", "--group", "g", "--topic", "t"),
         ("kafka-consumer-groups", "--reset-offsets", "--group", "g", "--topic", "t", "--to-datetime", "x"),
