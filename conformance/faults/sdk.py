@@ -14,7 +14,6 @@ What drives it is the number of records, not the time: a slow machine runs the s
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import signal
 import subprocess
@@ -22,8 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ import confluent_kafka
 from conformance import processes
 from conformance.brokers import KINDS, Broker, free_port
 from conformance.faults import streams
+from conformance.faults.chaos import Chaos
 from conformance.faults.history import Anomaly
 from conformance.faults.proxy import FaultProxy
 from conformance.faults.sdk_worker import TOPIC, Options
@@ -184,6 +183,7 @@ class Campaign:
         self.random = random.Random(seed)
         self.report = Report(seed)
         self.proxy = FaultProxy(lambda: broker.address)
+        self.chaos = Chaos(broker, self.proxy, self.random, self._pids, self._kill_one)
         self.roles = plan.writers | plan.readers
         self.roles |= {f"{group}{turn}": worker for group, worker in plan.groups.items() for turn in range(2)}
         self.workers: dict[str, Process] = {}
@@ -201,7 +201,7 @@ class Campaign:
                 for turn in range(self.plan.faults):
                     self._permit((turn + 1) * share + max(3 * share, AHEAD))
                     self._await_acks(round((turn + 1) * share))
-                    self._fault()
+                    self._strike()
                 self._end()
             finally:
                 for process in self._all():
@@ -226,6 +226,9 @@ class Campaign:
         fresh.write_text(str(self.permitted))
         fresh.replace(self.folder / "permit")
 
+    def _strike(self) -> None:
+        self.chaos.strike()
+
     # -- workers ---------------------------------------------------------------------------------------
 
     def _start(self, name: str, records: int = 0) -> Process:
@@ -237,9 +240,9 @@ class Campaign:
         elif worker.role == "member":
             settings["group_id"] = name.rstrip("01")
         before = self.workers.get(name)
-        turn = sum(process.options.name.split(".")[0] == name for process in self.past) + 1
         if before is not None:
             self.past.append(before)
+        turn = sum(process.options.name.split(".")[0] == name for process in self.past)
         options = Options(
             name=f"{name}.{turn}",
             journal=str(self.folder / f"{name}.{turn}"),
@@ -257,13 +260,6 @@ class Campaign:
         self.streams += len(options.streams)
         self.workers[name] = Process(options)
         return self.workers[name]
-
-    def _replace(self, name: str) -> None:
-        """kill -9; the next one in its place has the rest of its records to write."""
-        process = self.workers[name]
-        process.kill()
-        left = process.options.records - max([0, *process.journal.acked.values()])
-        self._start(name, max(1, left) if name in self.plan.writers else 0)
 
     def _all(self) -> list[Process]:
         return [*self.workers.values(), *self.past]
@@ -303,127 +299,17 @@ class Campaign:
     def _all_written(self) -> bool:
         return not any(self.workers[name].alive for name in self.plan.writers)
 
-    # -- faults ----------------------------------------------------------------------------------------
+    def _pids(self) -> list[int]:
+        """The clients that live."""
+        return [process.process.pid for _, process in sorted(self.workers.items()) if process.alive]
 
-    def _fault(self) -> None:
-        """One fault, sometimes while another lasts."""
-        faults: Sequence[Callable[[], None]] = (
-            self._kill_broker,
-            self._kill_broker,
-            self._freeze_broker,
-            self._reset,
-            self._reset,
-            self._lose_replies,
-            self._cut,
-            self._cut_replies,
-            self._slow_down,
-            self._half_close,
-            self._black_hole,
-            self._refuse,
-            self._freeze_worker,
-            self._kill_worker,
-        )
-        first, second = self.random.sample(faults, 2)
-        if self.random.random() < 0.3:
-            with self._slowly():
-                first()
-            second()
-        else:
-            first()
-        self.proxy.heal()
-
-    def _count(self, name: str) -> None:
-        self.report.faults[name] += 1
-
-    def _wait(self, longest: float) -> None:
-        """How long a fault lasts; short ones are more frequent."""
-        time.sleep(longest * self.random.random() ** 2)
-
-    @contextmanager
-    def _slowly(self) -> Iterator[None]:
-        self.proxy.delay_s = self.random.choice((0.005, 0.02, 0.1))
-        yield
-
-    def _kill_broker(self) -> None:
-        self.broker.kill()
-        self._count("kills of the broker")
-        if self.random.random() < 0.25:
-            self.broker.start(wait=False)
-            time.sleep(self.random.uniform(0.1, 0.6))
-            self.broker.kill()
-            self._count("kills of the broker while it starts")
-        self.broker.start()
-
-    def _freeze_broker(self) -> None:
-        """Longer than a request may take, now and then."""
-        with self._frozen(self.broker.pid):
-            self._wait(5.0)
-        self._count("SIGSTOPs of the broker")
-
-    def _freeze_worker(self) -> None:
-        process = self.workers[self.random.choice(sorted(self.workers))]
-        if process.alive:
-            with self._frozen(process.process.pid):
-                self._wait(8.0)
-            self._count("SIGSTOPs of clients")
-
-    @contextmanager
-    def _frozen(self, pid: int) -> Iterator[None]:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
-
-    def _kill_worker(self) -> None:
-        name = self.random.choice(sorted(self.workers))
-        if self.workers[name].alive:
-            self._replace(name)
-            self._count("kills of clients")
-
-    def _reset(self) -> None:
-        for _ in range(self.random.randint(1, 5)):
-            self.proxy.cut()
-            self._wait(0.2)
-        self._count("rounds of resets")
-
-    def _lose_replies(self) -> None:
-        self.proxy.lose_replies(every=self.random.randint(1, 4), count=self.random.randint(1, 20))
-        self._wait(2.0)
-        self._count("rounds of lost acks")
-
-    def _cut(self) -> None:
-        self.proxy.cut_produces(self.random.randint(1, 20_000) for _ in range(self.random.randint(1, 10)))
-        self._wait(2.0)
-        self._count("rounds of requests cut in the middle")
-
-    def _cut_replies(self) -> None:
-        self.proxy.cut_replies(self.random.randint(0, 20_000) for _ in range(self.random.randint(1, 10)))
-        self._wait(2.0)
-        self._count("rounds of replies cut in the middle")
-
-    def _slow_down(self) -> None:
-        with self._slowly():
-            self._wait(3.0)
-        self._count("slow networks")
-
-    def _half_close(self) -> None:
-        self.proxy.half_close(client=self.random.random() < 0.5)
-        self._wait(1.0)
-        self._count("half-closed connections")
-
-    def _black_hole(self) -> None:
-        """Long enough that requests time out, now and then."""
-        ways = self.random.choice(((True, True), (True, False), (False, True)))
-        self.proxy.black_hole(requests=ways[0], replies=ways[1])
-        self._wait(6.0)
-        self._count("black holes")
-
-    def _refuse(self) -> None:
-        self.proxy.refuses = True
-        self.proxy.cut()
-        self._wait(2.0)
-        self._count("refused connections")
+    def _kill_one(self) -> None:
+        """kill -9; the next one in its place has the rest of its records to write."""
+        name = self.random.choice([name for name, process in sorted(self.workers.items()) if process.alive])
+        process = self.workers[name]
+        process.kill()
+        left = process.options.records - max([0, *process.journal.acked.values()])
+        self._start(name, max(1, left) if name in self.plan.writers else 0)
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -490,6 +376,7 @@ class Campaign:
             name = process.options.name.split(".")[0]
             report.hiccups.update(process.journal.hiccups)
             report.memory[name] = max(report.memory.get(name, 0), process.most_memory)
+        report.faults = self.chaos.counts
         report.records = sum(log.end for log in logs)
         report.acked = sum(map(self._acked_by, self._all()))
         groups = {

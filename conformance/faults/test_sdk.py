@@ -32,11 +32,11 @@ def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path,
 
 
 class LostAcks(Campaign):
-    """Loses acks only, one after the other."""
+    """Loses acks only."""
 
-    def _fault(self) -> None:
+    def _strike(self) -> None:
         self.proxy.lose_replies(count=3)
-        self._await(lambda: len(self.proxy.lost) % 3 == 0 and bool(self.proxy.lost), "three lost acks")
+        self._await(lambda: len(self.proxy.lost) >= 3, "three lost acks")
 
 
 def test_the_campaign_finds_what_it_looks_for(
