@@ -1,0 +1,75 @@
+"""What the pages tell the reader to type works, and prints what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import aiokafka
+import aiokafka.admin
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+import kafka.admin
+import pytest
+
+import cy.producer_batch
+import pybroker
+import pyclient
+from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
+
+PAGES = ("README.md", "docs/tutorial.md", "docs/coming-from.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, tmp_path: Path) -> None:
+    found = list(blocks((ROOT / page).read_text(encoding="utf-8")))
+    assert found
+    with pybroker.run(group_initial_rebalance_delay_ms=0) as broker:
+        shell = Shell(tmp_path, broker.bootstrap_servers)
+        for block in found:
+            printed = shell.run(block)
+            if block.expected is not None:
+                assert is_as_expected(printed, block.expected), f"{page}:{block.line} printed\n{printed}"
+
+
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_blocks_are_found_with_what_they_print_and_spared_where_the_page_says_so() -> None:
+    text = "```sh\na\n```\n\n```text\nout\n```\n<!-- not run: why -->\n```sh\nb\n```\nprose\n```python\nc\n```\n"
+    assert list(blocks(text)) == [Block(2, "sh", "a\n", "out\n"), Block(14, "python", "c\n", None)]
+
+
+def test_an_ellipsis_stands_for_anything_and_nothing_else_does() -> None:
+    assert is_as_expected("took 17 ms\n", "took … ms\n")
+    assert not is_as_expected("took 17 ms\nmore\n", "took … ms\n")
+    assert not is_as_expected("axb\n", "a.b\n")
+
+
+def columns_of(page: str, heading: str) -> list[list[str]]:
+    """The rows of the table below a heading."""
+    text = (ROOT / page).read_text(encoding="utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [row.strip("|").split("|") for row in text.splitlines() if row.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def test_every_name_in_the_table_of_equivalents_is_one_of_its_library() -> None:
+    libraries = [
+        [confluent_kafka, confluent_kafka.admin],
+        [kafka, kafka.admin],
+        [aiokafka, aiokafka.admin],
+        [pyclient, cy.producer_batch],
+    ]
+    rows = columns_of("docs/coming-from.md", "Names")
+    assert len(rows) > 20
+    for _, *cells in rows:
+        for cell, modules in zip(cells, libraries, strict=True):
+            if cell != "–":
+                owner, _, name = cell.strip("`").partition(".")
+                found = next((getattr(module, owner) for module in modules if hasattr(module, owner)), None)
+                assert hasattr(found, name), cell
+    assert all(cells[-1] != "–" for cells in rows)
