@@ -1,1 +1,4 @@
-"""Headers of a record, encoded; used from Cython only."""
+from typing import Any
+
+def size_of_headers(headers: Any) -> int:
+    """The bytes that these headers (pairs, or a dict, or None) take in a record."""

@@ -30,3 +30,8 @@ cdef bytes encode_varint(Py_ssize_t value):
     return PyBytes_FromStringAndSize(
         <const char *>target, write_varint(target, <int32_t>value) - target
     )
+
+
+def size_of_headers(headers):
+    """The bytes that these headers take in a record."""
+    return len(encode_headers(headers)) if headers else 0

@@ -32,6 +32,7 @@ cdef class RecordQueues:
     cdef ProducerBatch room(self, PartitionQueue queue, Py_ssize_t size)
     cdef ProducerBatch extended(self, PartitionQueue queue, Py_ssize_t size)
     cdef ProducerBatch begun(self, PartitionQueue queue, Py_ssize_t size)
+    cdef Py_ssize_t room_for(self, Py_ssize_t size) noexcept
     cdef int announce(self, PartitionQueue queue) except -1
     cdef int notify(self) except -1
     cdef DeliveryReport add(

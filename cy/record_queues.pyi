@@ -67,7 +67,7 @@ class RecordQueues:
     def fits(self, size: int) -> bool:
         """Whether a record of ``size`` bytes may ever be sent."""
     def has_room(self, size: int) -> bool:
-        """Whether ``size`` more bytes are free."""
+        """Whether a record of ``size`` bytes finds room."""
     def add_many(
         self,
         topic: str,

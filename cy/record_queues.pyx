@@ -68,7 +68,7 @@ cdef class RecordQueues:
         self.batch_size = batch_size
         self.limit = buffer_memory
         self.max_record = max_request_size
-        self.first_size = max(HEADER_SIZE, min(batch_size, FIRST_SIZE))
+        self.first_size = max(HEADER_SIZE, min(batch_size, FIRST_SIZE, buffer_memory))
         self.grow_limit = max(batch_size, max_request_size * 15 // 16 if batch_size > 0 else 0)
         self.round_robin = round_robin
         self.partitioner = Partitioner(batch_size, round_robin, ignore_keys, adaptive, seed)
@@ -170,8 +170,11 @@ cdef class RecordQueues:
             queue.close()
             return None
         if wanted > batch.capacity:
-            capacity = max(wanted, min(2 * batch.capacity, self.grow_limit))
-            if self.used + capacity - batch.capacity > self.limit:
+            capacity = min(
+                max(wanted, min(2 * batch.capacity, self.grow_limit)),
+                batch.capacity + self.limit - self.used,
+            )
+            if capacity < wanted:
                 return None
             self.used += capacity - batch.capacity
             batch.grow(capacity)
@@ -268,11 +271,15 @@ cdef class RecordQueues:
 
     def fits(self, Py_ssize_t size):
         """Whether a record of ``size`` bytes (key, value, headers) may ever be sent."""
-        return RECORD_OVERHEAD + size <= self.max_record and RECORD_OVERHEAD + size <= self.limit
+        return RECORD_OVERHEAD + size <= self.max_record and self.room_for(size) <= self.limit
 
     def has_room(self, Py_ssize_t size):
-        """Whether ``size`` more bytes are free."""
-        return self.used + max(size, self.first_size) <= self.limit
+        """Whether a record of ``size`` bytes finds room, in a batch that grows or in a new one."""
+        return self.used + self.room_for(size) <= self.limit
+
+    cdef Py_ssize_t room_for(self, Py_ssize_t size) noexcept:
+        """The memory that a record of ``size`` bytes takes at most."""
+        return max(self.first_size, HEADER_SIZE + RECORD_OVERHEAD + size)
 
     # ---- many records ----------------------------------------------------------------------------
 

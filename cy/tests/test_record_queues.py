@@ -10,6 +10,7 @@ import pytest
 from cy.batch import iterate
 from cy.deliveries import Deliveries
 from cy.murmur2 import partition_for_key
+from cy.record_headers import size_of_headers
 from cy.record_queues import RecordQueues
 
 
@@ -232,3 +233,20 @@ def test_deliveries_raise_the_first_error():
     with pytest.raises(KeyError):
         deliveries.result(0)
     assert isinstance(deliveries[1].error, KeyError)
+
+
+def test_a_record_that_has_room_is_taken_however_full_the_memory_is():
+    """Else a sender that asks again as long as there is room asks for ever."""
+    for headers in (None, [("h", b"x" * 500)]):
+        queues, _ = make(partitions=1, buffer_memory=100_000)
+        size = 1000 + size_of_headers(headers)
+        while queues.has_room(size):
+            assert queues.try_send("t", bytes(1000), None, None, None, headers, None) is not None
+        assert 80_000 <= queues.used <= 100_000
+
+
+def test_small_memory_takes_what_fits():
+    queues, _ = make(partitions=1, buffer_memory=5_000)
+    assert queues.fits(4_000)
+    assert not queues.fits(5_000)
+    assert queues.try_send("t", bytes(4_000), None, None, None, None, None) is not None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cy.arrow_column import ArrowColumn
 from cy.producer_batch import DeliveryReport
+from cy.record_headers import size_of_headers
 from cy.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.errors import ConfigError, KafkaError
@@ -32,8 +33,8 @@ class Prepared(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
-        return size_of(self.value, self.key)
+        """Bytes of key, value and headers."""
+        return size_of(self.value, self.key) + size_of_headers(self.headers)
 
 
 class BaseProducer(RecordQueues):

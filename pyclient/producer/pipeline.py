@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pyclient.config import Config
+from pyclient.config import PRODUCER, Config
 from pyclient.errors import ConfigError, KafkaError
 from pyclient.producer.errors import SerializationError
 from pyclient.serialization import Serializer, serializer
@@ -54,7 +54,7 @@ class Pipeline:
         for interceptor in self.interceptors:
             configure = getattr(interceptor, "configure", None)
             if configure is not None:
-                configure({name: config[name] for name in config})
+                configure({name: config[name] for name in PRODUCER})
 
     @property
     def is_empty(self) -> bool:

@@ -23,7 +23,7 @@ class Stamping:
         self.calls = []
 
     def configure(self, settings):
-        self.calls.append(settings["client_id"])
+        self.calls.append(settings["client.id"])
 
     def on_send(self, record):
         record.value = b"12:00 " + record.value

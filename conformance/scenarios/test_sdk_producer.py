@@ -1,0 +1,462 @@
+"""S10–S21 with our own producer. What it wrote is read, placed or decoded by foreign clients."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow
+import pytest
+
+from conformance import batches
+from conformance.brokers import Broker, free_port
+from conformance.clients.streams import READERS
+from conformance.conftest import NewBroker, NewTopic
+from conformance.dataset import flights
+from conformance.faults.proxy import FaultProxy
+from conformance.peers import Java
+from conformance.scenarios.support import read, until, write
+from conformance.wire_client import Wire
+from pyclient import Producer
+from pyclient.errors import BufferExhausted, ConfigError, KafkaError
+from pyclient.serialization import AvroSerializer
+
+PATIENCE_S = 90.0
+PARTITIONS = 7
+#: Kafka's default, which the documents name.
+BATCH_SIZE = 16_384
+
+
+def ends(broker: Broker, topic: str, partitions: int) -> list[int]:
+    with Wire(broker.address) as wire:
+        return [wire.end_offset(topic, partition) for partition in range(partitions)]
+
+
+def batches_of(broker: Broker, topic: str) -> list[batches.Header]:
+    """The headers of partition 0. A request has one batch of a partition, so these are requests too."""
+    found: list[batches.Header] = []
+    with Wire(broker.address) as wire:
+        end = wire.end_offset(topic)
+        while not found or found[-1].next_offset < end:
+            offset = found[-1].next_offset if found else 0
+            found += batches.headers(wire.fetch(topic, offset).records)
+    return found
+
+
+def placed(broker: Broker, topic: str) -> dict[bytes, int]:
+    """Partition by key, as the broker holds them, read by librdkafka."""
+    return {
+        bytes(message.key() or b""): partition
+        for partition, end in enumerate(ends(broker, topic, PARTITIONS))
+        for message in (read(broker, topic, end, partition) if end else [])
+    }
+
+
+# -- partitions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", [0, 3])
+def test_s10_an_explicit_partition_is_honoured(broker: Broker, new_topic: NewTopic, partition: int) -> None:
+    topic = new_topic(partitions=5)
+    with Producer(broker.bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, value=b"x", key=b"%d" % number, partition=partition)
+    assert ends(broker, topic, 5) == [10 if index == partition else 0 for index in range(5)]
+
+
+def test_s10_a_partition_that_does_not_exist_is_an_error_of_the_call(broker: Broker, topic: str) -> None:
+    with Producer(broker.bootstrap) as producer, pytest.raises(KafkaError, match="1 partition"):
+        producer.send(topic, value=b"x", partition=1)
+
+
+def test_s11_our_keys_go_where_javas_and_librdkafkas_go(broker: Broker, new_topic: NewTopic, java: Java) -> None:
+    """10,000 keys of the real file by ``send``, ``send_many`` and Arrow, against two foreign producers."""
+    lines = [line.split(b",") for line in flights().splitlines()[1:40_000]]
+    keys = sorted({fields[11] + b"-" + fields[10] for fields in lines})[:10_000]
+    assert len(keys) == 10_000
+    ours = {name: new_topic(partitions=PARTITIONS) for name in ("send", "send_many", "arrow")}
+    theirs = {name: new_topic(partitions=PARTITIONS) for name in ("java", "librdkafka")}
+    with Producer(broker.bootstrap) as producer:
+        for key in keys:
+            producer.send(ours["send"], value=b"v", key=key)
+        producer.send_many(ours["send_many"], [b"v"] * len(keys), keys)
+        columns = [pyarrow.array(column, pyarrow.binary()) for column in ([b"v"] * len(keys), keys)]
+        producer.send_many(ours["arrow"], *columns)
+    write(broker, theirs["librdkafka"], keys, keys=keys, partitioner="murmur2")
+    java(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *("--bootstrap-server", broker.bootstrap, "--topic", theirs["java"]),
+        *("--reader-property", "parse.key=true", "--reader-property", "key.separator=|"),
+        stdin=b"".join(key + b"|v\n" for key in keys),
+    )
+    expected = placed(broker, theirs["java"])
+    assert set(expected) == set(keys)
+    assert placed(broker, theirs["librdkafka"]) == expected
+    for name, topic in ours.items():
+        assert placed(broker, topic) == expected, name
+
+
+def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(broker: Broker, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=3)
+    with Producer(broker.bootstrap, partitioner_class="round_robin") as producer:
+        sent = [producer.send(topic, value=b"%d" % number) for number in range(300)]
+    assert all(after.partition == (before.partition + 1) % 3 for before, after in pairwise(sent))
+    assert ends(broker, topic, 3) == [100, 100, 100]
+
+
+def test_s13_a_record_without_a_key_sticks_until_the_batch_is_full(broker: Broker, new_topic: NewTopic) -> None:
+    topic, size = new_topic(partitions=4), 1_000
+    with Producer(broker.bootstrap, linger_ms=60_000) as producer:
+        sent = [producer.send(topic, value=bytes(size)) for _ in range(400)]
+        producer.flush(PATIENCE_S)
+    runs = [len(list(run)) for _, run in groupby(report.partition for report in sent)]
+    assert len(runs) > 10
+    assert all(count * size <= BATCH_SIZE + size for count in runs)
+    assert {report.partition for report in sent} == set(range(4))
+    assert sum(ends(broker, topic, 4)) == 400
+
+
+def test_s13_when_linger_is_over_it_is_another_partitions_turn(broker: Broker, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=4)
+    with Producer(broker.bootstrap, linger_ms=1) as producer:
+        taken = [producer.send(topic, value=b"x").result(PATIENCE_S).partition for _ in range(40)]
+    assert all(before != after for before, after in pairwise(taken))
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def paced(broker: Broker, topic: str, count: int, linger_ms: int) -> list[float]:
+    """Sends a record a millisecond; seconds from each ``send`` to its callback."""
+    delays: list[float] = []
+    with Producer(broker.bootstrap, linger_ms=linger_ms) as producer:
+        producer.partitions_for(topic)
+        for _ in range(count):
+            start = time.perf_counter()
+
+            def delivered(metadata: object, error: object, start: float = start) -> None:
+                delays.append(time.perf_counter() - start)
+
+            producer.send(topic, value=bytes(100), on_delivery=delivered)
+            time.sleep(0.001)
+    assert len(delays) == count
+    return delays
+
+
+def test_s14_the_longer_it_lingers_the_fewer_the_requests(
+    broker: Broker, new_topic: NewTopic, record_property: Callable[[str, object], None]
+) -> None:
+    """A record a millisecond. What that costs, from ``send`` to the callback, is told, not judged."""
+    requests = {}
+    for linger_ms in (0, 5, 100):
+        topic = new_topic()
+        delays = paced(broker, topic, 300, linger_ms)
+        requests[linger_ms] = len(batches_of(broker, topic))
+        record_property(f"linger_{linger_ms}_p50_ms", round(statistics.median(delays) * 1000, 3))
+        record_property(f"linger_{linger_ms}_requests", requests[linger_ms])
+    assert requests[0] >= requests[5] >= requests[100]
+    assert requests[100] < requests[0] / 2
+
+
+def test_s14_the_larger_the_batch_the_fuller_the_requests(broker: Broker, new_topic: NewTopic) -> None:
+    """Records that come one by one while the batch is not full, so that nothing but its size sends it."""
+    sizes = {}
+    for batch_size in (0, 2_000, BATCH_SIZE, 100_000):
+        topic = new_topic()
+        with Producer(broker.bootstrap, linger_ms=60_000, batch_size=batch_size) as producer:
+            for _ in range(200):
+                report = producer.send(topic, value=bytes(500))
+                if batch_size < 2_000:
+                    report.result(PATIENCE_S)
+        found = batches_of(broker, topic)
+        assert sum(header.count for header in found) == 200
+        sizes[batch_size] = len(found)
+    assert sizes[0] == 200
+    assert sizes[0] > sizes[2_000] >= sizes[BATCH_SIZE] >= sizes[100_000]
+    assert sizes[100_000] <= 2
+
+
+def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """All codecs one after the other in one partition, which kcat, librdkafka, kafka-python, aiokafka and Java read."""
+    lines = flights().splitlines()[:10_000]
+    together, sizes = new_topic(), {}
+    for codec in batches.CODEC_NAMES:
+        topic = new_topic()
+        with Producer(broker.bootstrap, compression_type=codec, batch_size=100_000, linger_ms=50) as producer:
+            producer.send_many(topic, lines)
+            producer.send_many(together, lines)
+        sizes[codec] = sum(header.size for header in batches_of(broker, topic))
+    assert all(sizes[codec] < 0.6 * sizes["none"] for codec in batches.CODEC_NAMES[1:]), sizes
+    assert {header.codec for header in batches_of(broker, together)} == set(range(5))
+    expected = b"".join(line + b"\n" for line in lines) * 5
+    for name, reader in READERS.items():
+        assert reader(broker, together, 50_000) == expected, name
+
+
+# -- waiting, ways, errors -------------------------------------------------------------------------
+
+
+def send_until_full(producer: Producer, topic: str, accepted: list[bytes]) -> None:
+    """Sends until the producer refuses, and notes what it took."""
+    for number in range(10_000):
+        value = b"%05d" % number * 200
+        producer.send(topic, value=value)
+        accepted.append(value)
+
+
+def test_s16_a_full_buffer_waits_then_says_so_and_loses_nothing(new_broker: NewBroker) -> None:
+    own = new_broker()
+    settings: dict[str, Any] = {"buffer_memory": 100_000, "max_block_ms": 500, "delivery_timeout_ms": 120_000}
+    accepted: list[bytes] = []
+    with Producer(own.bootstrap, **settings) as producer:
+        until(lambda: producer.partitions_for("t", PATIENCE_S), "the topic")
+        os.kill(own.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        try:
+            with pytest.raises(BufferExhausted, match=r"buffer\.memory=100000 .*max\.block\.ms=500"):
+                send_until_full(producer, "t", accepted)
+        finally:
+            os.kill(own.pid, signal.SIGCONT)
+        assert time.monotonic() - start >= 0.5
+        assert 50 <= len(accepted) <= 100
+        producer.flush(PATIENCE_S)
+    assert [message.value() for message in read(own, "t", len(accepted))] == accepted
+
+
+def test_s17_three_ways_of_sending(broker: Broker, topic: str) -> None:
+    told: list[tuple[Any, Any]] = []
+    before = batches.now_ms()
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, value=b"forgotten")
+        metadata = producer.send(topic, value=b"waited for").result(PATIENCE_S)
+        producer.send(topic, value=b"called back", on_delivery=lambda *what: told.append(what))
+    assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 1)
+    assert before <= metadata.timestamp <= batches.now_ms()
+    ((called, error),) = told
+    assert (called.offset, error) == (2, None)
+    assert [message.value() for message in read(broker, topic, 3)] == [b"forgotten", b"waited for", b"called back"]
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_s17_fire_and_forget_arrives_in_order(broker: Broker, topic: str, acks: str) -> None:
+    values = [b"%d" % number for number in range(100)]
+    with Producer(broker.bootstrap, acks=acks) as producer:
+        for value in values:
+            producer.send(topic, value=value)
+    assert [message.value() for message in read(broker, topic, 100)] == values
+
+
+def test_s18_a_leader_that_is_gone_for_a_while_is_not_seen_by_the_application(new_broker: NewBroker) -> None:
+    own = new_broker()
+    values = [b"%d" % number for number in range(2_000)]
+    with Producer(own.bootstrap, linger_ms=1) as producer:
+        reports = []
+        for number, value in enumerate(values):
+            reports.append(producer.send("t", value=value))
+            if number == 1_000:
+                reports[500].result(PATIENCE_S)
+                own.kill()
+                own.start()
+        assert [report.result(PATIENCE_S).offset for report in reports] == list(range(2_000))
+    assert [message.value() for message in read(own, "t", 2_000)] == values
+
+
+def test_s18_a_record_that_is_too_large_fails_at_once(broker: Broker, new_topic: NewTopic) -> None:
+    topic = new_topic(max_message_bytes=1_000)
+    with Producer(broker.bootstrap, max_request_size=5_000) as producer:
+        with pytest.raises(KafkaError) as told:
+            producer.send(topic, value=bytes(2_000)).result(PATIENCE_S)
+        assert (told.value.code, told.value.retriable) == (10, False)
+        with pytest.raises(ValueError, match=r"max\.request\.size"):
+            producer.send(topic, value=bytes(6_000))
+        assert producer.send(topic, value=b"small").result(PATIENCE_S).offset == 0
+
+
+@pytest.fixture
+def lossy(new_broker: NewBroker) -> Iterator[FaultProxy]:
+    """A proxy in front of a broker with a topic t."""
+    port = free_port()
+    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
+        own = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
+        own.port = port
+        own.start()
+        with Wire(own.address) as wire:
+            wire.create_topic("t")
+        yield proxy
+
+
+def test_s18_exhausted_retries_say_what_happened(lossy: FaultProxy) -> None:
+    """Every acknowledgement is lost: the first attempt and two more."""
+    quick = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+    settings: dict[str, Any] = {"retries": 2, "enable_idempotence": False, **quick}
+    with Producer(lossy.bootstrap, **settings) as producer:
+        producer.partitions_for("t", PATIENCE_S)
+        lossy.lose_replies()
+        with pytest.raises(KafkaError) as told:
+            producer.send("t", value=b"x").result(PATIENCE_S)
+        assert lossy.bootstrap in str(told.value)
+        assert "Produce" in str(told.value)
+        assert len(lossy.lost) == 3
+        lossy.heal()
+        assert producer.send("t", value=b"y").result(PATIENCE_S).offset == 3
+
+
+# -- interceptors, serializers, settings -----------------------------------------------------------
+
+
+class Stamp:
+    """The documents' example: the time goes before the value, and what became of records is counted."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.config: dict[str, object] = {}
+
+    def configure(self, config: dict[str, object]) -> None:
+        self.config = config
+
+    def on_send(self, record: Any) -> Any:
+        record.value = b"%d,%s" % (batches.now_ms(), record.value)
+        return record
+
+    def on_acknowledgement(self, metadata: object, error: object) -> None:
+        self.counts["success" if error is None else "error"] += 1
+
+    def close(self) -> None:
+        self.counts["closed"] += 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_s19_interceptors_change_count_and_are_configured_and_closed(
+    broker: Broker, new_topic: NewTopic, many: bool
+) -> None:
+    topic, stamp = new_topic(max_message_bytes=1_000), Stamp()
+    before = batches.now_ms()
+    with Producer(broker.bootstrap, interceptor_classes=[stamp], client_id="s19", linger_ms=0) as producer:
+        if many:
+            producer.send_many(topic, [b"flight-%d" % number for number in range(10)])
+        else:
+            for number in range(10):
+                producer.send(topic, value=b"flight-%d" % number)
+        producer.flush(PATIENCE_S)
+        with pytest.raises(KafkaError):
+            producer.send(topic, value=bytes(2_000)).result(PATIENCE_S)
+    assert stamp.counts == {"success": 10, "error": 1, "closed": 1}
+    assert stamp.config["client.id"] == "s19"
+    for number, message in enumerate(read(broker, topic, 10)):
+        stamped, value = (message.value() or b"").split(b",")
+        assert value == b"flight-%d" % number
+        assert before <= int(stamped) <= batches.now_ms()
+
+
+def test_s19_an_interceptor_that_fails_disturbs_nothing(broker: Broker, topic: str) -> None:
+    class Broken:
+        def on_send(self, record: object) -> object:
+            raise ZeroDivisionError
+
+        def on_acknowledgement(self, metadata: object, error: object) -> None:
+            raise ZeroDivisionError
+
+    with Producer(broker.bootstrap, interceptor_classes=[Broken, Stamp]) as producer:
+        assert producer.send(topic, value=b"x").result(PATIENCE_S).offset == 0
+    assert (read(broker, topic, 1)[0].value() or b"").endswith(b",x")
+
+
+FLIGHT = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [{"name": "carrier", "type": "string"}, {"name": "delay", "type": ["null", "int"]}],
+}
+
+
+def avro(data: bytes) -> Any:
+    """What fastavro makes of it: the witness."""
+    return fastavro.schemaless_reader(io.BytesIO(data), FLIGHT, None)
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value", "decode"),
+    [
+        ("str", "Zürich", lambda data: data.decode()),
+        ("json", {"carrier": "UA", "delay": None}, json.loads),
+        (AvroSerializer(FLIGHT), {"carrier": "UA", "delay": 7}, avro),
+        (AvroSerializer(FLIGHT, schema_id=258), {"carrier": "UA", "delay": None}, lambda data: avro(data[5:])),
+        (lambda topic, number: number.to_bytes(4), 77, int.from_bytes),
+    ],
+    ids=["str", "json", "avro", "avro-registry", "own"],
+)
+def test_s20_what_a_serializer_wrote_others_decode(
+    broker: Broker, topic: str, serializer: Any, value: Any, decode: Callable[[bytes], Any]
+) -> None:
+    with Producer(broker.bootstrap, value_serializer=serializer, key_serializer="str") as producer:
+        producer.send(topic, value=value, key="k")
+        producer.send_many(topic, [value, None], ["k", "k"])
+    messages = read(broker, topic, 3)
+    assert [message.key() for message in messages] == [b"k"] * 3
+    assert [decode(message.value() or b"") for message in messages[:2]] == [value, value]
+    assert messages[2].value() is None
+
+
+def test_s20_the_registrys_prefix_is_a_zero_byte_and_the_schemas_id(broker: Broker, topic: str) -> None:
+    with Producer(broker.bootstrap, value_serializer=AvroSerializer(FLIGHT, schema_id=258)) as producer:
+        producer.send(topic, value={"carrier": "UA", "delay": None})
+    assert (read(broker, topic, 1)[0].value() or b"")[:5] == b"\0\0\0\1\2"
+
+
+def test_s21_the_documents_settings_are_taken_by_their_names(broker: Broker, topic: str) -> None:
+    config = {
+        "bootstrap.servers": broker.bootstrap,
+        "batch.size": 32_768,
+        "linger.ms": 20,
+        "buffer.memory": 33_554_432,
+        "client.id": "s21",
+        "acks": "all",
+        "retries": 3,
+        "compression.type": "gzip",
+    }
+    with Producer(config=config) as producer:
+        producer.send_many(topic, [b"x" * 100] * 100)
+    (header,) = batches_of(broker, topic)
+    assert (header.count, batches.CODEC_NAMES[header.codec]) == (100, "gzip")
+    with pytest.raises(ConfigError, match=r"buffer\.memory"):
+        Producer(config={**config, "buffer.memroy": 1})
+
+
+def test_s21_the_client_id_is_what_brokers_see() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        seen: list[bytes] = []
+
+        def listen() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                seen.append(connection.recv(4096))
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        with Producer(f"127.0.0.1:{listener.getsockname()[1]}", client_id="s21-client") as producer:
+            with pytest.raises(KafkaError):
+                producer.connect(timeout=1)
+            thread.join()
+    assert b"s21-client" in seen[0]
+
+
+def test_the_data_folder_of_a_partition_holds_what_the_producer_compressed(broker: Broker, new_topic: NewTopic) -> None:
+    """S15, on the disk itself."""
+    topic = new_topic()
+    with Producer(broker.bootstrap, compression_type="zstd", linger_ms=50, batch_size=100_000) as producer:
+        producer.send_many(topic, [b"a" * 100] * 500)
+    files: list[Path] = list(broker.partition_dir(topic).glob("*.log"))
+    assert 0 < sum(file.stat().st_size for file in files) < 5_000
