@@ -120,7 +120,8 @@ def inspect_segment(path: str, *, deep: bool = True) -> Segment:
             _add(segment, located, batch_bytes(file, located), indexes.offsets, deep)
     except MalformedBatch as error:
         rest = segment.size - error.position
-        problem = f"{error}: {rest} bytes up to the end of the file are no whole batches"
+        reason = str(error).removesuffix(f" at position {error.position}")
+        problem = f"{reason}: {rest} bytes up to the end of the file are left out"
         segment.findings.append(Finding(path, f"position {error.position}", problem))
     segment.findings += indexes.compare(segment)
     return segment

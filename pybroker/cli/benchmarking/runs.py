@@ -110,14 +110,16 @@ def produce_many(producer: Producer, topic: str, values: Sequence[bytes], count:
 
 
 def consume(consumer: Consumer, count: int, patience_s: float, tell: Tell) -> Measured:
-    """Reads ``count`` records, or until none has come for ``patience_s``; the clock starts with the first."""
+    """Reads ``count`` records, or until none has come for ``patience_s``; the clock starts with the poll that gives
+    the first.
+    """
     read = size = 0
     begun = last = time.perf_counter()
-    while read < count and time.perf_counter() - last < patience_s:
+    while read < count and (now := time.perf_counter()) - last < patience_s:
         values = consumer.poll(POLL_S, count - read).values()
         if values:
             last = time.perf_counter()
-            begun = begun if read else last
+            begun = begun if read else now
             read += len(values)
             size += sum(len(value) for value in values if value is not None)
             tell(read)

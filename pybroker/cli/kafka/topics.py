@@ -186,7 +186,7 @@ def describe(admin: Admin, names: list[str], asked: Asked) -> None:
     configs = {resource.name: entries for resource, entries in found.items()}
     for topic in admin.describe_topics(names).values():
         entries = configs.get(topic.name, {})
-        own = {key: each.value for key, each in sorted(entries.items()) if not each.is_default}
+        own = {key: each.value for key, each in entries.items() if not each.is_default}
         if asked.shows_topics and (own or not asked.topics_with_overrides):
             write(head(topic, own))
         if not asked.topics_with_overrides:

@@ -1,0 +1,120 @@
+"""What the doctor says: of addresses that lead nowhere, of clocks, of settings; and of a broker that is well."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pybroker
+from pybroker.cli.doctoring import cluster, machine, network, settings
+from pybroker.cli.doctoring.finding import ERROR, OK, WARNING
+from pybroker.cli.doctoring.network import Reach
+from pybroker.cli.tests.running import Shell
+
+CAME_BY = Reach("kafka.example", 19092, ("10.0.0.1",), 0.001)
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "words"),
+    [
+        (Reach("kafka.example", 9092, ("10.0.0.1",), 0.001), OK, ""),
+        (Reach("broker-1", 9092, (), 0, "resolve", "Name or service not known"), ERROR, "has no address here"),
+        (Reach("localhost", 9092, ("::1",), 0, "connect", "Connection refused"), ERROR, "the machine of each client"),
+        (Reach("0.0.0.0", 9092, ("0.0.0.0",), 0, "connect", "Connection refused"), ERROR, "no address to go to"),
+        (Reach("172.17.0.2", 9092, ("172.17.0.2",), 0, "connect", "no answer in 3 s"), ERROR, "another network"),
+        (Reach("localhost", 9092, ("127.0.0.1",), 0.001), WARNING, "from no other"),
+    ],
+)
+def test_an_advertised_address_that_leads_nowhere_is_explained(found: Reach, level: str, words: str) -> None:
+    told = network.advertised(7, found, CAME_BY)
+    assert (told.level, words in told.found) == (level, True)
+    assert (level == OK) == (told.advice == "")
+    if level != OK:
+        assert "advertised.listeners=PLAINTEXT://kafka.example:19092" in told.advice
+
+
+def test_two_brokers_that_advertise_one_address_are_told_apart() -> None:
+    assert list(network.other_cluster(7, CAME_BY, "a", "a")) == []
+    (told,) = network.other_cluster(7, CAME_BY, "a", "b")
+    assert (told.level, told.found) == (ERROR, "cluster b answers there, not a")
+
+
+@pytest.mark.parametrize(
+    ("dated", "level", "words"),
+    [(1500, OK, "the same"), (2900, OK, "the same"), (9000, WARNING, "7.0 s ahead"), (-4000, WARNING, "5.0 s behind")],
+)
+def test_a_clock_that_is_off_is_told_by_how_much(dated: int, level: str, words: str) -> None:
+    told = cluster.skew(dated, 1000, 2000)
+    assert (told.level, words in told.found) == (level, True)
+
+
+@pytest.mark.parametrize(("kept", "level"), [(True, OK), (None, OK), (False, WARNING)])
+def test_a_clock_that_nobody_keeps_is_a_warning(kept: bool | None, level: str) -> None:
+    assert machine.clock(kept, 1_800_000_000).level == level
+    assert machine.clock(kept, 0).level == WARNING
+
+
+def test_a_folder_in_memory_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "mounts", lambda: {"/": "ext4", str(tmp_path.resolve()): "tmpfs"})
+    assert any("in memory" in each.found for each in machine.disk(tmp_path / "not" / "there"))
+    assert machine.filesystem(Path("/somewhere"), {"/": "ext4"}) == "ext4"
+
+
+def test_settings_are_judged_as_a_start_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "server.properties"
+    monkeypatch.setenv("KAFKA_LOG_RETENTION_HOUR", "3")
+    file.write_text("listeners=PLAINTEXT://0.0.0.0:9092\nadvertised.listeners=PLAINTEXT://nowhere.invalid:9092\n")
+    found = list(settings.examine(str(file)))
+    assert [each.level for each in found] == [WARNING, OK, ERROR]
+    assert "log.retention.hours" in found[0].found
+    assert "nowhere.invalid:9092" in found[2].found
+    file.write_text("num.partition=3\n")
+    assert "num.partitions" in next(each.found for each in settings.examine(str(file)) if each.level == ERROR)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """Something that is not Kafka: it closes every connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    server.accept()[0].close()
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+
+
+def test_something_else_that_listens_there_is_not_taken_for_kafka(listener: socket.socket) -> None:
+    shell = Shell(f"127.0.0.1:{listener.getsockname()[1]}")
+    ended = shell("doctor", "-o", "json", "--timeout", 5)
+    assert ended.code == 1
+    assert "does not answer as Kafka" in ended.out
+
+
+def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart() -> None:
+    ended = Shell("no-such-host.invalid:9092,127.0.0.1:1")("doctor", "-o", "json", "--timeout", 5)
+    assert ended.code == 1
+    assert "the name has no address" in ended.out
+    assert "does a broker run there?" in ended.out
+
+
+def test_a_broker_that_is_well_is_found_well_and_left_as_it_was() -> None:
+    with pybroker.run() as broker:
+        shell = Shell(broker.bootstrap_servers)
+        ended = shell.done("doctor", "--write", "-o", "jsonl", "--data-dir", broker.data_dir)
+        assert all(each["level"] != ERROR for each in ended.documents)
+        checks = [each["check"] for each in ended.documents]
+        assert f"broker 1 advertises {broker.bootstrap_servers}" in checks
+        assert "clock of the broker" in checks
+        assert shell.done("topic", "list", "-o", "name").out == ""
