@@ -109,6 +109,23 @@ cdef class Codec:
             return plan.decode(Reader(view, position, end))
         return plan.decode_all(Reader(view, position, end))
 
+    def decode_response(
+        self, int version, int correlation_id, view, Py_ssize_t position, Py_ssize_t end
+    ):
+        """The message of a whole frame, its header in front. DecodeError: it is not one, or it is
+        the response to another request.
+        """
+        cdef Plan plan = self.known(version)
+        if plan is None:
+            raise DecodeError(f"{self.name} has no version {version}")
+        reader = Reader(view, position, end)
+        cdef int found = reader.int32()
+        if found != correlation_id:
+            raise DecodeError(f"correlation id {found}, not {correlation_id}")
+        if version >= self.flexible_header:
+            skip_tags(reader)
+        return plan.decode_all(reader)
+
     def encode(self, int version, message) -> bytes:
         """The message alone, without a header."""
         writer = writer_to_use()

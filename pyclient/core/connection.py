@@ -95,12 +95,15 @@ class Connection:
 
     def _response(self, request: Pending, view: memoryview, start: int, end: int) -> Any:
         api, version = request.api, request.version
+        if api is not ApiVersions:
+            codec, correlation_id = api.response_codec, request.correlation_id
+            return codec.decode_response(version, correlation_id, view, start, end)
         header = decode_response_header(api, version, view, start, end)
         if header.correlation_id != request.correlation_id:
             raise BrokenStream(
                 f"{api.name}: correlation id {header.correlation_id}, not {request.correlation_id}"
             )
-        if api is ApiVersions and _error_code(view, header.position, end) == _UNSUPPORTED_VERSION:
+        if _error_code(view, header.position, end) == _UNSUPPORTED_VERSION:
             version = 0  # KIP-511: who does not know the version answers in the first one
         return api.decode_response(version, view, header.position, end)
 

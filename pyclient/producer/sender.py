@@ -285,7 +285,8 @@ class Sender:
             self.outcomes.served(sent, response)
         if self.room_waiters:
             self._free_room()
-        self.run()
+        if self._active:
+            self.run()
 
     def _free_room(self) -> None:
         waiters, self.room_waiters = self.room_waiters, []
