@@ -18,6 +18,10 @@ import pybroker
 import pyclient
 from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
 
+pytestmark = [  # of kafka-python
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.protocol"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:importlib.resources"),
+]
 PAGES = ("README.md", "docs/tutorial.md", "docs/coming-from.md")
 
 
