@@ -20,10 +20,19 @@ if TYPE_CHECKING:
     from pybroker.cli.benchmarking.measures import Measured
     from pyclient import Admin, Consumer
 
-SIZE = click.option("-s", "--size", type=click.IntRange(0), default=100, help="Bytes of a value [100].")
-RATE = click.option("--rate", type=click.FloatRange(0, min_open=True), help="Records a second [all it can].")
+PRODUCING = """
+pybroker bench produce                                  a million records of 100 bytes
+pybroker bench produce --rate 5000 -n 50000 -X linger.ms=0
+pybroker bench produce --many -z lz4 -X batch.size=131072
+"""
+SIZE = click.option("-s", "--size", type=click.IntRange(0), default=100, metavar="N", help="Bytes of a value [100].")
+RATE = click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records a second [all it can]."
+)
 KEEP = click.option("--keep", is_flag=True, help="Do not delete the topic that was made for it.")
-PARTITIONS = click.option("-p", "--partitions", type=click.IntRange(1), default=1, help="Of a topic made for it [1].")
+PARTITIONS = click.option(
+    "-p", "--partitions", type=click.IntRange(1), default=1, metavar="N", help="Of a topic made for it [1]."
+)
 ON_TOPIC = click.argument("topic", required=False, shell_complete=TOPIC)
 
 
@@ -35,9 +44,9 @@ def bench() -> None:
     """
 
 
-@bench.command("produce")
+@bench.command("produce", examples=PRODUCING)
 @ON_TOPIC
-@click.option("-n", "--count", type=click.IntRange(1), default=1_000_000, help="Records [1000000].")
+@click.option("-n", "--count", type=click.IntRange(1), default=1_000_000, metavar="N", help="Records [1000000].")
 @SIZE
 @RATE
 @click.option("-z", "--compression", metavar="CODEC", help="gzip, snappy, lz4, zstd.")
@@ -109,7 +118,7 @@ def consume_records(
 
 @bench.command("e2e")
 @ON_TOPIC
-@click.option("-n", "--count", type=click.IntRange(1), default=5000, help="Records [5000].")
+@click.option("-n", "--count", type=click.IntRange(1), default=5000, metavar="N", help="Records [5000].")
 @SIZE
 @RATE
 @KEEP

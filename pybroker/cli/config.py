@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pyclient.admin.types import ConfigEntry
 
 KINDS = ("topic", "broker", "broker-logger", "group", "client-metrics")
+SETTING = """
+pybroker config set topic flights retention.ms=1000 cleanup.policy+=compact
+pybroker config set broker default log.cleaner.threads=2
+pybroker config set group readers consumer.session.timeout.ms=45000
+"""
 COLUMNS = ("key", "value", "source", "read_only")
 CHANGE = re.compile(r"([^=+\-][^=]*?)([+-]?)=(.*)", re.DOTALL)
 
@@ -66,7 +71,7 @@ def row(entry: ConfigEntry) -> tuple[Any, ...]:
     return entry.name, entry.value, source, entry.is_read_only
 
 
-@config.command("set")
+@config.command("set", examples=SETTING)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", shell_complete=NAME)
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE…")

@@ -23,20 +23,27 @@ if TYPE_CHECKING:
     from cy.records import Record
     from pyclient import Consumer
 
+EXAMPLES = r"""
+pybroker consume flights                              what comes from now on
+pybroker consume flights --from-beginning --to end    all there is
+pybroker consume flights --from -10 -f '%t[%p] %o %k %s\n'
+pybroker consume flights --from 2026-11-22T01:00 --grep JFK -n 5 -o jsonl
+pybroker consume flights -g readers --from earliest   as a member of a group
+"""
 POLL_S = 0.2
 MOST = 500
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 Ends = dict[TopicPartition, int]
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("--from", "start", type=SpotType(), metavar="PLACE", help="Begin here [latest].")
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
 @click.option("--to", "stop", type=SpotType(), metavar="PLACE", help="Stop here; `end`: what is there now.")
-@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after so many records.")
 @click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing comes for so long.")
-@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this one.")
+@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Only this one.")
 @click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which commits.", shell_complete=GROUP)
 @click.option("-k", "--key", metavar="TEXT", help="Only records of this key.")
 @click.option("--grep", metavar="REGEX", help="Only records with this in the value (RE2).")

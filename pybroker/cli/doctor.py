@@ -10,8 +10,14 @@ from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.output import show, with_output
 from pybroker.cli.verbs import Verb
 
+EXAMPLES = """
+pybroker doctor -b kafka.example:9092
+pybroker doctor --local server.properties               before a start
+pybroker doctor --write -o json
+"""
 
-@click.command(cls=Verb)
+
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("file", required=False, metavar="[FILE.properties]", type=click.Path(exists=True, dir_okay=False))
 @click.option("--data-dir", metavar="DIR", help="The data folder to look at [the user's].")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=3.0, help="Seconds for each address [3].")

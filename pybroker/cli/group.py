@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pyclient import Admin
     from pyclient.admin.types import GroupDescription
 
+RESETTING = """
+pybroker group reset readers --topic flights --to-earliest              shows what it would do
+pybroker group reset readers --topic flights:0,1 --to -100 --execute    a hundred before the end
+pybroker group reset readers --all-topics --to 2026-11-22T01:00 --execute
+"""
 LAGS = ("group", "topic", "partition", "committed", "end", "lag", "member", "client", "host")
 MEMBERS = ("group", "member", "instance", "client", "host", "partitions")
 STATES = ("group", "type", "state", "protocol", "assignor", "coordinator", "members")
@@ -122,7 +127,7 @@ def document(group: GroupDescription, lags: list[tuple[Any, ...]]) -> dict[str, 
     return state | {"members": members, "offsets": offsets}
 
 
-@group.command()
+@group.command(examples=RESETTING)
 @click.argument("group", metavar="GROUP", shell_complete=GROUP)
 @click.option(
     *("--topic", "topics"),

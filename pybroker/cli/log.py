@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pybroker.log.inspection import Partition
 
 VERIFIED = ("partition", "segments", "batches", "records", "bytes", "first", "end", "problems")
+DUMPING = """
+pybroker log dump DIR/broker-1/flights-0                  a line for each batch
+pybroker log dump -V DIR/broker-1/flights-0/*.log         with keys and values
+pybroker log dump -d group DIR/broker-1/__consumer_offsets-*
+"""
 DIRS = ("broker", "dir", "topic", "partition", "size", "lag", "moving")
 
 
@@ -26,7 +31,7 @@ def log() -> None:
     """The files in which a broker keeps its logs."""
 
 
-@log.command()
+@log.command(examples=DUMPING)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="FILE|FOLDER…")
 @click.option("-r", "--records", is_flag=True, help="Also a line for each record.")
 @click.option("-V", "--values", is_flag=True, help="Also keys and values of records.")

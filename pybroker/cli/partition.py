@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pyclient import Admin
     from pyclient.admin.types import PartitionDescription
 
+REASSIGNING = """
+pybroker partition reassign flights --brokers 2,3,4          shows the plan
+pybroker partition reassign flights:0 --replicas 3 --execute
+pybroker partition reassign flights --cancel --execute
+"""
 TROUBLED = ("topic", "partition", "leader", "replicas", "isr", "missing")
 SOME = "TOPIC[:0,1]"
 
@@ -78,7 +83,7 @@ def elect(
     return failures("partition", without(done.errors, "ELECTION_NOT_NEEDED"))
 
 
-@partition.command()
+@partition.command(examples=REASSIGNING)
 @click.argument("partitions", nargs=-1, required=True, metavar=f"{SOME}…", shell_complete=TOPIC)
 @click.option("--brokers", metavar="1,2,3", help="Spread replicas over these [all].")
 @click.option("--replicas", type=click.IntRange(1), metavar="N", help="So many of each partition [as many as now].")

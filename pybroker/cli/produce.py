@@ -16,6 +16,12 @@ from pybroker.cli.verbs import Failure, Verb, complain, pairs, sentence
 if TYPE_CHECKING:
     from pyclient import Producer
 
+EXAMPLES = """
+pybroker produce flights < flights.csv
+pybroker produce flights -K : -z zstd keyed.txt        lines are KEY:VALUE
+pybroker produce flights -k UA --value hello -H source=cli
+pybroker consume flights --from-beginning --to end -o jsonl | pybroker produce copy -i jsonl
+"""
 INPUTS = ("lines", "jsonl", "whole")
 
 
@@ -32,14 +38,14 @@ class Failures:
             self.first = self.first or error
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("topic", shell_complete=TOPIC)
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]…")
 @click.option("--value", "values", multiple=True, metavar="TEXT", help="A record, instead of stdin.")
 @click.option("-k", "--key", metavar="TEXT", help="The key of all records.")
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Lines are KEY, this, VALUE.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="name=value", help="A header of all records.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="[by the key, else spread]")
+@click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="[by the key, else spread]")
 @click.option("-z", "--compression", help="gzip, snappy, lz4, zstd.")
 @click.option("-Z", "--null", is_flag=True, help="An empty value, or key, is null.")
 @click.option(

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pyclient.admin.types import TopicDescription
 
 LISTED = ("name", "partitions", "replicas", "internal", "id")
+CREATING = """
+pybroker topic create flights -p 3 -c retention.ms=86400000 -c cleanup.policy=compact,delete
+pybroker topic create a b c --if-not-exists
+"""
 DESCRIBED = ("topic", "partition", "leader", "epoch", "replicas", "isr", "offline")
 
 
@@ -88,10 +92,10 @@ def document(topic: TopicDescription, configs: dict[str, str | None]) -> dict[st
     }
 
 
-@topic.command()
+@topic.command(examples=CREATING)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
-@click.option("-p", "--partitions", type=click.IntRange(1), default=None, help="[the broker's num.partitions]")
-@click.option("-r", "--replicas", type=click.IntRange(1), default=None, help="[the broker's default]")
+@click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="[the broker's num.partitions]")
+@click.option("-r", "--replicas", type=click.IntRange(1), default=None, metavar="N", help="[the broker's default]")
 @click.option("-c", "--config", "configs", multiple=True, metavar="key=value", help="A key of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="One that is there is no failure.")
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
@@ -125,7 +129,7 @@ def create(
 
 @topic.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
-@click.option("-p", "--partitions", type=click.IntRange(1), help="Raise it to so many partitions.")
+@click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="Raise it to so many partitions.")
 @click.option("--set", "changes", multiple=True, metavar="key=value", help="Set a key.")
 @click.option("--unset", "defaults", multiple=True, metavar="key", help="Give a key its default again.")
 @on_cluster
@@ -168,7 +172,7 @@ def delete(cluster: Cluster, topics: tuple[str, ...], if_exists: bool) -> int:
 @topic.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("--before", type=SpotType(), required=True, metavar="PLACE", help="latest, 42, -100, @MS, ISO time.")
-@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this one.")
+@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Only this one.")
 @on_cluster
 @with_output
 def trim(cluster: Cluster, output: str, topics: tuple[str, ...], before: Spot, numbers: tuple[int, ...]) -> int:

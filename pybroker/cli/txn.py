@@ -19,7 +19,7 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option("--state", "states", multiple=True, help="Only those: Ongoing, CompleteCommit, …")
-@click.option("--longer-than-ms", type=click.IntRange(0), default=None, help="Only those open for longer.")
+@click.option("--longer-than-ms", type=click.IntRange(0), default=None, metavar="N", help="Only those open for longer.")
 @on_cluster
 @with_output
 def list_ids(cluster: Cluster, output: str, states: tuple[str, ...], longer_than_ms: int | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import gc
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,6 +37,9 @@ HINTS: Mapping[str, str] = {
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
 
 
+COMMON_OPTIONS = frozenset({"bootstrap", "settings", "verbose", "file", "more"})
+
+
 class Failure(click.ClickException):
     """The verb could not do it: exit 1."""
 
@@ -43,7 +47,34 @@ class Failure(click.ClickException):
 
 
 class Verb(click.Command):
-    """A command that is a client of a cluster, not a broker: signals end it as Ctrl-C does, in order."""
+    """A command that is a client of a cluster, not a broker: signals end it as Ctrl-C does, in order.
+
+    ``examples``: lines that --help ends with.
+    """
+
+    def __init__(self, *args: Any, examples: str = "", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = examples
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its own options first, then those that all verbs have."""
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for option in self.get_params(context):
+            row = option.get_help_record(context) if isinstance(option, click.Option) else None
+            if row is not None:
+                is_common = option.name in COMMON_OPTIONS or "--help" in option.opts
+                (common if is_common else own).append(row)
+        for title, rows in (("Options", own), ("Common options", common)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.strip().splitlines():
+                    formatter.write(f"{'':>{formatter.current_indent}}{line.strip()}\n")
 
     def invoke(self, context: click.Context) -> Any:
         gc.enable()
@@ -76,6 +107,17 @@ class Suggesting(click.Group):
                 f"{context.command_path} {args[0]}: no such verb: {suggestion(args[0], known)}", context
             )
         return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each verb, whole."""
+        verbs = ((name, self.get_command(context, name)) for name in self.list_commands(context))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, first_sentence(verb.help or "")) for name, verb in verbs if verb is not None])
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop or semicolon that ends a clause, in one line."""
+    return re.split(r"[.;](?:\s|$)", " ".join(text.split()), maxsplit=1)[0] + "."
 
 
 class Place(NamedTuple):
