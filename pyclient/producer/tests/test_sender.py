@@ -69,7 +69,8 @@ class FakeClient:
 def make(**settings):
     config = load(PRODUCER, "h:1", None, {"linger_ms": 0, **settings})
     client, chosen = FakeClient(), read(config)
-    queues = RecordQueues(batch_size=config.batch_size, clock=client.clock)
+    adaptive = config.partitioner_adaptive_partitioning_enable
+    queues = RecordQueues(batch_size=config.batch_size, adaptive=adaptive, clock=client.clock)
     queues.set_partitions("t", 4)
     queues.direct = True
     identities = Identities(client, chosen)
@@ -249,3 +250,83 @@ def test_acks_0_is_done_when_sent():
     assert message.acks == 0
     on_done(None, None)
     assert report.result(0).offset == -1
+
+
+def spread(client, queues, sender, count):
+    """Sends keyless records while broker 0 answers at once and broker 1 never does; records by broker."""
+    found = [0, 0]
+    for _ in range(count):
+        found[queues.send("t", bytes(1000)).partition % 2] += 1
+        sender.run()
+        while any(node == 0 for node, _, _ in client.posts):
+            client.posts.sort(key=lambda post: post[0])
+            answer(client)
+    return found
+
+
+def test_a_slow_broker_gets_less():
+    """KIP-794: what waits for its partitions makes them less likely."""
+    slow = {}
+    for adaptive in (True, False):
+        settings = {"batch_size": 5000, "partitioner_adaptive_partitioning_enable": adaptive}
+        slow[adaptive] = spread(*make(**settings), 3000)[1]
+    assert slow[True] < 1000
+    assert slow[False] >= 1500
+
+
+def test_a_broker_that_takes_no_request_for_the_availability_timeout_gets_no_keyless_records():
+    settings = {"max_in_flight_requests_per_connection": 1, "partitioner_availability_timeout_ms": 1000}
+    client, queues, sender = make(batch_size=5000, **settings)
+    for partition in (1, 3):
+        queues.send("t", b"v", partition=partition)
+        sender.run()
+    assert client.loop.timers[-1].delay == pytest.approx(1.0)
+    assert [queue.available for queue in queues.topic("t").queues] == [True] * 4
+    client.now = 1.0
+    client.loop.timers[-1].function()
+    assert [queue.available for queue in queues.topic("t").queues] == [True, False, True, False]
+    assert spread(client, queues, sender, 100) == [100, 0]
+    answer(client)
+    assert [queue.available for queue in queues.topic("t").queues] == [True] * 4
+
+
+def test_a_partition_that_was_without_a_leader_is_chosen_again():
+    """Also if the records that waited for the leader are gone."""
+    client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
+    client.lead([-1, 1, 0, 1], epoch=2)
+    report = queues.send("t", b"v", partition=0)
+    sender.run()
+    client.now = 31.0
+    sender.run()
+    assert isinstance(report.error, RequestTimedOut)
+    assert not queues.topic("t").queues[0].available
+    client.lead([1, 1, 0, 1], epoch=3)
+    sender.update_available(["t"])
+    assert queues.topic("t").queues[0].available
+
+
+def test_room_that_overdue_batches_leave_is_told():
+    client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    answer(client, 6)
+    told = []
+    sender.room_waiters.append(lambda: told.append(queues.used))
+    client.now = 31.0
+    sender.run()
+    assert told == [0]
+
+
+def test_one_timer_stands_at_the_oldest_batch():
+    """A record sent alone costs no look at time-outs, and each is overdue at its own time."""
+    client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
+    reports = []
+    for number in range(3):
+        client.now = float(number)
+        reports.append(queues.send("t", b"v", partition=number))
+        sender.run()
+    assert [timer.delay for timer in client.loop.timers] == [30.0]
+    for number in range(3):
+        client.now = 30.5 + number
+        client.loop.timers[-1].function()
+        assert [report.done for report in reports] == [at <= number for at in range(3)]
