@@ -28,6 +28,7 @@ PLACES = {
     "doctor": Place("pybroker.cli.doctor", "doctor", "What keeps clients and brokers from each other?"),
     "bench": Place("pybroker.cli.bench", "bench", "How fast: produce, consume, e2e."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
+    "profiles": Place("pybroker.cli.profiles", "profiles", "Clusters by name, for -P."),
     "completion": Place("pybroker.cli.completion", "completion", "Completion for bash, zsh, fish."),
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from pybroker.cli.verbs import pairs
 
@@ -60,7 +61,7 @@ def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any
 
 
 def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb ``cluster`` from -b and -X; -v lets the client log."""
+    """Gives a verb ``cluster`` from -b, -P and -X; -v lets the client log."""
 
     @click.option(
         *("-b", "--bootstrap-server", "bootstrap"),
@@ -69,14 +70,41 @@ def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT[,…]",
         help="Brokers to begin with [$PYBROKER_BOOTSTRAP or localhost:9092].",
     )
+    @click.option(
+        *("-P", "--profile"),
+        envvar="PYBROKER_PROFILE",
+        metavar="NAME",
+        help="A cluster by name; see `pybroker profiles`.",
+        shell_complete=profile_names,
+    )
     @click.option("-X", "settings", multiple=True, metavar="key=value", help="A setting of the client.")
     @click.option("-v", "--verbose", is_flag=True, help="Log what the client does to stderr.")
     @functools.wraps(function)
-    def call(bootstrap: str, settings: tuple[str, ...], verbose: bool, **options: Any) -> Any:
+    def call(
+        bootstrap: str, profile: str | None, settings: tuple[str, ...], verbose: bool, **options: Any
+    ) -> Any:
         if verbose:
             logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         else:  # an error is one line, the verb's
             logging.getLogger("pyclient").addHandler(logging.NullHandler())
-        return function(cluster=Cluster(bootstrap, pairs(settings, "-X")), **options)
+        return function(cluster=chosen(bootstrap, profile, pairs(settings, "-X")), **options)
 
     return call
+
+
+def chosen(bootstrap: str, name: str | None, settings: Mapping[str, str]) -> Cluster:
+    """The cluster of a profile, where one was named; what the line itself says counts more. Raises UsageError."""
+    if name is None:
+        return Cluster(bootstrap, settings)
+    from pybroker.cli.profiles import BOOTSTRAP, profile
+
+    known = profile(name)
+    is_given = click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    address = bootstrap if is_given else known.get(BOOTSTRAP, bootstrap)
+    return Cluster(address, {key: value for key, value in known.items() if key != BOOTSTRAP} | dict(settings))
+
+
+def profile_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from pybroker.cli.profiles import load
+
+    return [name for name in load() if name.startswith(incomplete)]

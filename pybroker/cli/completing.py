@@ -39,11 +39,22 @@ def ask(context: click.Context, names: Callable[[Admin], Iterable[str]]) -> list
     from pyclient.errors import KafkaError
 
     logging.getLogger("pyclient").addHandler(logging.NullHandler())
-    address = context.params.get("bootstrap") or os.environ.get("PYBROKER_BOOTSTRAP") or "localhost:9092"
+    address = bootstrap_of(context)
     with contextlib.suppress(KafkaError, OSError), Admin(address, default_api_timeout_ms=round(WAIT_S * 1000)) as admin:
         admin.connect(WAIT_S)
         return sorted(names(admin))
     return []
+
+
+def bootstrap_of(context: click.Context) -> str:
+    """The address that the line so far, or the environment, names."""
+    name = context.params.get("profile") or os.environ.get("PYBROKER_PROFILE")
+    given: str | None = context.params.get("bootstrap")
+    if name and not given:
+        from pybroker.cli.profiles import BOOTSTRAP, load
+
+        given = load().get(name, {}).get(BOOTSTRAP)
+    return given or os.environ.get("PYBROKER_BOOTSTRAP") or "localhost:9092"
 
 
 def topics(admin: Admin) -> Iterable[str]:

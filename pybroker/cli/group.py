@@ -1,4 +1,4 @@
-"""``pybroker group``: list, describe, reset, delete."""
+"""``pybroker group``: list, describe, lag, reset, delete."""
 
 from __future__ import annotations
 
@@ -125,6 +125,23 @@ def document(group: GroupDescription, lags: list[tuple[Any, ...]]) -> dict[str, 
     members = [dict(zip(MEMBERS[1:], row[1:], strict=True)) for row in member_rows([group])]
     offsets = [dict(zip(LAGS[1:7], row[1:7], strict=True)) for row in lags]
     return state | {"members": members, "offsets": offsets}
+
+
+@group.command()
+@click.argument("groups", nargs=-1, metavar="[GROUP]…", shell_complete=GROUP)
+@click.option("--only-with-lag", is_flag=True, help="Leave out groups that have read to the end.")
+@on_cluster
+@with_output
+def lag(cluster: Cluster, output: str, groups: tuple[str, ...], only_with_lag: bool) -> int:
+    """Shows the lag of groups (all without GROUP): records in all partitions, and the greatest of one."""
+    with cluster.admin() as admin:
+        names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
+        found = admin.describe_consumer_groups(names, check=False)
+        lags = {name: [row[5] for row in lags_of(admin, each) if row[5] is not None] for name, each in found.items()}
+    rows = [(name, found[name].state, len(each), sum(each), max(each, default=0)) for name, each in lags.items()]
+    rows.sort(key=lambda row: (-row[3], row[0]))
+    show(output, ("group", "state", "partitions", "lag", "greatest"), [r for r in rows if r[3] or not only_with_lag])
+    return failures("group", found.errors)
 
 
 @group.command(examples=RESETTING)

@@ -37,7 +37,7 @@ HINTS: Mapping[str, str] = {
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
 
 
-COMMON_OPTIONS = frozenset({"bootstrap", "settings", "verbose", "file", "more"})
+COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "file", "more"})
 
 
 class Failure(click.ClickException):

@@ -131,6 +131,8 @@ def test_a_group_commits_exactly_what_was_shown(shell: Shell, topic: str) -> Non
     assert read(shell, topic, "-g", group) == ["6", "7", "8", "9"]
     assert shell.done("group", "describe", group, "--only-with-lag").out == ""
     assert group in shell.done("group", "list", "-o", "name").out.splitlines()
+    assert shell.done("group", "lag", group, "-o", "jsonl").documents[0]["lag"] == 0
+    assert group not in shell.done("group", "lag", "--only-with-lag").out
     shell.done("group", "delete", group)
     assert "GROUP_ID_NOT_FOUND" in shell.refused("group", "describe", group)
 
