@@ -1,10 +1,12 @@
-"""The installed package, as a user meets it: ``pybroker`` starts, records go in and come back, SIGTERM ends it with 0.
+"""The installed package, as a user meets it: the demo runs; ``pybroker`` starts, records go in and come back, SIGTERM
+ends it with 0.
 
 Runs with nothing but the package installed: the client is kcat.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,10 +21,19 @@ def kcat(bootstrap: str, *arguments: str, data: bytes = b"") -> bytes:
     return subprocess.run(command, input=data, capture_output=True, timeout=60, check=True).stdout
 
 
+def demo(program: Path) -> None:
+    """Runs the demo with all of its data; its figures must be exact."""
+    ended = subprocess.run([program, "demo", "-o", "json"], stdout=subprocess.PIPE, timeout=120, check=True)
+    report = json.loads(ended.stdout)
+    assert report["exact"], report
+    print(f"{report['records']:,} records went through the demo")
+
+
 def main() -> int:
     program = Path(sys.executable).with_name("pybroker")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        demo(program)
         broker = subprocess.Popen(
             [program, "--data-dir", "data", "--port", "0"], stdout=subprocess.PIPE, text=True
         )

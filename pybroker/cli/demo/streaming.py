@@ -140,5 +140,6 @@ def _wait(members: list[Member], state: Callable[[], object], wanted: object) ->
         if now != last:
             last, deadline = now, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline:
-            raise Failure(f"the group stands still at {now}, not {wanted}, for {PATIENCE_S:.0f} s: -v shows why")
+            seen = f"at {now}, not {wanted}, for {PATIENCE_S:.0f} s"
+            raise Failure(f"the group stood still {seen}: is the machine very busy?")
         time.sleep(0.01)
