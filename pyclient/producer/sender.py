@@ -99,9 +99,9 @@ class Sender:
     def _round(self, now: float) -> float | None:
         """One request to each broker at most. None if any went, else when to look again."""
         ready: dict[int, list[Lane]] = {}
-        due: set[int] = set()
+        due: list[int] = []
         next_at = NEVER
-        for lane in list(self._active):
+        for lane in tuple(self._active):
             at = self._look(lane, now)
             if at is None:
                 continue
@@ -109,13 +109,13 @@ class Sender:
             if node >= 0 and self._is_free(node):
                 ready.setdefault(node, []).append(lane)
                 if at <= now:
-                    due.add(node)
+                    due.append(node)
                     continue
             elif node >= 0 and at <= now:
                 at = self._stall(node, now)
             if at < next_at:
                 next_at = at
-        for node in due:
+        for node in due if len(due) < 2 else set(due):
             self._send(node, ready[node], now)
         return None if due else next_at
 
