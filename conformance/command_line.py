@@ -16,7 +16,8 @@ COMMAND = (sys.executable, "-m", "pybroker")
 ADDRESS = "localhost:9092"
 SCRIPTS = (
     *("topics", "console-producer", "console-consumer", "consumer-groups", "configs", "get-offsets", "log-dirs"),
-    *("delete-records", "leader-election", "producer-perf-test", "consumer-perf-test", "dump-log"),
+    *("delete-records", "leader-election", "reassign-partitions", "producer-perf-test", "consumer-perf-test"),
+    "dump-log",
 )
 TIMEOUT_S = 120
 

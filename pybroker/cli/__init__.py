@@ -44,6 +44,7 @@ SCRIPTS = {
         ("log-dirs", "What lies in log dirs."),
         ("delete-records", "Delete the records before an offset."),
         ("leader-election", "Elect leaders."),
+        ("reassign-partitions", "Give partitions to other brokers."),
         ("producer-perf-test", "Send records, tell rate and latencies."),
         ("consumer-perf-test", "Read records, tell the rates."),
         ("dump-log", "Show the files of a log, without a broker."),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import click
 
-Key = tuple[str, int]
+Key = TypeVar("Key", bound=tuple[str, int])
 Replicas = tuple[int, ...]
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import click
 
 from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.kafka.json_files import partitions_of_file
 from pybroker.cli.kafka.options import on_kafka
 from pybroker.cli.output import write
 from pybroker.cli.verbs import Failure, Verb
@@ -22,7 +19,7 @@ SHAPE = '{"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version
 @on_kafka()
 def delete_records(cluster: Cluster, offset_json_file: str) -> int:
     """kafka-delete-records.sh: deletes the records before an offset of each partition; -1 is the end."""
-    rows = json_rows(offset_json_file)
+    rows = partitions_of_file(offset_json_file)
     try:
         before = {TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"]) for row in rows}
     except (KeyError, TypeError, ValueError) as error:
@@ -38,15 +35,3 @@ def delete_records(cluster: Cluster, offset_json_file: str) -> int:
         write(f"partition: {tp.topic}-{tp.partition}\t{result}\n")
     return 1 if done.errors else 0
 
-
-def json_rows(path: str) -> list[dict[str, Any]]:
-    """The ``partitions`` of a document such as Kafka's tools take. Raises Failure."""
-    try:
-        rows = json.loads(Path(path).read_text(encoding="utf-8"))["partitions"]
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path}: {error}: it is {SHAPE}") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise Failure(f"{path}: partitions is a list of objects: {SHAPE}")
-    return rows

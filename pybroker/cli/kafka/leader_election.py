@@ -8,7 +8,7 @@ import click
 
 from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.completing import TOPIC
-from pybroker.cli.kafka.delete_records import json_rows
+from pybroker.cli.kafka.json_files import partitions_of_file
 from pybroker.cli.kafka.options import on_kafka
 from pybroker.cli.output import write
 from pybroker.cli.verbs import Failure, Verb
@@ -61,7 +61,7 @@ def chosen(topic: str | None, partition: int | None, path: str | None) -> list[T
     if path is None:
         return [TopicPartition(str(topic), partition or 0)]
     try:
-        return [TopicPartition(str(row["topic"]), int(row["partition"])) for row in json_rows(path)]
+        return [TopicPartition(str(row["topic"]), int(row["partition"])) for row in partitions_of_file(path)]
     except (KeyError, ValueError, TypeError) as error:
         raise Failure(f"{path}: {error!r}: each of partitions has topic and partition") from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pybroker
+from pybroker.cli.kafka.reassign_partitions import status
 from pybroker.cli.tests.running import Shell
 
 
@@ -99,8 +100,40 @@ def test_records_are_deleted_before_the_offsets_of_a_file(at: tuple[Shell, str, 
     assert deleted.endswith("partition: trimmed-0\tlow_watermark: 2\n")
     earliest = shell.done("kafka-get-offsets", *where, "--topic", "trimmed", "--time", "earliest").out
     assert earliest == "trimmed:0:2\n"
-    file.write_text("[]")
-    assert "partitions" in shell.refused("kafka-delete-records", *where, "--offset-json-file", file)
+    for text, words in (("[]", "no JSON object"), ("{", "no JSON"), ("{}", '"partitions" is missing')):
+        file.write_text(text)
+        assert words in shell.refused("kafka-delete-records", *where, "--offset-json-file", file)
+
+
+def test_a_reassignment_is_proposed_and_says_what_the_broker_lacks(at: tuple[Shell, str, str], tmp_path: Path) -> None:
+    shell, *where = at
+    shell.done("topic", "create", "moving", "-p", 2, "-b", where[1])
+    topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
+    topics.write_text('{"topics": [{"topic": "moving"}], "version": 1}')
+    tool = ("kafka-reassign-partitions", *where)
+    proposed = shell.done(*tool, "--generate", "--topics-to-move-json-file", topics, "--broker-list", 1).out
+    now, then = (line for line in proposed.splitlines() if line.startswith("{"))
+    assert now == then
+    plan.write_text(then)
+    assert "UNSUPPORTED_BY_BROKER" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
+    plan.write_text('{"partitions": [{"topic": "moving"}]}')
+    assert "replicas" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
+
+
+@pytest.mark.parametrize(
+    ("now", "goes_on", "text"),
+    [
+        ([1, 2], False, "Reassignment of partition t-0 is completed.\n"),
+        ([1, 2], True, "Reassignment of partition t-0 is still in progress.\n"),
+        (
+            [3],
+            False,
+            "There is no active reassignment of partition t-0, but replica set is 3 rather than 1,2.\n",
+        ),
+    ],
+)
+def test_the_state_of_a_reassignment_is_told_in_kafkas_words(now: list[int], goes_on: bool, text: str) -> None:
+    assert status("t-0", [1, 2], now, goes_on) == text
 
 
 def test_leaders_that_lead_already_are_no_failure(at: tuple[Shell, str, str]) -> None:
@@ -157,6 +190,9 @@ def test_the_offsets_of_groups_are_read_from_the_topic_that_holds_them(at: tuple
         ("kafka-log-dirs",),
         ("kafka-log-dirs", "--describe", "--broker-list", "x"),
         ("kafka-leader-election", "--election-type", "preferred"),
+        ("kafka-reassign-partitions", "--generate"),
+        ("kafka-reassign-partitions", "--execute"),
+        ("kafka-reassign-partitions", "--list", "--throttle", "5"),
         ("kafka-producer-perf-test", "--topic", "t", "--num-records", "5"),
         ("kafka-consumer-groups", "--describe"),
         ("kafka-consumer-groups", "--reset-offsets", "--group", "g", "--topic", "t"),

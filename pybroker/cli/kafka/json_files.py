@@ -1,0 +1,30 @@
+"""The JSON files that Kafka's tools take: ``{"partitions": [{"topic": …, "partition": …}], "version": 1}``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pybroker.cli.verbs import Failure
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The document of a file. Raises Failure."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"{path}: {error}: it is no JSON") from error
+    if not isinstance(found, dict):
+        raise Failure(f"{path}: it is no JSON object")
+    return found
+
+
+def partitions_of_file(path: str) -> list[dict[str, Any]]:
+    """Its ``partitions``. Raises Failure."""
+    rows = read_json(path).get("partitions")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise Failure(f'{path}: "partitions" is missing: a list of objects with topic and partition')
+    return rows
