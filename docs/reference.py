@@ -19,6 +19,8 @@ from docs.reference_tables import MADE, errors_text, prose, settings_text
 ROOT = Path(__file__).parents[1]
 API = ROOT / "docs" / "api"
 LINE_LENGTH = 100
+ALIASES = ("pyclient.consumer.api.Topics", "pyclient.consumer.api.Offsets", "pyclient.consumer.core.OnCommit")
+"""Types that signatures name: what they stand for is shown instead."""
 STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 
 PLUMBING = {"send_later", "put", "checked"}
@@ -93,6 +95,7 @@ PAGES = (
 )
 
 
+@cache
 def sources() -> griffe.ModulesCollection:
     """The packages, parsed."""
     loader = griffe.GriffeLoader(search_paths=[str(ROOT)], allow_inspection=False)
@@ -139,12 +142,11 @@ def entry(found: griffe.Object | griffe.Alias) -> str:
 
 
 def members_of(found: griffe.Object | griffe.Alias) -> Iterator[griffe.Object | griffe.Alias]:
-    """Its public members in the order of the source, inherited ones first where they come from."""
-    classes = [*reversed(found.mro()), found] if found.is_class else [found]  # type: ignore[union-attr]
+    """Its public members in the order of the source, its own before inherited ones; first of all ``send``."""
     seen: dict[str, griffe.Object | griffe.Alias] = {}
-    for owner in classes:
+    for owner in [found, *found.mro()]:  # type: ignore[union-attr]
         own = {name: each for name, each in owner.members.items() if not name.startswith("_") and not each.is_alias}
-        seen |= own
+        seen = own | seen if owner.canonical_path == QUEUES else seen | {k: v for k, v in own.items() if k not in seen}
     return (member for member in seen.values() if not member.canonical_path.startswith(QUEUES) or is_shown(member))
 
 
@@ -183,10 +185,17 @@ def signature(function: griffe.Object | griffe.Alias, name: str) -> str:
     parameters = list(written(function.parameters))  # type: ignore[union-attr]
     returns = "" if function.name == "__init__" else f" -> {function.returns}"  # type: ignore[union-attr]
     awaited = "async " if "async" in function.labels else ""
-    line = f"{awaited}{name}({', '.join(parameters)}){returns}"
+    line = spelled_out(f"{awaited}{name}({', '.join(parameters)}){returns}")
     if len(line) <= LINE_LENGTH:
         return line
-    return f"{awaited}{name}(\n" + "".join(f"    {each},\n" for each in parameters) + f"){returns}"
+    return spelled_out(f"{awaited}{name}(\n" + "".join(f"    {each},\n" for each in parameters) + f"){returns}")
+
+
+def spelled_out(text: str) -> str:
+    """With what the names of types stand for."""
+    for path in ALIASES:
+        text = re.sub(rf"(?<![\w.]){path.rpartition('.')[2]}\b", str(sources()[path].value), text)
+    return text
 
 
 def written(parameters: Iterable[griffe.Parameter]) -> Iterator[str]:
@@ -223,7 +232,7 @@ def source(path: Path) -> list[str]:
 
 
 def code(text: str) -> str:
-    return f"```\n{text}\n```\n"
+    return f"```python\n{text}\n```\n"
 
 
 def index_text() -> str:
@@ -238,8 +247,7 @@ def index_text() -> str:
 
 def reference() -> dict[str, str]:
     """All pages by file name."""
-    modules = sources()
-    made = {f"{page.file}.md": page_text(page, modules) for page in PAGES}
+    made = {f"{page.file}.md": page_text(page, sources()) for page in PAGES}
     return made | {"settings.md": settings_text(), "errors.md": errors_text(), "index.md": index_text()}
 
 
