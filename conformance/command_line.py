@@ -17,7 +17,7 @@ ADDRESS = "localhost:9092"
 SCRIPTS = (
     *("topics", "console-producer", "console-consumer", "consumer-groups", "configs", "get-offsets", "log-dirs"),
     *("delete-records", "leader-election", "reassign-partitions", "producer-perf-test", "consumer-perf-test"),
-    "dump-log",
+    *("dump-log", "broker-api-versions", "server-start"),
 )
 TIMEOUT_S = 120
 

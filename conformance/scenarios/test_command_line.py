@@ -161,6 +161,25 @@ def test_performance_is_measured_by_the_lines_of_the_documents(scripts: Scripts,
     assert row[4] == "5000"
 
 
+@pytest.mark.ours
+def test_a_broker_is_started_by_the_line_of_the_documents(scripts: Scripts) -> None:
+    folder = scripts.folder
+    (folder / "config").mkdir()
+    settings = f"process.roles=broker,controller\nnode.id=1\nlog.dirs={folder}/logs\nlisteners=PLAINTEXT://:9092\n"
+    (folder / "config" / "server.properties").write_text(settings)
+    line = "bin/kafka-server-start.sh config/server.properties --override listeners=PLAINTEXT://127.0.0.1:0"
+    with subprocess.Popen(["bash", "-c", f"exec {line}"], cwd=folder, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        try:
+            ready = broker.stdout.readline()
+            assert (found := re.match(r"pybroker ready: bootstrap=(\S+)", ready)), ready
+            assert command_line.run("topic", "list", "-b", found[1]) == ""
+        finally:
+            broker.terminate()
+        assert broker.wait(60) == 0
+    assert (folder / "logs" / "meta.properties").exists()
+
+
 def test_options_that_kafka_took_away_say_what_to_write_instead(scripts: Scripts) -> None:
     line = "bin/kafka-topics.sh --zookeeper localhost:2181 --list 2>&1"
     assert "say --bootstrap-server" in scripts(line, code=2)
@@ -234,6 +253,13 @@ def test_log_dirs_are_those_of_kafkas_own(broker: Broker, kafkas: Kafkas, run: R
     words = ("--describe", "--topic-list", topic)
     ours, theirs = run("kafka-log-dirs", *words), kafkas("LogDirsCommand", *words)
     assert json.loads(ours.splitlines()[-1]) == json.loads(theirs.splitlines()[-1])
+
+
+def test_versions_are_those_of_kafkas_own(kafkas: Kafkas, run: Run) -> None:
+    theirs = re.findall(r"(?m)^\t(\w+)\((\d+)\): ([\d to]+) \[usable: ", kafkas("BrokerApiVersionsCommand"))
+    ours = re.findall(r"(?m)^\t(\w+)\((\d+)\): ([\d to]+) \[", run("kafka-broker-api-versions"))
+    assert len(theirs) > 40
+    assert set(theirs) <= set(ours)
 
 
 def test_what_the_console_writes_kafkas_own_reads_and_the_other_way(

@@ -35,6 +35,7 @@ PLACES = {
 SCRIPTS = {
     f"kafka-{name}": Place(f"pybroker.cli.kafka.{name.replace('-', '_')}", name.replace("-", "_"), summary)
     for name, summary in (
+        ("server-start", "Run a broker."),
         ("topics", "Create, list, describe, alter, delete topics."),
         ("console-producer", "Send the lines of stdin."),
         ("console-consumer", "Show the records of a topic."),
@@ -47,6 +48,7 @@ SCRIPTS = {
         ("reassign-partitions", "Give partitions to other brokers."),
         ("producer-perf-test", "Send records, tell rate and latencies."),
         ("consumer-perf-test", "Read records, tell the rates."),
+        ("broker-api-versions", "What brokers serve."),
         ("dump-log", "Show the files of a log, without a broker."),
     )
 }

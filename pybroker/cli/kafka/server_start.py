@@ -1,0 +1,21 @@
+"""``pybroker kafka-server-start``: takes the options of kafka-server-start.sh."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("kafka-server-start")
+@click.argument("file", metavar="FILE.properties")
+@click.option("--override", "settings", multiple=True, metavar="key=value", help="A setting instead of the file's.")
+@click.option("-daemon", is_flag=True, hidden=True)
+def server_start(file: str, settings: tuple[str, ...], daemon: bool) -> int:
+    """kafka-server-start.sh: runs a broker with the settings of a file until SIGTERM or SIGINT.
+
+    The storage need not be formatted: a start does what is missing.
+    """
+    if daemon:
+        raise click.UsageError("-daemon: a broker stays in the foreground: let systemd, or nohup … &, keep it")
+    from pybroker.supervisor import StartOptions, run
+
+    return run(StartOptions(settings=settings, file=file))
