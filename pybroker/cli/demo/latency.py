@@ -7,14 +7,17 @@ import time
 from typing import NamedTuple
 
 from pybroker.cli.demo.stage import Bars
+from pybroker.cli.verbs import Failure
 from pyclient import Consumer, Producer, TopicPartition
 
 TOPIC = "demo-latency"
-COUNT = 2000
+LEAST, MOST = 100, 2000
+"""Records that are measured: a tenth of those that were streamed, within these."""
 RATE = 1000
 """Records per second, from end to end."""
 SIZE = 100
 RESULT_S = 30.0
+POLL_S = 1.0
 MILLION = 1e6
 
 
@@ -32,19 +35,24 @@ class Latencies(NamedTuple):
     end_to_end: Latency
 
 
-def measure(bootstrap: str, bars: Bars) -> Latencies:
-    """Both, with records of 100 bytes and linger.ms=0. Raises KafkaError."""
+def samples(records: int) -> int:
+    """How many are measured where so many were streamed."""
+    return min(MOST, max(LEAST, records // 10))
+
+
+def measure(bootstrap: str, count: int, bars: Bars) -> Latencies:
+    """Both, with records of 100 bytes and linger.ms=0. Raises KafkaError, Failure."""
     with Producer(bootstrap, linger_ms=0) as producer:
-        acked = one_by_one(producer, bars)
-        end_to_end = at_a_rate(bootstrap, producer, bars)
+        acked = one_by_one(producer, count, bars)
+        end_to_end = at_a_rate(bootstrap, producer, count, bars)
     return Latencies(percentiles(acked), percentiles(end_to_end))
 
 
-def one_by_one(producer: Producer, bars: Bars) -> list[int]:
+def one_by_one(producer: Producer, count: int, bars: Bars) -> list[int]:
     """Nanoseconds from send to its acknowledgement."""
     found = []
     value = bytes(SIZE)
-    for number in range(COUNT):
+    for number in range(count):
         began = time.perf_counter_ns()
         producer.send(TOPIC, value).result(RESULT_S)
         found.append(time.perf_counter_ns() - began)
@@ -52,32 +60,31 @@ def one_by_one(producer: Producer, bars: Bars) -> list[int]:
     return found
 
 
-def at_a_rate(bootstrap: str, producer: Producer, bars: Bars) -> list[int]:
+def at_a_rate(bootstrap: str, producer: Producer, count: int, bars: Bars) -> list[int]:
     """Nanoseconds from send to poll, with a record every millisecond."""
     found: list[int] = []
     with Consumer(bootstrap, auto_offset_reset="latest") as consumer:
         place = TopicPartition(TOPIC, 0)
         consumer.assign([place])
         consumer.position(place)
-        sender = threading.Thread(target=_send_at_rate, args=(producer,), name="demo-sender", daemon=True)
+        sender = threading.Thread(target=_send_at_rate, args=(producer, count), name="demo-sender", daemon=True)
         sender.start()
         deadline = time.monotonic() + RESULT_S
-        while len(found) < COUNT and time.monotonic() < deadline:
+        while len(found) < count and time.monotonic() < deadline:
             values = consumer.poll(POLL_S).values()
             now = time.perf_counter_ns()
             found += [now - int.from_bytes(value[:8]) for value in values]
             bars["received"] = len(found)
         sender.join()
+    if len(found) < count:
+        raise Failure(f"only {len(found)} of {count} records came within {RESULT_S:.0f} s: is the machine very busy?")
     return found
 
 
-POLL_S = 1.0
-
-
-def _send_at_rate(producer: Producer) -> None:
+def _send_at_rate(producer: Producer, count: int) -> None:
     rest = bytes(SIZE - 8)
     began = time.perf_counter()
-    for number in range(COUNT):
+    for number in range(count):
         wait = began + number / RATE - time.perf_counter()
         if wait > 0:
             time.sleep(wait)

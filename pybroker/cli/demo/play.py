@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def play(file: str | None, key: str | None, limit: int, keep: bool, output: str) -> None:
-    """Plays it and shows the report. Raises Failure, KafkaError."""
+    """Plays it and shows the report. Raises Failure, also where a record was lost or doubled; KafkaError."""
     logging.getLogger("pyclient").addHandler(logging.NullHandler())
     dataset: Dataset = Flights() if file is None else File(file, key)
     stage = Stage()
@@ -45,6 +45,8 @@ def play(file: str | None, key: str | None, limit: int, keep: bool, output: str)
             stage.say(next_steps(dataset, bootstrap if keep else None))
             if keep:
                 signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            if not report.is_exact:
+                raise Failure(f"records were lost or doubled; the broker logged:\n{broker.log}")
     except BrokerFailed as error:
         raise Failure(str(error)) from error
 
@@ -60,11 +62,14 @@ def acts(bootstrap: str, dataset: Dataset, limit: int, stage: Stage, started_s: 
         streamed = stream(bootstrap, dataset, limit, PARTITIONS, bars)
     if not streamed.records:
         raise Failure(f"{dataset.title}: there is nothing in it")
+    if streamed.records == limit:
+        stage.say(f"These were the first {limit:,} records: -n takes more, or fewer.")
     title = f"Copying those {dataset.copied} to another topic, exactly once; the worker fails in its third transaction."
     with stage.step(title, ("copied",), streamed.records) as bars:
         copied = copying.copy(bootstrap, dataset, streamed.records, bars)
     with stage.step("Reading all of it again, and sending it again.", ("read again",), streamed.records) as bars:
         again = speed.race(bootstrap, dataset.topic, bars)
-    with stage.step("Measuring latency.", ("acked", "received"), latency.COUNT) as bars:
-        latencies = latency.measure(bootstrap, bars)
+    count = latency.samples(streamed.records)
+    with stage.step("Measuring latency.", ("acked", "received"), count) as bars:
+        latencies = latency.measure(bootstrap, count, bars)
     return Report(dataset.title, dataset.copied, started_s, streamed, copied, again, latencies)
