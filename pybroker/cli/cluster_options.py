@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0
 """A person waits for the command: an address that is wrong shows soon."""
+QUICKLY_S = 1.0
 
 
 class Cluster(NamedTuple):
@@ -32,7 +34,7 @@ class Cluster(NamedTuple):
         from pyclient import Admin
 
         with Admin(self.bootstrap, self.settings) as admin:
-            admin.connect(CONNECT_S)
+            self._connect(admin)
             yield admin
 
     @contextlib.contextmanager
@@ -41,7 +43,7 @@ class Cluster(NamedTuple):
         from pyclient import Consumer
 
         with Consumer(self.bootstrap, merged(own, self.settings)) as consumer:
-            consumer.connect(CONNECT_S)
+            self._connect(consumer)
             yield consumer
 
     @contextlib.contextmanager
@@ -50,8 +52,23 @@ class Cluster(NamedTuple):
         from pyclient import Producer
 
         with Producer(self.bootstrap, config=merged(own, self.settings)) as producer:
-            producer.connect(CONNECT_S)
+            self._connect(producer)
             yield producer
+
+
+    def _connect(self, client: Admin | Consumer | Producer) -> None:
+        """Connects. One address that refuses, or that is no name, will not do better in ten seconds.
+
+        Raises ConnectionFailed.
+        """
+        from pyclient.errors import ConnectionFailed
+
+        try:
+            client.connect(min(QUICKLY_S, CONNECT_S))
+        except ConnectionFailed as error:
+            if "," not in self.bootstrap and isinstance(error.cause, (ConnectionRefusedError, socket.gaierror)):
+                raise
+            client.connect(CONNECT_S)
 
 
 def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:

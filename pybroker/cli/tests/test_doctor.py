@@ -97,7 +97,7 @@ def listener() -> Iterator[socket.socket]:
 
 def test_something_else_that_listens_there_is_not_taken_for_kafka(listener: socket.socket) -> None:
     shell = Shell(f"127.0.0.1:{listener.getsockname()[1]}")
-    ended = shell("doctor", "-o", "json", "--timeout", 5)
+    ended = shell("doctor", "-o", "json", "--timeout", 2)
     assert ended.code == 1
     assert "does not answer as Kafka" in ended.out
 
