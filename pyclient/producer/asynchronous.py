@@ -209,7 +209,9 @@ class Producer(BaseProducer):
 
     async def _give_up(self, error: BaseException) -> None:
         """Aborts because of ``error``, which counts more than an abort that fails."""
-        if self._engine.transactions.can_abort:
+        transactions = self._engine.transactions
+        if transactions.can_abort:
+            transactions.is_left = True
             try:
                 await self.abort_transaction()
             except KafkaError as failure:

@@ -225,7 +225,9 @@ class Producer(BaseProducer):
 
     def _give_up(self, error: BaseException) -> None:
         """Aborts because of ``error``, which counts more than an abort that fails."""
-        if self._engine.transactions.can_abort:
+        transactions = self._engine.transactions
+        if transactions.can_abort:
+            transactions.is_left = True
             try:
                 self.abort_transaction()
             except KafkaError as failure:

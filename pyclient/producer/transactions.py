@@ -85,6 +85,8 @@ class Transactions(Identities):
         """Sequences were given to batches that may never have been written."""
         self._asked = False
         """A commit was asked for; nobody knows yet whether it happened."""
+        self.is_left = False
+        """A ``transaction()`` block is over, and its transaction could not be ended."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
 
@@ -129,11 +131,6 @@ class Transactions(Identities):
     def can_abort(self) -> bool:
         """There is a transaction, and it may be aborted."""
         return self.state in (State.OPEN, State.ENDING, State.FAILED)
-
-    @property
-    def is_left(self) -> bool:
-        """A transaction was neither committed nor aborted: an attempt at it has failed."""
-        return self.state in (State.ENDING, State.FAILED)
 
     def check_open(self) -> None:
         """Raises what ``send`` raises outside of a transaction."""
@@ -365,7 +362,7 @@ class Transactions(Identities):
         for lane in self._lanes:
             lane.added = False
         self._lanes = {}
-        self.state, self.error = State.READY, None
+        self.state, self.error, self.is_left = State.READY, None, False
 
     async def _ask_to_end(self, commit: bool) -> None:
         response = await self._end_of(self._identity, commit)
