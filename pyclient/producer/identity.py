@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cy.producer_batch import ProducerBatch
-from pyclient.errors import KafkaError, check
+from pyclient.errors import ClientClosed, KafkaError, check
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
 from pyclient.protocol import InitProducerId
@@ -68,6 +68,10 @@ class Identities:
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """A batch will not be delivered."""
+
+    def refusal(self) -> KafkaError:
+        """Why what waits will not be sent, when ``is_over``."""
+        return ClientClosed()
 
     def _acquire(self) -> None:
         if self._task is None:

@@ -72,6 +72,8 @@ class Sender:
     def run(self) -> None:
         """Sends what may go, and sets the timer for the rest."""
         self._take_news()
+        if self._active and self.identities.is_over:
+            self.drop(self.identities.refusal())
         now = self.client.clock()
         if now >= self._expire_at:
             self._expire(now)

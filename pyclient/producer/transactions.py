@@ -122,10 +122,17 @@ class Transactions(Identities):
             self._fail(error, State.FAILED)
 
     def _fail(self, error: KafkaError, state: State) -> None:
+        """What still waits to be sent will never be, so whoever waits for it is told now."""
         if self.state is not State.FATAL:
             self.state, self.error = state, error
-        if state is State.FATAL:
-            self.give_up(error)
+        self.give_up(self.refusal())
+
+    def refusal(self) -> KafkaError:
+        if self.state is State.FATAL and self.error is not None:
+            return self.error
+        aborted = TransactionAborted()
+        aborted.__cause__ = self.error
+        return aborted
 
     @property
     def can_abort(self) -> bool:
