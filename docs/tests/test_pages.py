@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import pybroker
+from conformance.brokers import KINDS, Broker
 from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
 
 LIBRARIES = (
@@ -20,12 +20,19 @@ LIBRARIES = (
 PAGES = ("README.md", "docs/tutorial.md", "docs/coming-from.md")
 
 
+@pytest.fixture
+def kind(pytestconfig: pytest.Config) -> type[Broker]:
+    """Ours, or with ``--broker=kafka`` a real Kafka: the pages hold for both."""
+    return KINDS[pytestconfig.getoption("--broker")]
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, tmp_path: Path, kind: type[Broker]) -> None:
     found = list(blocks((ROOT / page).read_text(encoding="utf-8")))
     assert found
-    with pybroker.run(group_initial_rebalance_delay_ms=0) as broker:
-        shell = Shell(tmp_path, broker.bootstrap_servers)
+    (tmp_path / "reader").mkdir()
+    with kind(tmp_path / "data", **{"group.initial.rebalance.delay.ms": "0"}) as broker:
+        shell = Shell(tmp_path / "reader", broker.bootstrap)
         for block in found:
             printed = shell.run(block)
             if block.expected is not None:
