@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--key-deserializer", metavar="CLASS", help="One of Kafka's for simple types.")
 @click.option("--value-deserializer", metavar="CLASS", help="One of Kafka's for simple types.")
 @click.option("--skip-message-on-error", is_flag=True, help="Taken and ignored.")
+@click.option("--enable-systest-events", is_flag=True, hidden=True)
 @on_kafka(config="--consumer.config", setting="--consumer-property")
 def console_consumer(
     cluster: Cluster,
@@ -56,6 +57,7 @@ def console_consumer(
     group: str | None,
     isolation_level: str | None,
     skip_message_on_error: bool,
+    enable_systest_events: bool,
     **formatting: Any,
 ) -> int:
     """kafka-console-consumer.sh: writes the records of a topic to stdout."""

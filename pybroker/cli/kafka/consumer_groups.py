@@ -10,9 +10,10 @@ from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.completing import GROUP, TOPIC
 from pybroker.cli.group import delete_offsets, lags_of, refuse_members, shifted
 from pybroker.cli.kafka.options import on_kafka, only
+from pybroker.cli.kafka.reset_plans import Plan, exported, target
 from pybroker.cli.output import plain_table, write
-from pybroker.cli.places import EARLIEST, LATEST, OFFSET, TIME, Spot, chosen, milliseconds, offsets_at
-from pybroker.cli.verbs import Verb, complain, failures, misuse
+from pybroker.cli.places import Spot, chosen, offsets_at
+from pybroker.cli.verbs import Verb, complain, failures
 
 if TYPE_CHECKING:
     from pyclient import Admin, TopicPartition
@@ -36,7 +37,8 @@ STATES = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS
 @click.option("--all-groups", is_flag=True, help="Instead of --group.")
 @click.option("--offsets", "view", flag_value="offsets", help="With --describe: this is the default.")
 @click.option("--members", "view", flag_value="members", help="With --describe.")
-@click.option("--state", "view", flag_value="state", help="With --describe.")
+@click.option("--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; with --list only these.")
+@click.option("--type", "kind", is_flag=False, flag_value="", metavar="[TYPE,…]", help="With --list: show, only these.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", shell_complete=TOPIC)
 @click.option("--all-topics", is_flag=True, help="All that the group has committed.")
 @click.option("--to-earliest", is_flag=True, help="The first record.")
@@ -44,6 +46,10 @@ STATES = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS
 @click.option("--to-current", is_flag=True, help="Where the group is.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N")
 @click.option("--to-datetime", metavar="2026-11-22T01:00:00.000")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="So long ago.")
+@click.option("--from-file", metavar="FILE.csv", help="What --export wrote.")
+@click.option("--export", is_flag=True, help="With --reset-offsets: show it as CSV.")
+@click.option("--timeout", type=int, hidden=True)
 @click.option("--shift-by", type=int, metavar="±N", help="So many on, or back.")
 @click.option("--dry-run", is_flag=True, help="Only show it; this is the default.")
 @click.option("--execute", is_flag=True, help="Do it.")
@@ -54,8 +60,12 @@ def consumer_groups(
     groups: tuple[str, ...],
     all_groups: bool,
     view: str | None,
+    state: str | None,
+    kind: str | None,
     topics: tuple[str, ...],
     all_topics: bool,
+    export: bool,
+    timeout: int | None,
     dry_run: bool,
     execute: bool,
     **where: object,
@@ -64,42 +74,42 @@ def consumer_groups(
     action = only(actions, ACTIONS)
     if action != "list" and bool(groups) == all_groups:
         raise click.UsageError(f"--{action}: either --group or --all-groups")
-    if action in ("reset-offsets", "delete-offsets") and bool(topics) == all_topics:
+    scoped = action == "delete-offsets" or (action == "reset-offsets" and where["from_file"] is None)
+    if scoped and bool(topics) == all_topics:
         raise click.UsageError(f"--{action}: either --topic or --all-topics")
     if action == "delete-offsets" and all_topics:
         raise click.UsageError("--delete-offsets: --topic is missing")
     if dry_run and execute:
         raise click.UsageError("--dry-run and --execute exclude each other")
-    target = place(where) if action == "reset-offsets" else None
+    where_to = target(where) if action == "reset-offsets" else 0
     with cluster.admin() as admin:
-        there = [each.group_id for each in admin.list_consumer_groups()] if all_groups or action == "list" else groups
         if action == "list":
-            write("".join(f"{name}\n" for name in there))
+            write(listed(admin, state, kind))
             return 0
+        there = [each.group_id for each in admin.list_consumer_groups()] if all_groups else list(groups)
         if action == "describe":
-            return describe(admin, there, view)
+            return describe(admin, there, view if state is None else "state")
         if action == "delete":
             return delete(admin, there)
         if action == "delete-offsets":
             return max((delete_offsets(admin, each, topics) for each in there), default=0)
-        assert target is not None
-        return max((reset(admin, each, topics, target, execute) for each in there), default=0)
+        plans = {each: planned(admin, each, topics, where_to) for each in there}
+        write(exported(plans) if export else tables(plans))
+        return max((commit(admin, group, plan, execute) for group, plan in plans.items()), default=0)
 
 
-def place(where: dict[str, object]) -> Spot | int:
-    """Where to: a place, or by how much to shift. Raises UsageError."""
-    given = {name: value for name, value in where.items() if value is not None and value is not False}
-    if len(given) != 1:
-        known = ", ".join("--" + name.replace("_", "-") for name in where)
-        raise click.UsageError(f"--reset-offsets: exactly one of {known}")
-    ((name, value),) = given.items()
-    if name == "to_datetime":
-        with misuse(f"--to-datetime {value}"):
-            return Spot(TIME, milliseconds(str(value)))
-    if name == "to_offset":
-        return Spot(OFFSET, int(str(value)))
-    words: dict[str, Spot | int] = {"to_earliest": Spot(EARLIEST), "to_latest": Spot(LATEST), "to_current": 0}
-    return words[name] if name in words else int(str(value))
+def listed(admin: Admin, state: str | None, kind: str | None) -> str:
+    """Names, or a table with states and types where one of them was asked for."""
+    if state is None and kind is None:
+        return "".join(f"{each.group_id}\n" for each in admin.list_consumer_groups())
+    states, kinds = ([word.strip() for word in (text or "").split(",") if word.strip()] for text in (state, kind))
+    found = admin.list_groups(states=states, types=kinds)
+    columns = ["GROUP", *(["TYPE"] if kind is not None else []), *(["STATE"] if state is not None else [])]
+    rows = [
+        (each.group_id, *([each.type] if kind is not None else []), *([each.state] if state is not None else []))
+        for each in found
+    ]
+    return plain_table(columns, rows)
 
 
 def describe(admin: Admin, groups: tuple[str, ...] | list[str], view: str | None) -> int:
@@ -130,24 +140,31 @@ def delete(admin: Admin, groups: tuple[str, ...] | list[str]) -> int:
     return failures("group", done.errors)
 
 
-def reset(admin: Admin, group: str, topics: tuple[str, ...], target: Spot | int, execute: bool) -> int:
-    """Shows the new offsets, and commits them with --execute. ``topics`` empty: all committed."""
+def planned(
+    admin: Admin, group: str, topics: tuple[str, ...], where_to: Spot | int | Plan
+) -> dict[TopicPartition, int]:
+    """The new offsets of a group, which must have no members. ``topics`` empty: all committed."""
     refuse_members(admin, group)
+    if isinstance(where_to, dict):
+        return where_to.get(group, where_to.get(None, {}))
     now = {tp: row.offset for tp, row in admin.list_consumer_group_offsets(group).items()}
     partitions = [tp for each in topics for tp in chosen(admin, each)] if topics else sorted(now)
-    then = moved(admin, now, partitions, target)
-    errors = admin.alter_consumer_group_offsets(group, then, check=False).errors if execute and then else {}
-    rows = [(group, *tp, offset) for tp, offset in sorted(then.items())]
-    if rows:
-        write("\n" + plain_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows))
+    if isinstance(where_to, Spot):
+        return offsets_at(admin, partitions, where_to)
+    return shifted(admin, now, partitions, where_to)
+
+
+def tables(plans: dict[str, dict[TopicPartition, int]]) -> str:
+    """A table for each group that gets offsets."""
+    columns = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
+    rows = {group: [(group, *tp, offset) for tp, offset in sorted(plan.items())] for group, plan in plans.items()}
+    return "".join("\n" + plain_table(columns, each) for each in rows.values() if each)
+
+
+def commit(admin: Admin, group: str, plan: dict[TopicPartition, int], execute: bool) -> int:
+    """With --execute."""
     if not execute:
         complain(f"group {group}: nothing was changed: --execute does it")
+        return 0
+    errors = admin.alter_consumer_group_offsets(group, plan, check=False).errors if plan else {}
     return failures(f"group {group}: partition", errors)
-
-
-def moved(
-    admin: Admin, now: dict[TopicPartition, int], partitions: list[TopicPartition], target: Spot | int
-) -> dict[TopicPartition, int]:
-    if isinstance(target, Spot):
-        return offsets_at(admin, partitions, target)
-    return shifted(admin, now, partitions, target)

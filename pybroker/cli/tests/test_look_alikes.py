@@ -42,7 +42,7 @@ def test_kafka_topics_answers_as_the_script_does(at: tuple[Shell, str, str]) -> 
     shell.done(*topics, "--delete", "--if-exists")
 
 
-def test_kafka_consumer_groups_answers_as_the_script_does(at: tuple[Shell, str, str]) -> None:
+def test_kafka_consumer_groups_answers_as_the_script_does(at: tuple[Shell, str, str], tmp_path: Path) -> None:
     shell, *where = at
     shell.done("topic", "create", "read", "-b", where[1])
     shell.done("produce", "read", "-b", where[1], stdin="a\nb\nc\n")
@@ -52,6 +52,14 @@ def test_kafka_consumer_groups_answers_as_the_script_does(at: tuple[Shell, str, 
     assert shell.done(*groups, "--list").out == ""
     shell.done(*reset, "--to-offset", 1, "--execute")
     assert shell.done(*reset, "--shift-by", 1, "--execute").out.splitlines()[-1].split()[-1] == "2"
+    assert shell.done(*groups, "--list", "--state").out.split() == ["GROUP", "STATE", "g", "Empty"]
+    assert shell.done(*groups, "--list", "--state", "Stable").out.split() == ["GROUP", "STATE"]
+    assert shell.done(*groups, "--list", "--type", "classic").out.split() == ["GROUP", "TYPE", "g", "Classic"]
+    plan = tmp_path / "plan.csv"
+    plan.write_text(shell.done(*reset, "--to-latest", "--export").out)
+    assert plan.read_text() == "read,0,3\n"
+    assert shell.done(*groups, "--group", "g", "--reset-offsets", "--from-file", plan).out.split()[-1] == "3"
+    assert shell.done(*reset, "--by-duration", "P1DT1H").out.split()[-1] == "0"
     described = shell.done(*groups, "--describe", "--all-groups").out.splitlines()
     assert described[1].split()[:6] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     assert described[2].split() == ["g", "read", "0", "2", "3", "1", "-", "-", "-"]
@@ -195,6 +203,7 @@ def test_the_offsets_of_groups_are_read_from_the_topic_that_holds_them(at: tuple
         ("kafka-reassign-partitions", "--list", "--throttle", "5"),
         ("kafka-producer-perf-test", "--topic", "t", "--num-records", "5"),
         ("kafka-consumer-groups", "--describe"),
+        ("kafka-consumer-groups", "--reset-offsets", "--group", "g", "--topic", "t", "--by-duration", "1h"),
         ("kafka-consumer-groups", "--reset-offsets", "--group", "g", "--topic", "t"),
         ("kafka-consumer-groups", "--reset-offsets", "--group", "g", "--topic", "t", "--to-datetime", "x"),
     ],

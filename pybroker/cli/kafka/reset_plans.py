@@ -1,0 +1,78 @@
+"""Where --reset-offsets of kafka-consumer-groups puts a group: by place, by shift, by a file.
+
+A file, and what --export writes, has lines of ``topic,partition,offset``, of several groups ``group,topic,…``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from pybroker.cli.places import EARLIEST, LATEST, OFFSET, TIME, Spot, milliseconds
+from pybroker.cli.verbs import Failure, misuse
+from pyclient import TopicPartition
+
+DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+UNITS_S = (86_400, 3600, 60, 1)
+Offsets = dict[TopicPartition, int]
+Plan = dict[str | None, Offsets]
+"""Offsets by group; None stands for the group of the command line."""
+
+
+def target(where: Mapping[str, object]) -> Spot | int | Plan:
+    """A place, by how much to shift, or the offsets of a file. Raises UsageError, Failure."""
+    given = {name: value for name, value in where.items() if value is not None and value is not False}
+    if len(given) != 1:
+        known = ", ".join("--" + name.replace("_", "-") for name in where)
+        raise click.UsageError(f"--reset-offsets: exactly one of {known}")
+    ((name, value),) = given.items()
+    words: dict[str, Spot | int] = {"to_earliest": Spot(EARLIEST), "to_latest": Spot(LATEST), "to_current": 0}
+    if name in words:
+        return words[name]
+    with misuse(f"--{name.replace('_', '-')} {value}"):
+        if name == "to_datetime":
+            return Spot(TIME, milliseconds(str(value)))
+        if name == "by_duration":
+            return Spot(TIME, round((time.time() - seconds(str(value))) * 1000))
+    if name == "from_file":
+        return read_plan(str(value))
+    return Spot(OFFSET, int(str(value))) if name == "to_offset" else int(str(value))
+
+
+def seconds(text: str) -> float:
+    """Of a duration as ISO 8601 has it. Raises ValueError."""
+    found = DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise ValueError("a duration is PnDTnHnMnS, as in PT1H30M")
+    return sum(float(number or 0) * unit for number, unit in zip(found.groups(), UNITS_S, strict=True))
+
+
+def read_plan(path: str) -> Plan:
+    """Raises Failure."""
+    plan: Plan = {}
+    try:
+        for row in csv.reader(Path(path).read_text(encoding="utf-8").splitlines()):
+            *group, topic, partition, offset = row
+            if len(group) > 1:
+                raise ValueError(f"{len(row)} columns")
+            plan.setdefault(group[0] if group else None, {})[TopicPartition(topic, int(partition))] = int(offset)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"{path}: {error}: a line is topic,partition,offset, or group,topic,partition,offset") from error
+    return plan
+
+
+def exported(plan: Mapping[str, Mapping[TopicPartition, int]]) -> str:
+    """The file of a plan."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    for group, offsets in plan.items():
+        rows.writerows((*([group] if len(plan) > 1 else []), *tp, offset) for tp, offset in sorted(offsets.items()))
+    return text.getvalue()
