@@ -168,7 +168,9 @@ cdef class ProducerBatch:
         if self.records is None:
             raise ValueError(f"{self!r} is not sealed")
         if self.attempts:
-            self.records = copy_of(self.records)
+            self.records = PyBytes_FromStringAndSize(
+                PyBytes_AS_STRING(self.records), len(self.records)
+            )
         cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(self.records)
         cdef Py_ssize_t covered = len(self.records) - ATTRIBUTES_AT
         cdef int32_t crc
@@ -326,10 +328,6 @@ cdef inline uint8_t *write_field(
     return at
 
 
-cdef bytes copy_of(bytes data):
-    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), len(data))
-
-
 cdef bytes packed(bytes plain, int codec, object level):
     """The batch with its records compressed."""
     cdef bytes records = compress(codec, memoryview(plain)[HEADER_SIZE:], level)
@@ -343,7 +341,7 @@ cdef bytes packed(bytes plain, int codec, object level):
 
 cdef bytes plain_of(bytes plain):
     """The batch before compression, with attributes that say so."""
-    cdef bytes batch = copy_of(plain)
+    cdef bytes batch = PyBytes_FromStringAndSize(PyBytes_AS_STRING(plain), len(plain))
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
     store_int16(at + ATTRIBUTES_AT, load_int16(at + ATTRIBUTES_AT) & ~CODEC_MASK)
     return batch

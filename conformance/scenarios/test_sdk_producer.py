@@ -8,12 +8,10 @@ import os
 import signal
 import socket
 import statistics
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -202,7 +200,7 @@ def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
         with Producer(broker.bootstrap, compression_type=codec, batch_size=100_000, linger_ms=50) as producer:
             producer.send_many(topic, lines)
             producer.send_many(together, lines)
-        sizes[codec] = sum(header.size for header in batches_of(broker, topic))
+        sizes[codec] = sum(file.stat().st_size for file in broker.partition_dir(topic).glob("*.log"))
     assert all(sizes[codec] < 0.6 * sizes["none"] for codec in batches.CODEC_NAMES[1:]), sizes
     assert {header.codec for header in batches_of(broker, together)} == set(range(5))
     expected = b"".join(line + b"\n" for line in lines) * 5
@@ -440,26 +438,9 @@ def test_s21_the_documents_settings_are_taken_by_their_names(broker: Broker, top
 
 def test_s21_the_client_id_is_what_brokers_see() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        seen: list[bytes] = []
-
-        def listen() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                seen.append(connection.recv(4096))
-
-        thread = threading.Thread(target=listen)
-        thread.start()
         with Producer(f"127.0.0.1:{listener.getsockname()[1]}", client_id="s21-client") as producer:
             with pytest.raises(KafkaError):
                 producer.connect(timeout=1)
-            thread.join()
-    assert b"s21-client" in seen[0]
-
-
-def test_the_data_folder_of_a_partition_holds_what_the_producer_compressed(broker: Broker, new_topic: NewTopic) -> None:
-    """S15, on the disk itself."""
-    topic = new_topic()
-    with Producer(broker.bootstrap, compression_type="zstd", linger_ms=50, batch_size=100_000) as producer:
-        producer.send_many(topic, [b"a" * 100] * 500)
-    files: list[Path] = list(broker.partition_dir(topic).glob("*.log"))
-    assert 0 < sum(file.stat().st_size for file in files) < 5_000
+            connection, _ = listener.accept()
+        with connection:
+            assert b"s21-client" in connection.recv(4096)
