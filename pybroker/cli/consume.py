@@ -128,10 +128,12 @@ def show_records(
     last = time.monotonic()
     with contextlib.suppress(KeyboardInterrupt):
         while not (ends is not None and is_read(consumer, ends)):
-            limit = MOST if count is None else min(MOST, count - written)
+            left = MOST if count is None else count - written
+            # what a group has polled is committed: no more than is shown
+            limit = MOST if chosen is not None and not consumer.subscription() else min(MOST, left)
             records = consumer.poll(POLL_S, limit)
             wanted = [each for each in records if ends is None or before(each, ends)]
-            shown = wanted if chosen is None else list(filter(chosen, wanted))
+            shown = wanted if chosen is None else list(filter(chosen, wanted))[:left]
             out.write(b"".join(map(line, shown)))
             out.flush()
             written += len(shown)

@@ -103,6 +103,16 @@ def test_records_are_read_from_a_place_to_another(
     assert read(shell, topic, *places) == [str(each) for each in values]
 
 
+def test_records_are_chosen_by_key_and_by_an_expression(shell: Shell, topic: str) -> None:
+    shell.done("produce", topic, "-p", 1, "-K", ":", stdin="".join(f"k{n % 3}:value {n}\n" for n in range(60)))
+    at = ("-p", 1, "--from-beginning")
+    tens = read(shell, topic, *at, "--key", "k1", "--grep", "value 1[0-9]$")
+    assert tens == ["value 10", "value 13", "value 16", "value 19"]
+    assert read(shell, topic, *at, "--grep", "5", "-n", 2) == ["value 5", "value 15"]
+    assert len(read(shell, topic, "--from-beginning", "-g", f"some-{topic}", "--key", "k0", "-n", 3)) == 3
+    assert "--grep (" in shell.refused("consume", topic, "--grep", "(", code=2)
+
+
 def test_what_one_command_writes_another_reads(shell: Shell, topic: str) -> None:
     lines = b"k1:v1\nk2:\n:v3\r\n"
     shell.done("produce", topic, "-p", 1, "-K", ":", "-Z", "-H", "h=x", "-z", "lz4", stdin=lines)
