@@ -1,6 +1,6 @@
 #!/bin/sh
 # sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
-# sh install.sh tests    and what the tests need: kcat, a JDK, maven, strace, tox
+# sh install.sh tests    and what the tests need: kcat, a JDK, maven, strace, PostgreSQL, tox
 set -eu
 cd "$(dirname "$0")"
 
@@ -15,6 +15,7 @@ needed() {
     echo "default-jdk-headless javac -version"
     echo "maven mvn -version"
     echo "strace strace -V"
+    echo "postgresql ls -d /usr/lib/postgresql/*/bin/initdb"
     echo "git git --version"
 }
 
