@@ -34,6 +34,7 @@ CONSUMER: Final[Table] = table(
         Key("check.crcs", BOOL, True, "checksums of batches are checked"),
         Key("allow.auto.create.topics", BOOL, True, "a topic that is asked for may be created by the broker"),
         Key("exclude.internal.topics", BOOL, True, "a pattern never matches internal topics"),
+        Key("interceptor.classes", OBJECT, None, "objects with on_consume(records), on_commit(offsets)"),
         Key("key.deserializer", OBJECT, None, "a callable (topic, bytes) -> key, or a name: 'str', 'json'"),
         Key("value.deserializer", OBJECT, None, "a callable (topic, bytes) -> value, or a name: 'str', 'json'"),
         Key("queued.max.bytes", INT, 64 << 20, "bytes that are fetched ahead of poll()", 1, MAX_LONG),

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from cy.records import Record, RecordsIterator
+from cy.fetched import Chunk
+from cy.records import Record, Records, RecordsIterator
 from pyclient.config import CONSUMER, Config, load
 from pyclient.consumer.core import ConsumerCore, OnCommit
 from pyclient.consumer.subscription import EARLIEST, LATEST
@@ -66,6 +67,13 @@ class ConsumerApi:
                     state.seek(offset)
         if rest:
             self._core.fetcher.wake()
+
+    def _given(self, chunks: list[Chunk]) -> Records:
+        """What ``poll`` gives, when the interceptors have seen it."""
+        records = Records(chunks)
+        if chunks and self._core.interceptors:
+            self._core.interceptors.on_consume(records)
+        return records
 
     # -- positions -----------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class Consumer(ConsumerApi):
 
         Raises WakeupError, NoOffsetForPartition, CorruptRecords, what the group's coordinator refuses …
         """
-        return Records(await self._poll(timeout, max_records or self._limit))
+        return self._given(await self._poll(timeout, max_records or self._limit))
 
     async def poll_arrow(self, max_rows: int = 100_000, timeout: float | None = None) -> pyarrow.RecordBatch:
         """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""

@@ -138,7 +138,7 @@ class Consumer(ConsumerApi):
 
         Raises WakeupError, NoOffsetForPartition, CorruptRecords, what the group's coordinator refuses …
         """
-        return Records(self._poll(timeout, max_records or self._limit))
+        return self._given(self._poll(timeout, max_records or self._limit))
 
     def poll_arrow(self, max_rows: int = 100_000, timeout: float | None = None) -> pyarrow.RecordBatch:
         """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.

@@ -22,6 +22,7 @@ from pyclient.consumer.classic import ClassicMembership
 from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import CommitFailed, IllegalState
 from pyclient.consumer.fetcher import READ_COMMITTED, Fetcher
+from pyclient.consumer.interceptors import Interceptors
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.positions import PositionFinder
@@ -46,6 +47,7 @@ class ConsumerCore:
         self.client = Client(config, loop=loop, separate_coordinators=True)
         self.lock = threading.RLock()
         self.subscription = Subscription()
+        self.interceptors = Interceptors(config)
         self.appointments = Appointments(loop)
         self.has_listener = False
         self.on_ready: Callable[[], None] = lambda: None
@@ -233,6 +235,8 @@ class ConsumerCore:
                 state = self.subscription.states.get(tp)
                 if state is not None:
                     state.committed = row.offset
+        if offsets:
+            self.interceptors.on_commit(offsets)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Behind what was given, of each partition that has a position."""
@@ -352,4 +356,5 @@ class ConsumerCore:
             await self.membership.leave("the consumer is being closed")
         self.is_closed = True
         await self.client.close()
+        self.interceptors.close()
         self.on_ready()

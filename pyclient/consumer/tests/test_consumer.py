@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pyclient import Admin, Consumer, TopicPartition, aio
-from pyclient.consumer import CommitFailed, IllegalState, NoOffsetForPartition
+from pyclient.consumer import CommitFailed, IllegalState, NoOffsetForPartition, OffsetAndMetadata, Records
 from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, WakeupError
 from pyclient.tests.brokers import broker, unique  # noqa: F401
 
@@ -271,3 +271,42 @@ def test_deserializers_are_called_lazily(broker, topic) -> None:  # noqa: F811
         consumer.assign(both(topic)[:1])
         record = read(consumer, 1)[0]
         assert (record.key, record.value) == ("k", 0)
+
+
+class Seen:
+    """An interceptor that notes, and fails."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, object]] = []
+
+    def configure(self, settings: dict[str, object]) -> None:
+        self.notes.append(("configure", settings["client.id"]))
+
+    def on_consume(self, records: Records) -> None:
+        self.notes.append(("consume", [record.offset for record in records]))
+        raise RuntimeError("an interceptor does not disturb the consumer")
+
+    def on_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self.notes.append(("commit", {tp: row.offset for tp, row in offsets.items()}))
+
+    def close(self) -> None:
+        self.notes.append(("close", None))
+
+
+def test_interceptors_see_polls_and_commits(broker, topic) -> None:  # noqa: F811
+    seen = Seen()
+    first = TopicPartition(topic, 0)
+    with Consumer(
+        broker.bootstrap, group_id=f"g-{topic}", client_id="seer", interceptor_classes=[seen], enable_auto_commit=False
+    ) as consumer:
+        consumer.assign([first])
+        consumer.seek_to_beginning()
+        polled = [record.offset for record in consumer.poll(60)]
+        consumer.commit()
+    expected = [("configure", "seer"), ("consume", polled), ("commit", {first: polled[-1] + 1}), ("close", None)]
+    assert seen.notes == expected
+
+
+def test_a_class_is_no_interceptor() -> None:
+    with pytest.raises(ConfigError, match="pass an instance"):
+        Consumer("localhost:9", interceptor_classes=[Seen])

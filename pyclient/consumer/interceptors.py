@@ -1,0 +1,56 @@
+"""Interceptors of a consumer (KIP-42): they see what is polled and what is committed, and change nothing.
+
+Each is an object with any of ``configure(settings)``, ``on_consume(records)`` (the records of a poll,
+before the application has them), ``on_commit(offsets)`` (after the coordinator has taken them; on the
+client's thread) and ``close()``. One that raises is logged and does not disturb the consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from pyclient.config import CONSUMER, Config
+from pyclient.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+class Interceptors:
+    """Those of one consumer. Raises ConfigError for a class, or a name, in the place of an object."""
+
+    def __init__(self, config: Config) -> None:
+        given: Any = config.interceptor_classes
+        some = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+        self._all = [each for each in some if each is not None]
+        for each in self._all:
+            if isinstance(each, (type, str)):
+                raise ConfigError(f"interceptor.classes={each!r} is no object: pass an instance of the class")
+        if self._all:
+            self._tell("configure", {name: config[name] for name in CONSUMER})
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def on_consume(self, records: Any) -> None:
+        """What a poll gives."""
+        self._tell("on_consume", records)
+
+    def on_commit(self, offsets: Any) -> None:
+        """What was committed."""
+        self._tell("on_commit", offsets)
+
+    def close(self) -> None:
+        """The consumer is closed."""
+        self._tell("close")
+
+    def _tell(self, name: str, *arguments: Any) -> None:
+        for each in self._all:
+            method = getattr(each, name, None)
+            if method is None:
+                continue
+            try:
+                method(*arguments)
+            except Exception:
+                log.exception("%s of %r failed", name, each)
