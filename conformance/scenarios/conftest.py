@@ -1,4 +1,4 @@
-"""Foreign clients for the scenarios: each test that takes ``driver`` or ``member`` runs once with each of them."""
+"""Clients, foreign and ours: each test that takes ``driver`` or ``member`` runs once with each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups with librdkafka, aiokafka and Kafka's own consumer, in both group protocols: S50–S58 and S60."""
+"""Consumer groups with librdkafka, aiokafka, Kafka's own consumer and ours, in both protocols: S50–S58 and S60."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_s54_every_assignor_of_a_client_shares_evenly(
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-@pytest.mark.parametrize("name", ["confluent", "java"])
+@pytest.mark.parametrize("name", ["confluent", "java", "pyclient"])
 def test_s54_the_brokers_assignors_share_evenly_and_follow_the_members(
     broker: Broker, new_topic: NewTopic, group: str, name: str, assignor: str
 ) -> None:
@@ -302,12 +302,13 @@ def test_s58_seek_goes_to_any_offset(broker: Broker, topic: str, new_member: New
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("name", ["java", "pyclient"])
 def test_s58_wakeup_ends_the_poll_of_another_thread(
-    broker: Broker, topic: str, group: str, protocol: str
+    broker: Broker, topic: str, group: str, name: str, protocol: str
 ) -> None:
-    """Only Kafka's own consumer has it."""
-    java = drivers.opened("java")
-    with java.consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as member:
+    """Only Kafka's own consumer and ours have it."""
+    driver = drivers.opened(name)
+    with driver.consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as member:
         member.subscribe([topic])
         await_shares([member], {Place(topic, 0)})
         waker = threading.Timer(0.3, member.wakeup)
