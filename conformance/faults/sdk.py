@@ -189,7 +189,8 @@ class Campaign:
         self.workers: dict[str, Process] = {}
         self.past: list[Process] = []
         self.streams = 0
-        self.permitted = 0.0
+        #: Records of each stream of a writer and those that take its place.
+        self.quotas: dict[str, int] = {}
 
     def run(self) -> Report:
         """Runs the plan, then checks everything. Ends all that it has started."""
@@ -221,9 +222,8 @@ class Campaign:
 
     def _permit(self, records: float) -> None:
         """So many records may be written by now."""
-        self.permitted = min(1.0, records / self.plan.records)
         fresh = self.folder / "permit.new"
-        fresh.write_text(str(self.permitted))
+        fresh.write_text(str(min(1.0, records / self.plan.records)))
         fresh.replace(self.folder / "permit")
 
     def _strike(self) -> None:
@@ -252,7 +252,7 @@ class Campaign:
             streams=[self.streams + place for place in range(worker.streams if worker.share else 0)],
             records=records,
             permit=str(self.folder / "permit"),
-            begun=0.0 if before is None else min(self.permitted, 0.999),
+            begun=1 - records / self.quotas.setdefault(name, records) if records else 0.0,
             settings=settings,
         )
         if before is not None and before.journal.state:
@@ -308,8 +308,9 @@ class Campaign:
         name = self.random.choice([name for name, process in sorted(self.workers.items()) if process.alive])
         process = self.workers[name]
         process.kill()
-        left = process.options.records - max([0, *process.journal.acked.values()])
-        self._start(name, max(1, left) if name in self.plan.writers else 0)
+        acked = process.journal.acked
+        done = min(acked[stream] for stream in process.options.streams) if process.options.streams else 0
+        self._start(name, max(1, process.options.records - done) if name in self.plan.writers else 0)
 
     # -- the end ---------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Options:
     #: A writer's streams, and the number of records of each.
     streams: list[int] = field(default_factory=list)
     records: int = 0
-    #: A file that says how much of the whole campaign may be written by now, and how much was when this one began.
+    #: A file that says which part of the whole may be written by now, and the part that those before it have written.
     permit: str = ""
     begun: float = 0.0
     #: A reader begins where an earlier one of its name was: {partition: [next offset, CRC]}.
