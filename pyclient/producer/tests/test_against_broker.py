@@ -119,7 +119,7 @@ def test_unreachable_brokers_are_said_to_be_so():
 
 def test_memory_that_is_full_makes_send_wait_then_fail(broker, topic):
     with Producer(
-        broker.bootstrap, buffer_memory=40_000, max_block_ms=50, linger_ms=60_000, delivery_timeout_ms=120_000
+        broker.bootstrap, buffer_memory=40_000, max_block_ms=2_000, linger_ms=60_000, delivery_timeout_ms=120_000
     ) as producer:
         send_many_times(producer, topic, 2000)  # waits for room, which full batches give
         producer.flush(10)
