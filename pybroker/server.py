@@ -29,8 +29,8 @@ from pybroker.config import (
     listeners,
     topic_config,
 )
-from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
+from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
@@ -71,9 +71,12 @@ class Broker:
         *,
         clock: Clock | None = None,
         storage: Storage | None = None,
+        store: StoreOptions | StoreFactory | None = None,
     ) -> None:
+        """``store``: the coordination store, or what opens it; by default one of its own in ``folder``."""
         self.config = config
         self.folder = folder
+        self._store_place = store or StoreOptions(file=str(folder.store))
         self.clock = clock or SystemClock()
         self.node_id = int(config["node.id"])
         self.loop = asyncio.get_running_loop()
@@ -138,10 +141,11 @@ class Broker:
         self.producer_ids = self.node.producer_ids
 
     async def _open_store(self) -> CoordinationStore:
+        place = self._store_place
         try:
-            return await EmbeddedStore.open(str(self.folder.store))
+            return await (open_store(place) if isinstance(place, StoreOptions) else place())
         except ConnectionLoss as error:
-            raise StartError(f"coordination store {self.folder.store}: {error}") from error
+            raise StartError(f"coordination store {place}: {error}") from error
 
     def _own_cluster_id(self) -> str | None:
         """The cluster that the log dirs say they belong to; None where all are new."""
