@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.peer_secret import cluster_secret
 from pybroker.compaction_workers import CompactionWorkers
 from pybroker.config import (
     BrokerConfig,
@@ -42,6 +43,7 @@ from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.manager import LogManager, NoLogDir
 from pybroker.log.storage import Storage
 from pybroker.net import limits
+from pybroker.net.peer import Peers
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.replication.replica_manager import ReplicaManager
@@ -139,6 +141,18 @@ class Broker:
         self.metadata = self.node.metadata
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
+        self.peer_secret = await cluster_secret(self._store)
+        self.peers = Peers(
+            self.node_id,
+            self.peer_secret,
+            self.loop,
+            listener=self.config["inter.broker.listener.name"],
+            receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
+            if self.config.is_set("replica.socket.receive.buffer.bytes")
+            else -1,
+        )
+        self.metadata.add_listener(self.peers.apply)
+        self._opened.callback(self.peers.close)
 
     async def _open_store(self) -> CoordinationStore:
         place = self._store_place
