@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import CoordinationStore
+from pybroker.coordination.remote import RemoteStore
 
 SESSION_TIMEOUT_MS = 18_000
 
@@ -34,4 +35,6 @@ async def open_store(options: StoreOptions) -> CoordinationStore:
     """A store with a session of its own. Raises ConnectionLoss where it cannot be reached."""
     if options.file is not None:
         return await EmbeddedStore.open(options.file)
+    if options.socket is not None:
+        return await RemoteStore.open(options.socket, options.session_timeout_ms)
     raise ValueError(f"no coordination store: {options!r}")
