@@ -255,6 +255,10 @@ class Broker:
         host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
         return [(host, told.port or endpoint.port)]
 
+    def listeners(self) -> str:
+        """The value of ``listeners`` with the ports that it got."""
+        return ",".join(str(each.endpoint) for each in self._bound)
+
     def _on_config_change(self, names: frozenset[str]) -> None:
         """The limits of connections are dynamic; they count for new connections."""
         if any(name.startswith("max.connections") for name in names):
