@@ -47,6 +47,7 @@ from pybroker.net.peer import Peers
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.replication.replica_manager import ReplicaManager
+from pyclient.protocol import AlterPartition
 
 POOL_THREADS = 8
 GRACE_S = 1.0
@@ -200,6 +201,7 @@ class Broker:
             self.node_id, self.logs, self.config, self.clock, self.loop, self.executor
         )
         self._opened.callback(self.replicas.close)
+        self.replicas.connect(self.peers, self._alter_partition, lambda: self.metadata.image, self._broker_epoch)
         self.metadata.add_listener(self.replicas.apply)
         self.metadata.add_follower(self.replicas.announce)
 
@@ -241,6 +243,21 @@ class Broker:
         compaction = CompactionWorkers(self.logs, self.config, self.clock, self.loop)
         compaction.start()
         self._opened.push_async_callback(compaction.stop)
+
+    async def _alter_partition(self, request: AlterPartition.Request) -> AlterPartition.Response:
+        """Asks the controller to change in-sync replicas. Raises KafkaError."""
+        controller = self.metadata.image.controller_id
+        answer: AlterPartition.Response
+        if controller == self.node_id:
+            answer = await self.controller.alter_partition(request)
+        else:
+            answer = await self.peers.request(controller, request)
+        return answer
+
+    def _broker_epoch(self) -> int:
+        """The epoch of this broker's registration, -1 before the first."""
+        own = self.metadata.image.brokers.get(self.node_id)
+        return -1 if own is None else own.epoch
 
     # -- while it runs -----------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ PartitionData = Response.PartitionData
 AbortedTransaction = Response.AbortedTransaction
 
 FOLLOWER_READS_SINCE, TOPIC_IDS_SINCE, REPLICA_STATE_SINCE, HINTS_SINCE = 11, 13, 15, 16
+NOBODY = UNKNOWN_EPOCH = -1
 UNKNOWN = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
 HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
@@ -32,11 +33,17 @@ HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 def handle(request: Fetch.Request, call: Call) -> Any:
     """The response, or its future where there is not enough yet."""
     broker = call.broker
-    if is_from_replica(request, call.version):
-        return refuse(request)
+    sessions, leading = broker.replicas.sessions, None
+    replica = replica_of(request, call.version)
+    if replica >= 0:
+        leading = broker.replicas.leading
+        if replica != call.connection.broker_id or leading is None:
+            return refuse(request)
+        leading.hurry(replica)
+        sessions = leading.sessions
     by_id = call.version >= TOPIC_IDS_SINCE
     try:
-        context = broker.replicas.sessions.context(
+        context = sessions.context(
             request.session_id,
             request.session_epoch,
             wanted(request, by_id),
@@ -46,22 +53,27 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         )
     except errors.KafkaError as error:
         return Response(error_code=error.code)
+    is_replica = leading is not None
     fetch = FetchOperation(
         context.partitions,
         broker.replicas.resolve,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.config["fetch.max.bytes"]),
-        isolation=isolation(request.isolation_level),
-        must_lead=call.version < FOLLOWER_READS_SINCE,
+        max_bytes=request.max_bytes if is_replica else min(request.max_bytes, broker.config["fetch.max.bytes"]),
+        isolation=Isolation.LOG_END if is_replica else isolation(request.isolation_level),
+        must_lead=is_replica or call.version < FOLLOWER_READS_SINCE,
     )
-    return broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
+    answer = partial(respond, context, call)
+    if leading is None:
+        return broker.replicas.fetch(fetch, request.max_wait_ms, answer)
+    epoch = request.replica_state.replica_epoch if request.replica_state is not None else UNKNOWN_EPOCH
+    return leading.fetch(replica, epoch, fetch, request.max_wait_ms, answer)
 
 
-def is_from_replica(request: Fetch.Request, version: int) -> bool:
-    """True where somebody fetches as a follower."""
+def replica_of(request: Fetch.Request, version: int) -> int:
+    """The broker that somebody fetches as, negative for a consumer."""
     if version < REPLICA_STATE_SINCE:
-        return request.replica_id >= 0
-    return request.replica_state is not None and request.replica_state.replica_id >= 0
+        return request.replica_id
+    return request.replica_state.replica_id if request.replica_state is not None else NOBODY
 
 
 def refuse(request: Fetch.Request) -> Fetch.Response:

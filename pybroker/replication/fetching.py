@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from cy.sendfile import FileSlice
-from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.errors import KafkaError, OffsetOutOfRange
 
 if TYPE_CHECKING:
     from pybroker.log.leader_epochs import EpochEnd
@@ -189,7 +189,7 @@ class Fetch:
                 partition = self._find(wanted)
                 read = self._read(partition, wanted)
             except KafkaError as error:
-                read = PartitionRead(error=error)
+                read = self._refused(partition, error)
             self.partitions.append(partition)
             self.reads.append(read)
             self.size += read.size
@@ -204,10 +204,17 @@ class Fetch:
         try:
             read = self._read(partition, self.wanted[number])
         except KafkaError as error:
-            read = PartitionRead(error=error)
+            read = self._refused(partition, error)
         self.reads[number] = read
         self.size += read.size
         return read.is_urgent or self.size >= self._min_bytes
+
+    def _refused(self, partition: Partition | None, error: KafkaError) -> PartitionRead:
+        """A follower whose position is nowhere in the log is told where the log begins."""
+        start = UNKNOWN
+        if partition is not None and self._isolation is Isolation.LOG_END and isinstance(error, OffsetOutOfRange):
+            start = partition.log.log_start_offset
+        return PartitionRead(log_start_offset=start, error=error)
 
     def _read(self, partition: Partition, wanted: FetchPartition) -> PartitionRead:
         left = self._max_bytes - self.size

@@ -44,8 +44,10 @@ class Follower:
     """What the leader knows of a follower, all of it from its fetches."""
 
     __slots__ = (
+        "broker_epoch",
         "caught_up_ms",
         "fetched_ms",
+        "is_eligible",
         "leader_end_at_fetch",
         "log_end_offset",
         "log_start_offset",
@@ -57,6 +59,10 @@ class Follower:
         self.fetched_ms = now_ms
         self.caught_up_ms = now_ms
         self.leader_end_at_fetch = UNKNOWN_OFFSET
+        self.broker_epoch = UNKNOWN_OFFSET
+        """The registration of the broker that fetches."""
+        self.is_eligible = True
+        """False where that is not the one that the cluster knows: it may not come in yet."""
 
     def on_fetch(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> None:
         """It asks for ``offset``, so it has everything below."""
@@ -119,15 +125,32 @@ class IsrTracker:
         leader_end: int,
         high_watermark: int,
         now_ms: int,
+        broker_epoch: int = UNKNOWN_OFFSET,
+        is_eligible: bool = True,
     ) -> Expand | None:
         """A follower fetches; perhaps it is in sync again. KeyError where it is no replica."""
         follower = self.followers[replica]
         follower.on_fetch(offset, log_start_offset, leader_end, now_ms)
+        follower.broker_epoch = broker_epoch
+        follower.is_eligible = is_eligible
         if replica in self.members or self.pending is not None:
             return None
-        if offset < high_watermark or offset < self._epoch_start:
+        return self._expand(replica, high_watermark)
+
+    def _expand(self, replica: int, high_watermark: int) -> Expand | None:
+        follower = self.followers[replica]
+        if not follower.is_eligible or follower.log_end_offset < max(high_watermark, self._epoch_start):
             return None
         return self._propose(Expand(replica, self.members | {replica}))
+
+    def next_expand(self, high_watermark: int) -> Expand | None:
+        """The controller has answered; perhaps another follower has got in sync meanwhile."""
+        if self.pending is None:
+            for replica in sorted(self.followers.keys() - self.members):
+                proposal = self._expand(replica, high_watermark)
+                if proposal is not None:
+                    return proposal
+        return None
 
     def on_tick(self, leader_end: int, now_ms: int) -> Shrink | None:
         """Time has passed; perhaps members have fallen behind."""

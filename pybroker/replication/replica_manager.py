@@ -31,7 +31,10 @@ from pybroker.log.marker import EndTxnMarker
 from pybroker.log.marker import encode as encode_marker
 from pybroker.log.storage import Bytes
 from pybroker.replication.fetch_session import FetchSessions
+from pybroker.replication.fetchers import Fetchers, Peers
 from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
+from pybroker.replication.isr_changes import IsrChanges, Send
+from pybroker.replication.leading import Leading
 from pybroker.replication.moves import Moves
 from pybroker.replication.partition import ACKS_ALL, Partition
 from pybroker.replication.purgatory import (
@@ -93,6 +96,9 @@ class ReplicaManager:
         """Partitions by index by topic name; only those with a log on this broker."""
         self.topic_ids: dict[bytes, dict[int, Partition]] = {}
         """The same by topic id."""
+        self.leading: Leading | None = None
+        """The followers of what is led here, and what is followed: None for a broker without others."""
+        self.fetchers: Fetchers | None = None
         self._loop = loop
         self._executor = executor
         self._commits: dict[Partition, GroupCommit] = {}
@@ -102,6 +108,18 @@ class ReplicaManager:
         self._started = False
         logs.on_dir_failure(self.on_dir_failure)
         config.on_change(self._on_config_change)
+
+    def connect(
+        self, peers: Peers, send: Send, image: Callable[[], MetadataImage], broker_epoch: Callable[[], int]
+    ) -> None:
+        """There are other brokers: ``peers`` reaches them, ``send`` asks the controller to change an
+        ISR, ``image()`` is the published metadata, ``broker_epoch()`` that of its registration.
+        """
+        loop, config = self._loop, self.config
+        changes = IsrChanges(self.node_id, image, send, self.purgatory.wake, loop)
+        lag_ms = config["replica.lag.time.max.ms"]
+        self.leading = Leading(self, self.purgatory, image, changes, lag_ms, self.clock, loop)
+        self.fetchers = Fetchers(self.node_id, peers, self, config, self.clock, loop, broker_epoch)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
@@ -225,19 +243,24 @@ class ReplicaManager:
         return waiting
 
     def _sync(self, partition: Partition, offset: int, waiting: WaitingAck) -> None:
-        """Brings everything below ``offset`` to the disk, by one sync for all who want that."""
-        commit = self._commits.get(partition)
-        if commit is None:
-            commit = self._commits[partition] = GroupCommit(partition.log, self._on_pool)
-
         def synced(error: Exception | None) -> None:
             if error is None:
                 waiting.woken()
             else:
                 waiting.fail(error)
 
-        if commit.wait(offset, synced):
+        if self.sync(partition, offset, synced):
             waiting.woken()
+
+    def sync(self, partition: Partition, offset: int, done: Done) -> bool:
+        """Brings everything below ``offset`` to the disk, by one sync for all who want that.
+
+        ``done(error or None)`` is called unless it returns True: it is there already.
+        """
+        commit = self._commits.get(partition)
+        if commit is None:
+            commit = self._commits[partition] = GroupCommit(partition.log, self._on_pool)
+        return commit.wait(offset, done)
 
     def _on_pool(self, work: Callable[[], object], done: Done) -> None:
         """Runs ``work`` on a pool thread, then ``done(error or None)`` here."""
@@ -355,6 +378,8 @@ class ReplicaManager:
         led = partition.is_leader
         changed = partition.become(image, self.clock.monotonic_ms())
         self.purgatory.wake(partition)
+        if changed and self.fetchers is not None:
+            self.fetchers.assign(partition)
         if changed and partition.is_leader:
             self._unannounced[partition.topic_partition] = partition.leader_epoch
         elif led and not partition.is_leader:
@@ -403,6 +428,8 @@ class ReplicaManager:
         else:
             partition.go_offline(failure)
         self._commits.pop(partition, None)
+        if self.fetchers is not None:
+            self.fetchers.stop(partition)
         self.purgatory.wake(partition)
         if led:
             self._tell_end(partition.topic_partition)
@@ -460,5 +487,8 @@ class ReplicaManager:
 
     def close(self) -> None:
         """Cancels whatever waits or moves; nothing is appended any more."""
+        if self.fetchers is not None and self.leading is not None:
+            self.fetchers.close()
+            self.leading.close()
         self.moves.close()
         self.purgatory.close()
