@@ -221,6 +221,7 @@ class Broker:
             self.clock,
             self.producer_ids,
             self.groups.runtime,
+            self.peers,
         )
         self.groups.transactions = self.transactions
         self.replicas.on_leadership(self.transactions.runtime.on_leadership)
