@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 from collections.abc import Mapping
 
 from pybroker.clock import Clock
 from pybroker.cluster.controller import Controller
-from pybroker.cluster.endpoints import Address, addresses, rack_of, registered
+from pybroker.cluster.endpoints import (
+    Address,
+    addresses,
+    boot_of_machine,
+    rack_of,
+    registered,
+)
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.membership import Membership, cluster_id
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
-from pybroker.coordination.interface import CoordinationStore
+from pybroker.coordination.interface import CoordinationError, CoordinationStore
 from pyclient.protocol.uuids import random_uuid, to_base64
+
+RETIREMENT_S = 10.0
+
+_log = logging.getLogger(__name__)
 
 
 class ClusterNode:
@@ -81,11 +93,28 @@ class ClusterNode:
             registered(listeners, self._advertised),
             rack_of(self._config["broker.rack"]),
             log_dirs,
+            was_clean,
+            boot_of_machine(),
         )
         self._membership = Membership(
-            self._store, self.controller, registration, self._clock, self.cluster_id
+            self._store, self.controller, self.metadata, registration, self._clock
         )
-        await self._membership.join(was_clean=was_clean)
+        await self._membership.join()
+
+    @property
+    def broker_epoch(self) -> int:
+        """The number of this broker's registration; -1 before there is one."""
+        return -1 if self._membership is None else self._membership.broker_epoch
+
+    async def retire(self) -> None:
+        """Controlled shutdown: others lead what this broker led, as far as they can."""
+        if self._membership is None:
+            return
+        try:
+            async with asyncio.timeout(RETIREMENT_S):
+                await self._membership.retire()
+        except (TimeoutError, CoordinationError) as error:
+            _log.warning("leaderships could not be handed over: %s", error or "no answer")
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
         """Host and port by node id of every broker, for a client that came by ``listener``.
