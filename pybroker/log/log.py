@@ -403,6 +403,7 @@ class Log(LogFiles):
     def _ends_at(self, offset: int) -> None:
         """The log has been cut to ``offset``: everything that is derived from it follows."""
         self.log_end_offset = offset
+        self._durability.lower(offset)  # again: a sync may have begun before the cut
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.clean_offset > offset:
             self.clean_offset = offset
