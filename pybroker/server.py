@@ -14,10 +14,12 @@ import contextlib
 import errno
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pybroker.clock import Clock, SystemClock
+from pybroker.cluster import alter_partition
+from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.peer_secret import cluster_secret
@@ -35,7 +37,7 @@ from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
-from pybroker.handlers import api_versions, rows
+from pybroker.handlers import BETWEEN_BROKERS, SERVED, api_versions, rows
 from pybroker.handlers.call import Call, Connection
 from pybroker.housekeeping import Housekeeping
 from pybroker.log import meta_properties
@@ -47,7 +49,6 @@ from pybroker.net.peer import Peers
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.replication.replica_manager import ReplicaManager
-from pyclient.protocol import AlterPartition
 
 POOL_THREADS = 8
 GRACE_S = 1.0
@@ -228,7 +229,7 @@ class Broker:
 
     def _serve(self) -> None:
         """Takes requests."""
-        routes = Routes(rows(), functools.partial(Call, self), api_versions.unsupported)
+        routes = Routes(rows({**SERVED, **BETWEEN_BROKERS}), functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop)
         try:
             self.net.start(self._bound)
@@ -245,15 +246,13 @@ class Broker:
         compaction.start()
         self._opened.push_async_callback(compaction.stop)
 
-    async def _alter_partition(self, request: AlterPartition.Request) -> AlterPartition.Response:
-        """Asks the controller to change in-sync replicas. Raises KafkaError."""
+    async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
+        """Asks the controller, wherever it is, to change in-sync replicas. Raises KafkaError."""
         controller = self.metadata.image.controller_id
-        answer: AlterPartition.Response
         if controller == self.node_id:
-            answer = await self.controller.alter_partition(request)
-        else:
-            answer = await self.peers.request(controller, request)
-        return answer
+            return await self.controller.alter_partition(self.node_id, broker_epoch, changes)
+        request = alter_partition.request_of(self.node_id, broker_epoch, changes)
+        return alter_partition.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
         """The epoch of this broker's registration, -1 before the first."""

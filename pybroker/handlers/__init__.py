@@ -18,13 +18,14 @@ closed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from pybroker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_partition,
     alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
@@ -72,6 +73,7 @@ from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     AlterConfigs,
+    AlterPartition,
     AlterReplicaLogDirs,
     ApiVersions,
     ConsumerGroupDescribe,
@@ -176,11 +178,16 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     DescribeTopicPartitions: describe_topic_partitions.handle,
 }
 
+BETWEEN_BROKERS: dict[Api, Handler | tuple[Handler, int, int]] = {
+    AlterPartition: alter_partition.handle,
+}
+"""What only brokers of this cluster may ask: served, but not advertised."""
 
-def rows() -> list[Row]:
-    """``SERVED`` with the version ranges filled in, by API key."""
+
+def rows(table: Mapping[Api, Handler | tuple[Handler, int, int]] = SERVED) -> list[Row]:
+    """``SERVED``, or another table, with the version ranges filled in, by API key."""
     served = []
-    for api, row in SERVED.items():
+    for api, row in table.items():
         handle, low, high = (
             row if isinstance(row, tuple) else (row, api.min_version, api.max_version)
         )

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.isr_changes import ANY_EPOCH, InSync, IsrChange, IsrOutcome
 from pybroker.replication.isr import IsrTracker
 from pybroker.replication.partition import Partition
-from pyclient.protocol import AlterPartition, errors
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
 
-Send = Callable[[AlterPartition.Request], Awaitable[AlterPartition.Response]]
-Request = AlterPartition.Request
+Send = Callable[[int, Sequence[IsrChange]], Awaitable[Sequence[IsrOutcome]]]
+"""Asks the controller, in this broker's epoch."""
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
@@ -34,15 +36,15 @@ REFUSED_PAUSE_S: Final = 0.25
 """So long a refused proposal stays pending, lest the next fetch make it again."""
 MAX_PARTITIONS: Final = 2000
 
-_REFUSED = {errors.OperationNotAttempted.code, errors.IneligibleReplica.code}
-_OUTDATED = {
-    errors.UnknownTopicOrPartition.code,
-    errors.UnknownTopicId.code,
-    errors.FencedLeaderEpoch.code,
-    errors.InvalidUpdateVersion.code,
-    errors.InvalidRequest.code,
-    errors.NewLeaderElected.code,
-}
+_REFUSED = (errors.OperationNotAttempted, errors.IneligibleReplica)
+_OUTDATED = (
+    errors.UnknownTopicOrPartition,
+    errors.UnknownTopicId,
+    errors.FencedLeaderEpoch,
+    errors.InvalidUpdateVersion,
+    errors.InvalidRequest,
+    errors.NewLeaderElected,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -96,81 +98,46 @@ class IsrChanges:
 
     async def _ask(self) -> bool:
         """One request; True where something came of it."""
-        request, asked = self._request()
+        asked = self._asked()
         if not asked:
             return True
+        image = self._image()
+        own = image.brokers.get(self._node_id)
+        changes = [_change(partition, image) for partition in asked]
         try:
-            response = await self._send(request)
+            outcomes = await self._send(own.epoch if own is not None else ANY_EPOCH, changes)
         except errors.KafkaError as error:
             logger.info("in-sync replicas cannot be changed yet: %s", error)
             return False
         except Exception:
             logger.exception("changing in-sync replicas")
             return False
-        if response.error_code:
-            logger.info("in-sync replicas cannot be changed yet: %s", errors.by_code(response.error_code))
-            return False
-        answers = {
-            (topic.topic_id, each.partition_index): each for topic in response.topics for each in topic.partitions
-        }
-        heard = [
-            self._hear(partition, answers.get((partition.topic_id, partition.topic_partition.partition)))
-            for partition in asked
-        ]
-        return any(heard)
+        return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
 
-    def _request(self) -> tuple[AlterPartition.Request, list[Partition]]:
-        image = self._image()
-        own = image.brokers.get(self._node_id)
-        request = Request(broker_id=self._node_id, broker_epoch=own.epoch if own is not None else -1)
+    def _asked(self) -> list[Partition]:
+        """Partitions whose proposals still stand."""
         asked: list[Partition] = []
         for partition, tracker in tuple(self._proposals.items())[:MAX_PARTITIONS]:
-            if partition.isr is not tracker or tracker.pending is None:
+            if partition.isr is tracker and tracker.pending is not None:
+                asked.append(partition)
+            else:
                 del self._proposals[partition]  # another epoch has begun, or the metadata was quicker
-                continue
-            asked.append(partition)
-            if not request.topics or request.topics[-1].topic_id != partition.topic_id:
-                request.topics.append(Request.TopicData(topic_id=partition.topic_id))
-            request.topics[-1].partitions.append(self._wanted(partition, tracker, image))
-        return request, asked
+        return asked
 
-    def _wanted(
-        self, partition: Partition, tracker: IsrTracker, image: MetadataImage
-    ) -> AlterPartition.Request.PartitionData:
-        assert tracker.pending is not None
-        members = []
-        for replica in partition.replicas:
-            if replica in tracker.pending.members:
-                follower = tracker.followers.get(replica)
-                broker = image.brokers.get(replica)
-                epoch = follower.broker_epoch if follower is not None else -1
-                if epoch < 0 and broker is not None:
-                    epoch = broker.epoch
-                members.append(Request.BrokerState(broker_id=replica, broker_epoch=epoch))
-        return Request.PartitionData(
-            partition_index=partition.topic_partition.partition,
-            leader_epoch=partition.leader_epoch,
-            new_isr_with_epochs=members,
-            partition_epoch=partition.partition_epoch,
-        )
-
-    def _hear(self, partition: Partition, answer: Any) -> bool:
+    def _hear(self, partition: Partition, outcome: IsrOutcome) -> bool:
         """What the controller says of one partition; False where it is to be asked again."""
-        tracker = self._proposals.get(partition)
-        code = errors.UnknownServerError.code if answer is None else answer.error_code
-        name = partition.topic_partition
-        if code in _OUTDATED:
-            logger.info("%s: the metadata of its leader is old: %s", name, errors.by_code(code))
-        elif code in _REFUSED:
-            logger.info("%s: refused: %s", name, errors.by_code(code))
-            if tracker is not None:
+        tracker, name = self._proposals.get(partition), partition.topic_partition
+        if isinstance(outcome, KafkaError):
+            logger.info("%s: the ISR stays: %s", name, outcome)
+            if not isinstance(outcome, (*_REFUSED, *_OUTDATED)):
+                return False
+            if isinstance(outcome, _REFUSED) and tracker is not None:
                 self._loop.call_later(REFUSED_PAUSE_S, _give_up, tracker, tracker.pending)
-        elif code:
-            logger.info("%s: not decided yet: %s", name, errors.by_code(code))
-            return False
+            self._proposals.pop(partition, None)
+            return True
         self._proposals.pop(partition, None)
-        if not code and partition.decided(answer.leader_epoch, answer.partition_epoch, answer.isr):
-            logger.info("%s: in sync are now %s", name, answer.isr)
+        if partition.decided(outcome.leader_epoch, outcome.partition_epoch, outcome.isr):
+            logger.info("%s: in sync are now %s", name, outcome.isr)
             self._on_change(partition)
             self._go_on(partition)
         return True
@@ -180,6 +147,28 @@ class IsrChanges:
         tracker = partition.isr
         if tracker is not None and tracker.next_expand(partition.high_watermark) is not None:
             self.propose(partition)
+
+
+def _change(partition: Partition, image: MetadataImage) -> IsrChange:
+    """What the partition's leader proposes, with the epochs that it knows."""
+    tracker = partition.isr
+    assert tracker is not None
+    assert tracker.pending is not None
+    members = []
+    for replica in partition.replicas:
+        if replica in tracker.pending.members:
+            follower, broker = tracker.followers.get(replica), image.brokers.get(replica)
+            epoch = follower.broker_epoch if follower is not None else ANY_EPOCH
+            if epoch == ANY_EPOCH and broker is not None:
+                epoch = broker.epoch
+            members.append(InSync(replica, epoch))
+    return IsrChange(
+        partition.topic_id,
+        partition.topic_partition.partition,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        tuple(members),
+    )
 
 
 def _give_up(tracker: IsrTracker, proposal: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from pybroker.cluster.image import BrokerRegistration, MetadataDelta
+from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.handlers import fetch
 from pybroker.handlers.call import Call
 from pybroker.log.log import Log
 from pybroker.replication.partition import Partition
 from pybroker.replication.source import FetchLimits, Source
 from pybroker.replication.tests.harness import NOW, Node, batch, values
-from pyclient.protocol import AlterPartition, Fetch, errors
+from pyclient.protocol import Fetch, errors
 
 LEADER, FOLLOWER = 1, 2
 VERSION = Fetch.max_version
@@ -30,7 +31,7 @@ class Pair:
         self.leader = self.node(make_node, root, LEADER)
         self.follower = self.node(make_node, root, FOLLOWER)
         self.source = Source(LEADER, FOLLOWER, lambda: EPOCH, FetchLimits(wait_max_ms=0))
-        self.proposals: list[AlterPartition.Request] = []
+        self.proposals: list[IsrChange] = []
         self.requests: list[Any] = []
         self.now_ms = 0
         self.leader.replicas.connect(
@@ -45,8 +46,8 @@ class Pair:
         node.publish(MetadataDelta(brokers=brokers))
         return node  # type: ignore[no-any-return]
 
-    async def _alter(self, request: AlterPartition.Request) -> AlterPartition.Response:
-        self.proposals.append(request)
+    async def _alter(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
+        self.proposals += changes
         raise errors.NetworkException
 
     def create(self, name: str = "t", *, epoch: int = 0, leader: int = LEADER, **options: Any) -> Partition:
@@ -298,9 +299,8 @@ def test_a_follower_that_has_caught_up_is_proposed_with_its_broker_epoch(pair: P
     pair.round()
     pair.leader.turn()
     pair.leader.turn()
-    [request] = pair.proposals
-    [partition] = request.topics[0].partitions
-    assert [(each.broker_id, each.broker_epoch) for each in partition.new_isr_with_epochs] == [(1, EPOCH), (2, EPOCH)]
+    [change] = pair.proposals
+    assert change.isr == ((1, EPOCH), (2, EPOCH))
 
 
 def test_a_registration_that_the_cluster_does_not_know_is_not_proposed(pair: Pair) -> None:
