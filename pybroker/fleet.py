@@ -21,7 +21,7 @@ from pybroker.coordination.server import StoreServer
 from pybroker.data_folder import DataFolder
 from pybroker.foreground import first_of
 from pybroker.server import StartError
-from pybroker.start_options import StartOptions, settings_of_member
+from pybroker.start_options import StartOptions, settings_of_members
 
 MISUSED = 2
 STOP_PATIENCE_S = 120.0
@@ -41,15 +41,20 @@ class Member:
     """
 
     def __init__(
-        self, config: BrokerConfig, index: int, options: StartOptions, folder: DataFolder, news: Callable[[], None]
+        self,
+        node_id: int,
+        settings: tuple[str, ...],
+        options: StartOptions,
+        folder: DataFolder,
+        news: Callable[[], None],
     ) -> None:
-        self.node_id: int = config["node.id"] + index
+        self.node_id = node_id
         self.hello: Hello | None = None
         self.is_misused = False
         self._news = news
         self._process: BrokerProcess | None = None
         self._stopping = asyncio.Event()
-        self._settings = settings_of_member(config, index)
+        self._settings = settings
         self._options = options
         self._folder = folder
 
@@ -120,13 +125,15 @@ def _how(code: int) -> str:
 class Fleet:
     """All brokers of one supervisor, and the store that they share."""
 
-    def __init__(self, config: BrokerConfig, folder: DataFolder, options: StartOptions) -> None:
+    def __init__(self, options: StartOptions, config: BrokerConfig, folder: DataFolder) -> None:
         self._config = config
         self._folder = folder
-        self._options = options
         self._store: StoreServer | None = None
         self._news = asyncio.Event()
-        self._members = [Member(config, index, options, folder, self._news.set) for index in range(options.processes)]
+        self._members = [
+            Member(node_id, settings, options, folder, self._news.set)
+            for node_id, settings in enumerate(settings_of_members(options, config), config["node.id"])
+        ]
         self._keepers: list[asyncio.Task[bool]] = []
 
     async def start(self, stop: asyncio.Event) -> bool:

@@ -86,8 +86,13 @@ def store_options(config: BrokerConfig, folder: DataFolder, *, member: bool) -> 
     return StoreOptions(file=str(folder.store))
 
 
+def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:
+    """What each of several brokers has for itself. Raises ConfigError."""
+    return [settings_of_member(config, index) for index in range(options.processes)]
+
+
 def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
-    """What broker ``index`` of several has for itself, as ``--set`` takes it. Raises ConfigError."""
+    """What broker ``index`` of several has, as ``--set`` takes it. Raises ConfigError."""
     node_id = config["node.id"] + index
     own = [f"node.id={node_id}", f"listeners={shifted(listeners(config), index)}"]
     told = advertised_listeners(config)

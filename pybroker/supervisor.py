@@ -38,7 +38,7 @@ from pybroker.foreground import (
     watch_signals,
 )
 from pybroker.server import Broker, StartError
-from pybroker.start_options import StartOptions, configure, store_options
+from pybroker.start_options import StartOptions, configure, settings_of_members, store_options
 
 OWNER_GONE_S = 8.0
 """A member has ended so long after its supervisor."""
@@ -76,6 +76,7 @@ def run_one(options: StartOptions, config: BrokerConfig) -> int:
 
 def run_several(options: StartOptions, config: BrokerConfig) -> int:
     """Runs brokers in processes of their own."""
+    settings_of_members(options, config)  # complains before anything is touched
     folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
     with held(folder.root, options.temporary), event_loop() as loop:
         return loop.run_until_complete(supervise(config, folder, options))
@@ -194,7 +195,7 @@ async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOpti
     if options.embedded:
         watch_owner(stop)
     logger.info("data folder %s, supervisor %d", folder.root, os.getpid())
-    fleet = Fleet(config, folder, options)
+    fleet = Fleet(options, config, folder)
     try:
         if await fleet.start(stop):
             settle()

@@ -1,0 +1,170 @@
+"""``--processes N``: brokers that share a store, a folder and a supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+import pybroker
+from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
+from pybroker.tests.test_start import one_line
+
+QUICK = ("--restart-delay", "0.1")
+
+
+def pid_of(folder: Path, node_id: int) -> int:
+    """The process that the pid file names, 0 if there is none."""
+    try:
+        return int((folder / f"broker-{node_id}" / "pid").read_text())
+    except FileNotFoundError:
+        return 0
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def consecutive_ports(count: int) -> int:
+    """The first of some free ports in a row."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port: int = first.getsockname()[1]
+            if port + count < 65536 and not any(answers(port + n) for n in range(1, count)):
+                return port
+
+
+def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 3, "--node-id", 4) as running:
+        assert [pid_of(tmp_path, node_id) for node_id in (4, 5, 6)] == running.pids
+        assert len(set(running.pids) | {running.pid}) == 4
+        assert all(map(answers, running.ports))
+        ended = running.stop()
+        assert ended.code == 0
+        assert ended.out == ""
+        assert "Traceback" not in ended.err
+        assert not any(map(is_alive, running.pids))
+    assert not any(map(answers, running.ports))
+    assert [path.name for path in tmp_path.rglob("pid")] == []
+    assert not (tmp_path / "store.sock").exists()
+
+
+def test_ports_are_counted_up_from_the_given_one(tmp_path: Path) -> None:
+    port = consecutive_ports(2)
+    with fleet(tmp_path, "--processes", 2, "--port", port) as running:
+        assert running.ports == [port, port + 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_broker_that_has_ended_starts_again_on_its_port_and_nobody_else_does(tmp_path: Path, number: int) -> None:
+    with fleet(tmp_path, "--processes", 2, *QUICK) as running:
+        old = running.pids[1]
+        os.kill(old, number)
+        until(lambda: pid_of(tmp_path, 2) not in (0, old) and answers(running.ports[1]))
+        assert pid_of(tmp_path, 1) == running.pids[0]
+        ended = running.stop()
+    assert ended.code == 0
+    assert ("SIGKILL" in ended.err) == (number == signal.SIGKILL)
+
+
+def test_brokers_die_with_their_supervisor_and_the_folder_is_free_for_the_next(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        running.process.kill()
+        running.process.wait()
+        with fleet(tmp_path, "--processes", 2) as next_one:
+            assert not any(map(is_alive, running.pids))
+            assert next_one.stop().code == 0
+
+
+def test_a_halted_broker_does_not_hinder_a_stop(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        os.kill(running.pids[0], signal.SIGSTOP)
+        assert running.stop().code == 0
+
+
+def test_a_broker_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    with started(tmp_path, "--processes", 2, *QUICK) as process:
+        until(lambda: pid_of(tmp_path, 1) != 0)
+        os.kill(pid_of(tmp_path, 1), signal.SIGKILL)
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready.startswith("pybroker ready: ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_taken_port_of_one_is_told_by_it_and_ends_all(tmp_path: Path) -> None:
+    port = consecutive_ports(2)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        ended = run("--port", port, "--data-dir", tmp_path, "--processes", 2)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert f"port {port + 1} on 127.0.0.1 is taken" in one_line(ended.err)
+    assert list(tmp_path.rglob("pid")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--port", 65535), "--port"),
+        (("--set", "log.segment.bytes=12"), "log.segment.bytes=12 is below"),
+        (("--set", "listeners=PLAINTEXT://:1,PLAINTEXT://:2"), "twice"),
+    ],
+)
+def test_misuse_is_one_line_before_any_broker_starts(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    ended = run("--data-dir", tmp_path / "data", "--processes", 2, *arguments)
+    assert ended.code == 2, ended
+    assert told in one_line(ended.err)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_of_several_is_refused_to_others_as_long_as_they_run(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        for arguments in ((), ("--processes", 2), ("--node-id", 2)):
+            ended = run("--port", 0, "--data-dir", tmp_path, *arguments)
+            assert ended.code == 2
+            assert f"in use by process {running.pid}" in one_line(ended.err)
+
+
+def test_one_broker_becomes_several_and_several_one_on_the_same_folder(tmp_path: Path) -> None:
+    with broker(tmp_path) as alone:
+        alone.stop()
+    identity = (tmp_path / "broker-1" / "meta.properties").read_text()
+    with fleet(tmp_path, "--processes", 2) as running:
+        assert running.stop().code == 0
+    with broker(tmp_path) as alone:
+        alone.stop()
+    assert (tmp_path / "broker-1" / "meta.properties").read_text() == identity
+
+
+def test_log_dirs_have_a_folder_for_each_broker(tmp_path: Path) -> None:
+    dirs = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
+    with fleet(tmp_path / "data", "--processes", 2, "--set", dirs) as running:
+        running.stop()
+    for name in ("a/broker-1", "a/broker-2", "b/broker-1", "b/broker-2"):
+        assert (tmp_path / name / "meta.properties").exists()
+
+
+def test_a_stop_while_they_start_is_a_stop(tmp_path: Path) -> None:
+    """Embedded, with a stdin that has ended already."""
+    ended = run("--port", 0, "--data-dir", tmp_path, "--processes", 2, "--embedded")
+    assert ended.code == 0
+    assert ended.out == ""
+
+
+def test_run_gives_all_brokers_and_leaves_nothing() -> None:
+    with pybroker.run(processes=2) as cluster:
+        ports = [int(address.split(":")[1]) for address in cluster.bootstrap_servers.split(",")]
+        assert all(map(answers, ports))
+        assert len(cluster.pids) == 2
+        assert cluster.pid not in cluster.pids
+    assert not cluster.data_dir.exists()
+    assert not any(map(is_alive, cluster.pids))
