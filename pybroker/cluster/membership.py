@@ -150,7 +150,6 @@ class Membership:
         _log.info("broker %d is controller in epoch %d", node_id, leadership.epoch)
         brokers = await load_brokers(self._store)
         await self._service.take_over(leadership, image, brokers, await load_deleted(self._store))
-        self._start(self._count)
         return True
 
     async def _follow(self) -> bool:
@@ -171,8 +170,9 @@ class Membership:
 
     async def _count(self) -> None:
         """Brokers came or went, or say that they cannot do something."""
-        self._news.set()
-        if self._service.is_controller:
+        async with self._standing:
+            is_controller = self._service.is_controller
+        if is_controller:
             await self._service.set_brokers(await load_brokers(self._store))
 
     async def _rejoin(self) -> None:
@@ -243,6 +243,8 @@ class Membership:
             watch.cancel()
         self._wanted.clear()
         if self._worker is not None:
+            if self._store.session.state is not SessionState.CONNECTED:
+                self._worker.cancel()  # it would wait for a store that may never come back
             await asyncio.wait([self._worker])
         await self._following.stop()
         self._service.step_down()
