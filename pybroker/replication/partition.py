@@ -235,6 +235,11 @@ class Partition:
             raise errors.NotEnoughReplicasAfterAppend(self._lacking())
         return True
 
+    @property
+    def is_stuck(self) -> bool:
+        """True where the high watermark stands still: fewer are in sync than min.insync.replicas."""
+        return self._lacks_replicas
+
     # Reading
 
     def read(

@@ -100,10 +100,12 @@ class WaitingAck(Waiting):
         self._synced = synced
 
     def woken(self, number: int = 0) -> None:
-        """Looks whether the promise holds now."""
+        """Looks whether the promise holds now, or cannot be kept for the time being."""
         try:
             if self.holds():
                 self.answer(None)
+            elif self._partition.is_stuck:
+                self.fail(errors.NotEnoughReplicasAfterAppend(f"{self._partition} lost too many in-sync replicas"))
         except errors.KafkaError as error:
             self.fail(error)
 
