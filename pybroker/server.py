@@ -39,6 +39,8 @@ from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
 from pybroker.handlers import BETWEEN_BROKERS, SERVED, api_versions, rows
 from pybroker.handlers.call import Call, Connection
+from pybroker.handlers.create_elsewhere import create_elsewhere
+from pybroker.handlers.forwarding import Forwarding
 from pybroker.housekeeping import Housekeeping
 from pybroker.log import meta_properties
 from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
@@ -155,6 +157,10 @@ class Broker:
         )
         self.metadata.add_listener(self.peers.apply)
         self._opened.callback(self.peers.close)
+        self.forwarding = Forwarding(self)
+        self.controller.create_elsewhere = functools.partial(
+            create_elsewhere, self.forwarding, self.metadata
+        )
 
     async def _open_store(self) -> CoordinationStore:
         place = self._store_place
@@ -245,6 +251,7 @@ class Broker:
         compaction = CompactionWorkers(self.logs, self.config, self.clock, self.loop)
         compaction.start()
         self._opened.push_async_callback(compaction.stop)
+        self._opened.push_async_callback(self.node.retire)
 
     async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """Asks the controller, wherever it is, to change in-sync replicas. Raises KafkaError."""

@@ -155,6 +155,11 @@ class MetadataImage:
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 where there are none."""
 
+    @property
+    def live_controller(self) -> int:
+        """The controller as clients are told it: NO_CONTROLLER while it is gone."""
+        return self.controller_id if self.controller_id in self.brokers else NO_CONTROLLER
+
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""
         return self.topics.get(name)

@@ -23,6 +23,7 @@ from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
 from pybroker.coordination.interface import CoordinationError, CoordinationStore
+from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import random_uuid, to_base64
 
 RETIREMENT_S = 10.0
@@ -61,6 +62,7 @@ class ClusterNode:
         self._clock = clock
         self._advertised = advertised_listeners(config)
         self._membership: Membership | None = None
+        self._rebalancing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -100,6 +102,18 @@ class ClusterNode:
             self._store, self.controller, self.metadata, registration, self._clock
         )
         await self._membership.join()
+        if self._config["auto.leader.rebalance.enable"]:
+            self._rebalancing = asyncio.ensure_future(self._rebalance())
+
+    async def _rebalance(self) -> None:
+        """Looks now and then whether preferred leaders should come back."""
+        while True:
+            await asyncio.sleep(self._config["leader.imbalance.check.interval.seconds"])
+            if self.controller.is_controller:
+                try:
+                    await self.controller.rebalance()
+                except KafkaError as error:
+                    _log.warning("preferred leaders stay away: %s", error)
 
     @property
     def broker_epoch(self) -> int:
@@ -126,5 +140,7 @@ class ClusterNode:
 
     async def leave(self) -> None:
         """Gives up membership. The store stays open; closing it removes the registration."""
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
         if self._membership is not None:
             await self._membership.leave()

@@ -65,7 +65,9 @@ class PartitionChanges:
 
     def changed(self, topic: TopicImage) -> TopicImage:
         """The topic with all changes that it has had here."""
-        news = self._changed.get(topic.name, {})
+        news = self._changed.get(topic.name)
+        if not news:
+            return topic
         return topic._replace(partitions=tuple(news.get(p.index, p) for p in topic.partitions))
 
     def steps(self, last: Step | None = None) -> list[Step]:

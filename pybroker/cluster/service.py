@@ -73,6 +73,9 @@ class ControllerService:
         self._recorder: Recorder | None = None
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has shown that another controller is there."""
+        self.create_elsewhere: Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
+        """Asks the controller for topics where this broker is not it."""
+        self.create_elsewhere = self.create_topics
         self._lock = asyncio.Lock()
 
     @property
@@ -214,7 +217,8 @@ class ControllerService:
     async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
         """Creates the topics that do not exist, internal ones with their own configuration."""
         requests = [self._request(name) for name in names]
-        outcomes = dict(zip(names, await self.create_topics(requests), strict=True))
+        create = self.create_topics if self.is_controller else self.create_elsewhere
+        outcomes = dict(zip(names, await create(requests), strict=True))
         for name, outcome in outcomes.items():
             existing = self._cache.image.topic(name)
             if isinstance(outcome, errors.TopicAlreadyExists) and existing is not None:

@@ -44,6 +44,7 @@ from pybroker.handlers import (
     describe_transactions,
     elect_leaders,
     end_txn,
+    envelope,
     fetch,
     find_coordinator,
     heartbeat,
@@ -69,6 +70,7 @@ from pybroker.handlers import (
     write_txn_markers,
 )
 from pybroker.handlers.call import Call
+from pybroker.handlers.forwarding import forwarded
 from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -92,6 +94,7 @@ from pyclient.protocol import (
     DescribeTransactions,
     ElectLeaders,
     EndTxn,
+    Envelope,
     Fetch,
     FindCoordinator,
     Heartbeat,
@@ -178,8 +181,23 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     DescribeTopicPartitions: describe_topic_partitions.handle,
 }
 
+CONTROLLED: dict[Api, Handler] = {
+    CreateTopics: create_topics.handle,
+    DeleteTopics: delete_topics.handle,
+    CreatePartitions: create_partitions.handle,
+    AlterConfigs: alter_configs.handle,
+    IncrementalAlterConfigs: incremental_alter_configs.handle,
+    ElectLeaders: elect_leaders.handle,
+    UpdateFeatures: update_features.handle,
+}
+"""What the controller does; other brokers hand it on."""
+
+SERVED |= {api: forwarded(api, handle) for api, handle in CONTROLLED.items()}
+SERVED[IncrementalAlterConfigs] = incremental_alter_configs.handle_anywhere
+
 BETWEEN_BROKERS: dict[Api, Handler | tuple[Handler, int, int]] = {
     AlterPartition: alter_partition.handle,
+    Envelope: envelope.handle,
 }
 """What only brokers of this cluster may ask: served, but not advertised."""
 

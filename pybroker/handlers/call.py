@@ -46,6 +46,7 @@ class Broker(Protocol):
     config: Any
     metadata: Any
     controller: Any
+    forwarding: Any
     replicas: Any
     logs: Any
     groups: Any
