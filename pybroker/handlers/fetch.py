@@ -17,6 +17,7 @@ from pybroker.handlers.leader_hint import add_leader_hint
 from pybroker.replication.fetch_session import Context, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
 from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
+from pybroker.replication.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
 
 Response = Fetch.Response
@@ -54,6 +55,7 @@ def handle(request: Fetch.Request, call: Call) -> Any:
     except errors.KafkaError as error:
         return Response(error_code=error.code)
     is_replica = leading is not None
+    rack_aware = is_rack_aware(broker.config)
     fetch = FetchOperation(
         context.partitions,
         broker.replicas.resolve,
@@ -61,6 +63,8 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         max_bytes=request.max_bytes if is_replica else min(request.max_bytes, broker.config["fetch.max.bytes"]),
         isolation=Isolation.LOG_END if is_replica else isolation(request.isolation_level),
         must_lead=is_replica or call.version < FOLLOWER_READS_SINCE,
+        select=by_rack(request.rack_id, broker.metadata.image.brokers) if rack_aware and request.rack_id else None,
+        tells_progress=is_replica and rack_aware,
     )
     answer = partial(respond, context, call)
     if leading is None:

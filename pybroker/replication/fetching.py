@@ -136,7 +136,7 @@ class PartitionRead:
     @property
     def is_urgent(self) -> bool:
         """True where the fetcher should hear of it now, however little there is."""
-        return self.error is not None or self.diverging is not None
+        return self.error is not None or self.diverging is not None or self.preferred_read_replica != UNKNOWN
 
 
 class Fetch:
@@ -148,6 +148,8 @@ class Fetch:
         "_max_bytes",
         "_min_bytes",
         "_must_lead",
+        "_select",
+        "_tells_progress",
         "partitions",
         "reads",
         "size",
@@ -163,10 +165,14 @@ class Fetch:
         max_bytes: int,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         must_lead: bool = True,
+        select: Callable[[Partition, FetchPartition], int] | None = None,
+        tells_progress: bool = False,
     ) -> None:
         """``find`` raises KafkaError.
 
-        ``must_lead``: a follower may not answer (Fetch before v11).
+        ``must_lead``: a follower may not answer (Fetch before v11). ``select``: the replica that the
+        fetcher should ask instead (UNKNOWN: this one). ``tells_progress``: a higher high watermark
+        is worth an answer, for followers that consumers read from.
         """
         self.wanted = wanted
         self.partitions: list[Partition | None] = []
@@ -179,6 +185,8 @@ class Fetch:
         self._min_bytes = min(min_bytes, max_bytes)
         self._isolation = isolation
         self._must_lead = must_lead
+        self._select = select
+        self._tells_progress = tells_progress
 
     def read_all(self) -> bool:
         """Reads every partition; True where the fetch should be answered now."""
@@ -196,6 +204,11 @@ class Fetch:
             answer = answer or read.is_urgent
         return answer or self.size >= self._min_bytes
 
+    def has_progress(self) -> bool:
+        """Whether the fetcher should hear of high watermarks now."""
+        pairs = zip(self.wanted, self.reads, strict=True)
+        return self._tells_progress and any(_is_progress(wanted, read) for wanted, read in pairs)
+
     def read_again(self, number: int) -> bool:
         """The partition at ``number`` has changed; True where the fetch should be answered now."""
         partition = self.partitions[number]
@@ -207,6 +220,8 @@ class Fetch:
             read = self._refused(partition, error)
         self.reads[number] = read
         self.size += read.size
+        if self._tells_progress and _is_progress(self.wanted[number], read):
+            return True
         return read.is_urgent or self.size >= self._min_bytes
 
     def _refused(self, partition: Partition | None, error: KafkaError) -> PartitionRead:
@@ -217,6 +232,11 @@ class Fetch:
         return PartitionRead(log_start_offset=start, error=error)
 
     def _read(self, partition: Partition, wanted: FetchPartition) -> PartitionRead:
+        if self._select is not None:
+            replica = self._select(partition, wanted)
+            if replica != UNKNOWN:
+                partition.check(wanted.current_leader_epoch, must_lead=True)
+                return _redirected(partition, replica)
         left = self._max_bytes - self.size
         return partition.read(
             wanted,
@@ -225,3 +245,15 @@ class Fetch:
             min_one=self.size == 0,
             must_lead=self._must_lead,
         )
+
+
+def _is_progress(wanted: FetchPartition, read: PartitionRead) -> bool:
+    """True where the high watermark has risen since the fetcher was told of one in its session."""
+    return UNKNOWN != wanted.sent_high_watermark < read.high_watermark
+
+
+def _redirected(partition: Partition, replica: int) -> PartitionRead:
+    log = partition.log
+    read = PartitionRead(log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    read.preferred_read_replica = replica
+    return read

@@ -71,7 +71,7 @@ class Leading:
         """``respond(reads)``, or the future of it where the follower has everything."""
         enough = fetch.read_all()
         self._note(replica, broker_epoch, fetch)
-        if enough or max_wait_ms <= 0:
+        if enough or max_wait_ms <= 0 or fetch.has_progress():
             return respond(fetch.reads)
         waiting = self._waiting[replica] = WaitingFetch(self._purgatory, fetch, respond)
         found = [partition for partition in fetch.partitions if partition is not None]

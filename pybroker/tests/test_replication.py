@@ -14,7 +14,7 @@ from pybroker.replication.tests.harness import batch, values
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import errors
+from pyclient.protocol import Fetch, errors
 
 ALL = -1
 TP = TopicPartition("t", 0)
@@ -266,3 +266,42 @@ def test_high_watermark_survives_the_stop_of_all(tmp_path: Path) -> None:
             assert partition(first).high_watermark == 2
 
     in_loop(scenario)
+
+
+SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def test_s61_a_consumer_is_sent_to_the_follower_in_its_rack(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, replica_selector_class=SELECTOR) as cluster:
+            first = await cluster.start(1, broker_rack="a")
+            second = await cluster.start(2, broker_rack="b", replica_fetch_wait_max_ms="30000")
+            await cluster.until(lambda: 2 in first.metadata.image.brokers)
+            await create(first, 1, 2)
+            await cluster.until(lambda: has_led(first) and follows(second, 1))
+            await append(first, b"a")
+            assert await fetch_as_consumer(first, second, rack="a") == (-1, [b"a"])
+            assert await fetch_as_consumer(first, second, rack="c") == (-1, [b"a"])
+            assert await fetch_as_consumer(first, second, rack="b") == (2, [])
+            # what is committed is soon seen there, though the follower's fetch waits long
+            await cluster.until(lambda: partition(second).high_watermark == 1)
+            assert await fetch_as_consumer(second, first, rack="b") == (-1, [b"a"])
+
+    in_loop(scenario)
+
+
+async def fetch_as_consumer(broker: Broker, other: Broker, rack: str) -> tuple[int, list[bytes | None]]:
+    """The preferred replica and the values that a consumer in ``rack`` gets from ``broker``."""
+    request, found = Fetch.Request, asyncio.get_running_loop().create_future()
+    topic = request.FetchTopic(topic_id=partition(broker).topic_id)
+    topic.partitions.append(request.FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20))
+    wanted = request(max_wait_ms=0, rack_id=rack, topics=[topic])
+
+    def done(response: Fetch.Response, error: Exception | None) -> None:
+        assert error is None
+        answer = response.responses[0].partitions[0]
+        assert answer.error_code == 0
+        found.set_result((answer.preferred_read_replica, values(bytes(answer.records or b""))))
+
+    other.peers.post(broker.node_id, wanted, done, purpose="test")
+    return await found  # type: ignore[no-any-return]
