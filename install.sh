@@ -1,6 +1,6 @@
 #!/bin/sh
 # sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
-# sh install.sh tests    and what the tests need: kcat, a JDK, maven, strace, tox
+# sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, tox
 set -eu
 cd "$(dirname "$0")"
 
@@ -16,6 +16,7 @@ needed() {
     echo "maven mvn -version"
     echo "strace strace -V"
     echo "git git --version"
+    echo "zookeeper test -e /usr/share/java/zookeeper.jar"
 }
 
 install_debian_packages() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from pybroker.data_folder import DataFolder
 
 RESTART_DELAY_S = 1.0
 LAST_PORT = 65535
+_SERVER = r"(?:[^\s,:/\[\]]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?"
+ZOOKEEPER = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?:/[^\s,]*)?")
 
 logger = logging.getLogger("pybroker.start")
 
@@ -58,7 +61,11 @@ def configure(options: StartOptions) -> BrokerConfig:
     chosen.append(f"listeners={choose_listeners(given, options.host, options.port)}")
     if options.zookeeper:
         chosen.append(f"zookeeper.connect={options.zookeeper}")
-    return BrokerConfig.load(chosen, file=options.file)
+    config = BrokerConfig.load(chosen, file=options.file)
+    if config["zookeeper.connect"] and not ZOOKEEPER.fullmatch(config["zookeeper.connect"]):
+        text = config["zookeeper.connect"]
+        raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
+    return config
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
@@ -80,7 +87,12 @@ def store_options(config: BrokerConfig, folder: DataFolder, *, member: bool) -> 
     """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own."""
     timeout_ms = config["zookeeper.session.timeout.ms"]
     if config["zookeeper.connect"]:
-        return StoreOptions(zookeeper=config["zookeeper.connect"], session_timeout_ms=timeout_ms)
+        waiting_ms = config["zookeeper.connection.timeout.ms"]
+        return StoreOptions(
+            zookeeper=config["zookeeper.connect"],
+            session_timeout_ms=timeout_ms,
+            connection_timeout_ms=waiting_ms,
+        )
     if member:
         return StoreOptions(socket=str(folder.socket), session_timeout_ms=timeout_ms)
     return StoreOptions(file=str(folder.store))

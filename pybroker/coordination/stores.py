@@ -26,6 +26,8 @@ class StoreOptions(NamedTuple):
     socket: str | None = None
     zookeeper: str | None = None
     session_timeout_ms: int = SESSION_TIMEOUT_MS
+    connection_timeout_ms: int | None = None
+    """How long to wait for ZooKeeper at first; None: as long as for the session."""
 
     def __str__(self) -> str:
         return self.zookeeper or self.socket or str(self.file)
@@ -37,4 +39,9 @@ async def open_store(options: StoreOptions) -> CoordinationStore:
         return await EmbeddedStore.open(options.file)
     if options.socket is not None:
         return await RemoteStore.open(options.socket, options.session_timeout_ms)
+    if options.zookeeper is not None:
+        from pybroker.coordination.zookeeper import ZooKeeperStore  # costs 0.1 s
+
+        waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
+        return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms)
     raise ValueError(f"no coordination store: {options!r}")

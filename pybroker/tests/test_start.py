@@ -97,6 +97,8 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
         (("--port", "70000"), "--port"),
         (("--prot", "1"), "--port"),
         (("--processes", "0"), "--processes"),
+        (("--zookeeper", "localhost:port"), "--zookeeper"),
+        (("--zookeeper", "127.0.0.1:1/a", "--set", "zookeeper.connection.timeout.ms=200"), "no answer for 0.2 s"),
         (("no-such.properties",), "no-such.properties"),
         (("--host", "203.0.113.7"), "203.0.113.7"),
     ],
