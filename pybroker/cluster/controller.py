@@ -185,6 +185,12 @@ class Controller:
         check_manual(request.assignments, places, factor)
         return list(request.assignments)
 
+    def begin_term(self, image: MetadataImage, node_id: int, epoch: int) -> Step:
+        """Says who is the controller now."""
+        known = journal.Known((node_id, epoch), image.brokers)
+        write = Set(znodes.KNOWN, journal.encode_known(known))
+        return Step([write], MetadataDelta(controller=known.controller))
+
     def change_brokers(
         self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
     ) -> Plan[None]:
@@ -201,7 +207,8 @@ class Controller:
             return Plan(None)
         gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
         news = {id: broker for id, broker in brokers.items() if image.brokers.get(id) != broker}
-        known = Set(znodes.KNOWN_BROKERS, journal.encode_brokers(brokers.values()))
+        controller = (image.controller_id, image.controller_epoch)
+        known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers)))
         return Plan(None, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
 
     def alter_partition(

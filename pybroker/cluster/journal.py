@@ -21,10 +21,12 @@ Pure: ``following`` reads, the service writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from pybroker.cluster.image import (
+    NO_CONTROLLER,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
@@ -87,7 +89,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Entry)
-_brokers_decoder = msgspec.msgpack.Decoder(list[_Broker])
+_known_decoder = msgspec.msgpack.Decoder(tuple[tuple[int, int], tuple[_Broker, ...]])
 
 
 def encode(delta: MetadataDelta, image: MetadataImage, controller_epoch: int) -> bytes:
@@ -221,12 +223,22 @@ def _registration(broker: _Broker) -> BrokerRegistration:
     )
 
 
-def encode_brokers(brokers: Iterable[BrokerRegistration]) -> bytes:
-    """/pybroker/brokers: the live brokers as the controller last took them into account."""
-    return _encoder.encode([_broker(broker) for broker in brokers])
+class Known(NamedTuple):
+    """/pybroker/known: the controller, and the live brokers as it has taken them into account."""
+
+    controller: tuple[int, int]
+    brokers: Mapping[int, BrokerRegistration]
 
 
-def decode_brokers(data: bytes) -> dict[int, BrokerRegistration]:
-    """/pybroker/brokers, by id."""
-    found = _brokers_decoder.decode(data) if data else []
-    return {broker.id: _registration(broker) for broker in found}
+def encode_known(known: Known) -> bytes:
+    """/pybroker/known."""
+    brokers = tuple(_broker(broker) for broker in known.brokers.values())
+    return _encoder.encode((known.controller, brokers))
+
+
+def decode_known(data: bytes) -> Known:
+    """/pybroker/known; nobody where it is empty."""
+    if not data:
+        return Known((NO_CONTROLLER, 0), {})
+    controller, brokers = _known_decoder.decode(data)
+    return Known(controller, {broker.id: _registration(broker) for broker in brokers})

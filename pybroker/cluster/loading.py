@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import (
     NO_CONFIGS,
-    NO_CONTROLLER,
     BrokerRegistration,
     Configs,
     MetadataImage,
@@ -31,17 +30,16 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
     Its brokers are those that the controller has taken into account.
     """
     version = await newest_version(store)
-    controller, epoch, features, brokers = await store.get_many(
-        [znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.FEATURE, znodes.KNOWN_BROKERS]
-    )
+    features, found = await store.get_many([znodes.FEATURE, znodes.KNOWN])
+    known = journal.decode_known(found[0] if found else b"")
     gone = {topic.id for topic in await load_deleted(store)}
     topics = {topic.name: topic for topic in await _load_topics(store) if topic.id not in gone}
     return MetadataImage(
         cluster_id=cluster_id,
         version=version,
-        controller_id=znodes.decode_controller(controller[0]) if controller else NO_CONTROLLER,
-        controller_epoch=int(epoch[0]) if epoch else 0,
-        brokers=journal.decode_brokers(brokers[0]) if brokers else {},
+        controller_id=known.controller[0],
+        controller_epoch=known.controller[1],
+        brokers=known.brokers,
         topics=topics,
         names={topic.id: topic.name for topic in topics.values()},
         resource_configs=await _load_configs(store),

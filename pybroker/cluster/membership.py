@@ -199,7 +199,7 @@ class Membership:
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         self._news.set()
-        if self._has_left:
+        if self._has_left or self._store.session.state is SessionState.CLOSED:
             return
         self._wanted[work] = None
         if self._worker is None or self._worker.done():

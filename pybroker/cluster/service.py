@@ -98,8 +98,8 @@ class ControllerService:
         """
         async with self._lock:
             recorder = await Recorder.open(self.store, leadership)
-            announced = MetadataDelta(controller=(self._node_id, leadership.epoch))
-            image = await _recorded(recorder, [Step([], announced)], image)
+            announcement = self._controller.begin_term(image, self._node_id, leadership.epoch)
+            image = await _recorded(recorder, [announcement], image)
             begin = features.begin(image)
             image = await _recorded(recorder, [begin] if begin else [], image)
             elections = self._controller.change_brokers(image, brokers)

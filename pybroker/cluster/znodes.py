@@ -10,7 +10,7 @@
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /latest_producer_id_block               the last block of producer ids given out
     /pybroker/journal/0000000007            what changed in version 7 of the metadata (``journal``)
-    /pybroker/brokers                       the live brokers as the controller last took them into account
+    /pybroker/known                         the controller, and the live brokers as it took them into account
     /pybroker/unfit/1          (ephemeral)  what a live broker cannot do: it stops, it has lost a disk
     /feature                                finalized features; its version: their epoch
 """
@@ -42,7 +42,7 @@ FEATURE: Final = "/feature"
 DEFAULT_ENTITY: Final = "<default>"
 OWN: Final = "/pybroker"
 JOURNAL: Final = f"{OWN}/journal"
-KNOWN_BROKERS: Final = f"{OWN}/brokers"
+KNOWN: Final = f"{OWN}/known"
 UNFIT: Final = f"{OWN}/unfit"
 
 CONFIG_FOLDERS: Final[Mapping[ResourceType, str]] = {
@@ -62,7 +62,7 @@ FOLDERS: Final = (
     DELETED_TOPICS,
     OWN,
     JOURNAL,
-    KNOWN_BROKERS,
+    KNOWN,
     UNFIT,
 )
 

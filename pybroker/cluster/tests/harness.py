@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from pybroker.clock import ManualClock
+from pybroker.cluster import znodes
+from pybroker.cluster.following import newest
 from pybroker.cluster.image import MetadataDelta, MetadataImage
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
@@ -61,11 +64,17 @@ class Members:
             await member.node.leave()
         await self.server.close()
 
-    async def start(self, *ids: int, was_clean: bool = False, rack: str = "") -> Member:
+    async def start(
+        self,
+        *ids: int,
+        was_clean: bool = False,
+        rack: str = "",
+        wrap: Callable[[EmbeddedStore], Any] = lambda store: store,
+    ) -> Member:
         """Starts brokers one after the other; returns the last."""
         for node_id in ids:
             settings = self._settings | ({"broker.rack": rack} if rack else {})
-            store = await self.server.connect()
+            store = wrap(await self.server.connect())
             node = await ClusterNode.open(store, BrokerConfig(settings), node_id, ManualClock())
             self.alive[node_id] = Member(node_id, node, store)
             listener = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + node_id)
@@ -87,20 +96,32 @@ class Members:
             while not holds():
                 await asyncio.sleep(0.002)
 
+    @property
+    def has_settled(self) -> bool:
+        """True where one is the controller and all have the same image."""
+        images = [member.image for member in self.alive.values()]
+        controllers = [m for m in self.alive.values() if m.is_controller]
+        return (
+            len(controllers) == 1
+            and all(set(image.brokers) == set(self.alive) for image in images)
+            and len({image.version for image in images}) == 1
+        )
+
     async def settled(self) -> MetadataImage:
-        """Waits until one is the controller and all have the same image, which it returns."""
-
-        def agreed() -> bool:
-            images = [member.image for member in self.alive.values()]
-            controllers = [m for m in self.alive.values() if m.is_controller]
-            return (
-                len(controllers) == 1
-                and all(set(image.brokers) == set(self.alive) for image in images)
-                and len({image.version for image in images}) == 1
-            )
-
-        await self.until(agreed)
+        """Waits until all have the same image, which it returns."""
+        await self.until(lambda: self.has_settled)
         return next(iter(self.alive.values())).image
+
+    async def check_store(self) -> None:
+        """A broker that came now would load what the others have followed."""
+        store = await self.server.connect()
+        image = await self.settled()
+        assert await newest(store, MetadataImage(cluster_id=image.cluster_id)) == image
+        assert await store.children(znodes.TOPICS) == sorted(image.topics)
+        for name, topic in image.topics.items():
+            indexes = await store.children(znodes.partitions_path(name))
+            assert sorted(map(int, indexes)) == list(range(len(topic.partitions)))
+        await store.close()
 
 
 def check_agreement(members: Members) -> None:
@@ -119,5 +140,7 @@ def run(file: Path, scenario: Callable[[Members], Awaitable[None]], **settings: 
         async with asyncio.timeout(PATIENCE_S), Members(file, **settings) as members:
             await scenario(members)
             check_agreement(members)
+            if members.alive:
+                await members.check_store()
 
     asyncio.run(main())
