@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from cy.sendfile import FileSlice
-from pyclient.protocol.errors import KafkaError, OffsetOutOfRange
+from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.log.leader_epochs import EpochEnd
@@ -149,7 +149,6 @@ class Fetch:
         "_min_bytes",
         "_must_lead",
         "_select",
-        "_tells_progress",
         "partitions",
         "reads",
         "size",
@@ -166,13 +165,11 @@ class Fetch:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         must_lead: bool = True,
         select: Callable[[Partition, FetchPartition], int] | None = None,
-        tells_progress: bool = False,
     ) -> None:
         """``find`` raises KafkaError.
 
         ``must_lead``: a follower may not answer (Fetch before v11). ``select``: the replica that the
-        fetcher should ask instead (UNKNOWN: this one). ``tells_progress``: a higher high watermark
-        is worth an answer, for followers that consumers read from.
+        fetcher should ask instead (UNKNOWN: this one).
         """
         self.wanted = wanted
         self.partitions: list[Partition | None] = []
@@ -186,7 +183,6 @@ class Fetch:
         self._isolation = isolation
         self._must_lead = must_lead
         self._select = select
-        self._tells_progress = tells_progress
 
     def read_all(self) -> bool:
         """Reads every partition; True where the fetch should be answered now."""
@@ -197,17 +193,12 @@ class Fetch:
                 partition = self._find(wanted)
                 read = self._read(partition, wanted)
             except KafkaError as error:
-                read = self._refused(partition, error)
+                read = PartitionRead(error=error)
             self.partitions.append(partition)
             self.reads.append(read)
             self.size += read.size
             answer = answer or read.is_urgent
         return answer or self.size >= self._min_bytes
-
-    def has_progress(self) -> bool:
-        """Whether the fetcher should hear of high watermarks now."""
-        pairs = zip(self.wanted, self.reads, strict=True)
-        return self._tells_progress and any(_is_progress(wanted, read) for wanted, read in pairs)
 
     def read_again(self, number: int) -> bool:
         """The partition at ``number`` has changed; True where the fetch should be answered now."""
@@ -217,19 +208,10 @@ class Fetch:
         try:
             read = self._read(partition, self.wanted[number])
         except KafkaError as error:
-            read = self._refused(partition, error)
+            read = PartitionRead(error=error)
         self.reads[number] = read
         self.size += read.size
-        if self._tells_progress and _is_progress(self.wanted[number], read):
-            return True
         return read.is_urgent or self.size >= self._min_bytes
-
-    def _refused(self, partition: Partition | None, error: KafkaError) -> PartitionRead:
-        """A follower whose position is nowhere in the log is told where the log begins."""
-        start = UNKNOWN
-        if partition is not None and self._isolation is Isolation.LOG_END and isinstance(error, OffsetOutOfRange):
-            start = partition.log.log_start_offset
-        return PartitionRead(log_start_offset=start, error=error)
 
     def _read(self, partition: Partition, wanted: FetchPartition) -> PartitionRead:
         if self._select is not None:
@@ -245,11 +227,6 @@ class Fetch:
             min_one=self.size == 0,
             must_lead=self._must_lead,
         )
-
-
-def _is_progress(wanted: FetchPartition, read: PartitionRead) -> bool:
-    """True where the high watermark has risen since the fetcher was told of one in its session."""
-    return UNKNOWN != wanted.sent_high_watermark < read.high_watermark
 
 
 def _redirected(partition: Partition, replica: int) -> PartitionRead:

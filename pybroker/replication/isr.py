@@ -75,6 +75,12 @@ class Follower:
         self.leader_end_at_fetch = leader_end
         self.fetched_ms = now_ms
 
+    def was_caught_up(self, fetched_ms: int) -> None:
+        """It asked again for the end of the log at that time, and nothing had come since."""
+        self.caught_up_ms = max(self.caught_up_ms, fetched_ms)
+        self.fetched_ms = max(self.fetched_ms, fetched_ms)
+        self.leader_end_at_fetch = self.log_end_offset
+
     def is_behind(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """True where it lacks records, and has for longer than allowed."""
         return self.log_end_offset != leader_end and now_ms - self.caught_up_ms > lag_time_max_ms

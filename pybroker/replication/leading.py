@@ -5,9 +5,8 @@ producers that wait for acks=all, and may bring the follower back into the in-sy
 that has not kept up for ``replica.lag.time.max.ms`` is proposed to leave it. Both are proposals:
 ``isr_changes`` brings them to the controller.
 
-Followers have fetch sessions of their own, beside those of consumers, so that neither can push out
-the other. A follower sends the next request of its session while one is waiting here if it has
-something new to tell: the one that waits is then answered at once.
+Followers have fetch sessions of their own (``follower_session``), beside those of consumers, so that
+neither can push out the other.
 """
 
 from __future__ import annotations
@@ -15,18 +14,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any
 
 from pybroker.clock import Clock
 from pybroker.cluster.image import MetadataImage
-from pybroker.replication.fetch_session import FetchSessions
-from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
+from pybroker.config import BrokerConfig
+from pybroker.replication.fetch_session import Answer
+from pybroker.replication.fetching import FetchPartition
+from pybroker.replication.follower_session import FIRST, Asked, FollowerSession
 from pybroker.replication.isr_changes import IsrChanges
 from pybroker.replication.partition import Partition
-from pybroker.replication.purgatory import Purgatory, WaitingFetch
+from pybroker.replication.purgatory import Purgatory
+from pybroker.replication.read_replica import is_rack_aware
 from pyclient.protocol import errors
-
-SESSIONS: Final = 1000
 
 
 class Leading:
@@ -38,55 +38,57 @@ class Leading:
         purgatory: Purgatory,
         image: Callable[[], MetadataImage],
         changes: IsrChanges,
-        lag_time_max_ms: int,
+        config: BrokerConfig,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """``partitions``: all of this broker, whenever it is iterated."""
-        self.sessions = FetchSessions(SESSIONS, lambda: random.randint(1, 0x7FFF_FFFF))
         self.changes = changes
         self._partitions = partitions
         self._purgatory = purgatory
         self._image = image
         self._clock = clock
         self._loop = loop
-        self._pause_s = max(0.001, lag_time_max_ms / 2000)
-        self._waiting: dict[int, WaitingFetch] = {}
+        self._tells_progress = is_rack_aware(config)
+        self._pause_s = max(0.001, config["replica.lag.time.max.ms"] / 2000)
+        self._sessions: dict[int, FollowerSession] = {}
         self._timer = loop.call_later(self._pause_s, self._on_timer)
-
-    def hurry(self, replica: int) -> None:
-        """A follower has another request: the one that waits is answered with what there is."""
-        waiting = self._waiting.pop(replica, None)
-        if waiting is not None and not waiting.done():
-            waiting.expired()
 
     def fetch(
         self,
         replica: int,
-        broker_epoch: int,
-        fetch: Fetch,
-        max_wait_ms: int,
-        respond: Callable[[list[PartitionRead]], object],
-    ) -> object:
-        """``respond(reads)``, or the future of it where the follower has everything."""
-        enough = fetch.read_all()
-        self._note(replica, broker_epoch, fetch)
-        if enough or max_wait_ms <= 0 or fetch.has_progress():
-            return respond(fetch.reads)
-        waiting = self._waiting[replica] = WaitingFetch(self._purgatory, fetch, respond)
-        found = [partition for partition in fetch.partitions if partition is not None]
-        self._purgatory.park(waiting, found, max_wait_ms)
-        return waiting
+        asked: Asked,
+        find: Callable[[FetchPartition], Partition],
+        respond: Callable[[int, list[Answer]], Any],
+    ) -> Any:
+        """``respond(session id, answers)``, or the future of it where the follower has everything.
 
-    def _note(self, replica: int, broker_epoch: int, fetch: Fetch) -> None:
-        """What the follower has, of every partition whose history agrees with ours."""
+        Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch.
+        """
+        session = self._session(replica, asked, find)
+        session.hurry()
         broker = self._image().brokers.get(replica)
-        is_eligible = broker is not None and broker.epoch == broker_epoch
+        is_eligible = broker is not None and broker.epoch == asked.broker_epoch
         now_ms = self._clock.monotonic_ms()
-        for wanted, partition, read in zip(fetch.wanted, fetch.partitions, fetch.reads, strict=True):
-            if partition is not None and not read.is_urgent:
-                self._note_one(replica, broker_epoch, is_eligible, wanted, partition, now_ms)
-                read.high_watermark = partition.high_watermark
+
+        def note(wanted: FetchPartition, partition: Partition) -> None:
+            self._note_one(replica, asked.broker_epoch, is_eligible, wanted, partition, now_ms)
+
+        return session.fetch(asked, note, respond, now_ms)
+
+    def _session(
+        self, replica: int, asked: Asked, find: Callable[[FetchPartition], Partition]
+    ) -> FollowerSession:
+        session = self._sessions.get(replica)
+        if asked.session_epoch == FIRST:
+            if session is not None:
+                session.close()
+            id = random.randint(1, 0x7FFF_FFFF)
+            session = FollowerSession(id, replica, self._purgatory, find, tells_progress=self._tells_progress)
+            self._sessions[replica] = session
+        elif session is None or session.id != asked.session_id:
+            raise errors.FetchSessionIdNotFound(f"there is no session {asked.session_id} of broker {replica}")
+        return session
 
     def _note_one(
         self,

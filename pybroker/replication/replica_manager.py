@@ -117,8 +117,7 @@ class ReplicaManager:
         """
         loop, config = self._loop, self.config
         changes = IsrChanges(self.node_id, image, send, self.purgatory.wake, loop)
-        lag_ms = config["replica.lag.time.max.ms"]
-        self.leading = Leading(self, self.purgatory, image, changes, lag_ms, self.clock, loop)
+        self.leading = Leading(self, self.purgatory, image, changes, config, self.clock, loop)
         self.fetchers = Fetchers(self.node_id, peers, self, config, self.clock, loop, broker_epoch)
 
     def __iter__(self) -> Iterator[Partition]:

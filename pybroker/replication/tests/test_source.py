@@ -282,6 +282,7 @@ def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
     pair.round()
     pair.round()
     leader.log.raise_log_start_offset(2)
+    pair.leader.replicas.purgatory.wake(leader)
     pair.round()
     assert pair.log().log_start_offset == 2
     pair.round()
