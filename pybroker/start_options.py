@@ -110,6 +110,8 @@ def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
     told = advertised_listeners(config)
     if told:
         own.append(f"advertised.listeners={shifted(told.values(), index)}")
+    if config["zookeeper.connect"]:
+        own.append(f"zookeeper.connect={config['zookeeper.connect']}")
     if config.log_dirs:
         own.append(f"log.dirs={','.join(f'{path}/broker-{node_id}' for path in config.log_dirs)}")
     return tuple(own)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 import pybroker
+from conformance.ensemble import ensemble
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
 
@@ -168,3 +171,24 @@ def test_run_gives_all_brokers_and_leaves_nothing() -> None:
         assert cluster.pid not in cluster.pids
     assert not cluster.data_dir.exists()
     assert not any(map(is_alive, cluster.pids))
+
+
+def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Path) -> None:
+    with ensemble(tmp_path) as zookeeper:
+        place = ("--zookeeper", f"{zookeeper.hosts}/kafka", "--set", "zookeeper.session.timeout.ms=20000")
+        with fleet(tmp_path / "data", "--processes", 2, *QUICK, *place) as running:
+            client = KazooClient(f"{zookeeper.hosts}/kafka")
+            client.start()
+            assert sorted(client.get_children("/brokers/ids")) == ["1", "2"]
+            before = client.get("/brokers/ids/2")[1].czxid
+            registered = json.loads(client.get("/brokers/ids/2")[0])
+            assert registered["endpoints"] == [f"PLAINTEXT://127.0.0.1:{running.ports[1]}"]
+            assert json.loads(client.get("/controller")[0])["brokerid"] in (1, 2)
+            os.kill(running.pids[1], signal.SIGKILL)
+            until(lambda: pid_of(tmp_path / "data", 2) not in (0, running.pids[1]) and answers(running.ports[1]))
+            assert client.get("/brokers/ids/2")[1].czxid > before
+            assert running.stop().code == 0
+            assert client.get_children("/brokers/ids") == []
+            client.stop()
+            client.close()
+        assert not (tmp_path / "data" / "coordination.db").exists()
