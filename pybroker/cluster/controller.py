@@ -33,6 +33,7 @@ from pybroker.cluster.plan import (
     TopicName,
 )
 from pybroker.cluster.preferred import imbalanced
+from pybroker.cluster.reassignments import Reassignment, alter_reassignments
 from pybroker.cluster.topic_names import Collisions, check_name
 from pybroker.cluster.topic_rules import TopicRules
 from pybroker.cluster.topic_steps import creation_steps, deletion_steps, growth_steps
@@ -174,7 +175,7 @@ class Controller:
         self, image: MetadataImage, request: NewPartitions, topic: TopicImage, added: int
     ) -> list[tuple[int, ...]]:
         places = _places(image)
-        factor = len(topic.partitions[0].replicas)
+        factor = len(topic.partitions[0].target)
         if request.assignments is None:
             start, first = self._random_start(), len(topic.partitions)
             return assign(places, added, factor, start=start, first=first)
@@ -221,6 +222,13 @@ class Controller:
         """See ``isr_changes``."""
         rules = TopicRules(self._config)
         return alter_partition(image, leader, broker_epoch, changes, rules)
+
+    def alter_reassignments(
+        self, image: MetadataImage, requests: Sequence[Reassignment], *, may_change_factor: bool
+    ) -> Plan[list[KafkaError | None]]:
+        """See ``reassignments``."""
+        rules = TopicRules(self._config)
+        return alter_reassignments(image, requests, rules, may_change_factor=may_change_factor)
 
     def elect_leaders(
         self, image: MetadataImage, partitions: Sequence[TopicPartition], *, unclean: bool

@@ -11,11 +11,13 @@ Pure: the service writes what is decided here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from pybroker.cluster.elections import Rules, with_isr
+from pybroker.cluster.elections import Rules, Standing, with_isr
 from pybroker.cluster.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.plan import PartitionChanges, Plan
+from pybroker.cluster.reassignments import completed
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
@@ -61,12 +63,34 @@ def alter_partition(
             partition = accepted.current(topic, change.partition)
             _check(image, topic, partition, leader, change)
             isr = _in_order(partition, change)
-            after = with_isr(partition, isr, rules.min_isr(topic))
+            after = _after(image, topic, partition, isr, rules.min_isr(topic))
             accepted.add(topic, after)
-            results.append(after)
+            results.append(_outcome(topic, after, leader))
         except KafkaError as error:
             results.append(error)
     return Plan(results, accepted.steps())
+
+
+def _after(
+    image: MetadataImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    isr: tuple[int, ...],
+    min_isr: int,
+) -> PartitionImage:
+    """With the new ISR, which may complete a reassignment."""
+    after = with_isr(partition, isr, min_isr)
+    if not partition.adding and not partition.removing:
+        return after
+    standing = Standing.of(image.brokers, image.brokers).at(topic.id, partition.index)
+    after = completed(after, standing.fit, min_isr)
+    return replace(after, partition_epoch=partition.partition_epoch + 1)
+
+
+def _outcome(topic: TopicImage, after: PartitionImage, leader: int) -> IsrOutcome:
+    if after.leader == leader:
+        return after
+    return errors.NewLeaderElected(f"{topic.name}-{after.index} is led by {after.leader} now")
 
 
 def _topic(image: MetadataImage, change: IsrChange) -> TopicImage:

@@ -42,6 +42,7 @@ from pybroker.cluster.plan import (
     Step,
     TopicName,
 )
+from pybroker.cluster.reassignments import Reassignment
 from pybroker.cluster.recording import Fenced, Recorder
 from pybroker.cluster.topic_steps import removal_steps
 from pybroker.config import BrokerConfig
@@ -165,6 +166,16 @@ class ControllerService:
         """
         return await self._change(
             lambda image: self._controller.alter_partition(image, leader, broker_epoch, changes)
+        )
+
+    async def alter_reassignments(
+        self, requests: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> list[KafkaError | None]:
+        """None or the error of each request; what is accepted is under way when this returns."""
+        return await self._change(
+            lambda image: self._controller.alter_reassignments(
+                image, requests, may_change_factor=may_change_factor
+            )
         )
 
     async def rebalance(self) -> None:

@@ -19,6 +19,7 @@ from pybroker.cluster.image import (
 )
 from pybroker.config import Endpoint
 
+
 def replicas(chance: Random) -> tuple[int, ...]:
     return tuple(chance.sample(range(1, 10), chance.randint(0, 4)))
 
