@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -112,7 +113,9 @@ class IsrChanges:
         except Exception:
             logger.exception("changing in-sync replicas")
             return False
-        return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
+        heard = [self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)]
+        _log(outcomes)
+        return any(heard)
 
     def _asked(self) -> list[Partition]:
         """Partitions whose proposals still stand."""
@@ -128,7 +131,7 @@ class IsrChanges:
         """What the controller says of one partition; False where it is to be asked again."""
         tracker, name = self._proposals.get(partition), partition.topic_partition
         if isinstance(outcome, KafkaError):
-            logger.info("%s: the ISR stays: %s", name, outcome)
+            logger.debug("%s: the ISR stays: %s", name, outcome)
             if not isinstance(outcome, (*_REFUSED, *_OUTDATED)):
                 return False
             if isinstance(outcome, _REFUSED) and tracker is not None:
@@ -137,7 +140,7 @@ class IsrChanges:
             return True
         self._proposals.pop(partition, None)
         if partition.decided(outcome.leader_epoch, outcome.partition_epoch, outcome.isr):
-            logger.info("%s: in sync are now %s", name, outcome.isr)
+            logger.debug("%s: in sync are now %s", name, outcome.isr)
             self._on_change(partition)
             self._go_on(partition)
         return True
@@ -169,6 +172,13 @@ def _change(partition: Partition, image: MetadataImage) -> IsrChange:
         partition.partition_epoch,
         tuple(members),
     )
+
+
+def _log(outcomes: Sequence[IsrOutcome]) -> None:
+    """One line for a request, however many partitions it was for."""
+    counts = Counter(each.name if isinstance(each, KafkaError) else "changed" for each in outcomes)
+    told = ", ".join(f"{name} {count}" for name, count in counts.items())
+    logger.info("in-sync replicas of %d partitions: %s", len(outcomes), told)
 
 
 def _give_up(tracker: IsrTracker, proposal: object) -> None:
