@@ -121,11 +121,12 @@ def test_logs_of_a_topic_deleted_meanwhile_go_when_their_broker_returns(tmp_path
             request = DeleteTopics.Request(topic_names=["t"])
             response = await ask(brokers[1], DeleteTopics, 1, request)
             assert response.responses[0].error_code == 0
-            await create(brokers[0], 1, 3)
-            again = await cluster.start(3)
-            await cluster.until(lambda: "t" in again.replicas.topics)
-            await cluster.until(lambda: has_led(brokers[0]))
+            await create(brokers[0], 1)
+            await cluster.start(3)
+            assert not list((tmp_path / "broker-3").glob("**/t-0"))
+            await reassign(brokers[1], 1, 3)
+            await cluster.until(lambda: is_done(brokers[:2], 1, 3))
             await append(brokers[0], b"b")
-            assert read_all(again) == [b"b"]
+            assert read_all(cluster.brokers[3]) == [b"b"]
 
     in_loop(scenario)
