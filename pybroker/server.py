@@ -167,7 +167,8 @@ class Broker:
         try:
             return await (open_store(place) if isinstance(place, StoreOptions) else place())
         except ConnectionLoss as error:
-            raise StartError(f"coordination store {place}: {error}") from error
+            text = str(error).removeprefix(f"{place}: ")
+            raise StartError(f"coordination store {place}: {text}") from error
 
     def _own_cluster_id(self) -> str | None:
         """The cluster that the log dirs say they belong to; None where all are new."""
@@ -262,8 +263,8 @@ class Broker:
         return alter_partition.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
-        """The epoch of this broker's registration, -1 before the first."""
-        own = self.metadata.image.brokers.get(self.node_id)
+        """The epoch of this broker's registration, as what it follows was told; -1 before the first."""
+        own = self.replicas.image.brokers.get(self.node_id)
         return -1 if own is None else own.epoch
 
     # -- while it runs -----------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class RemoteStore:
             try:
                 await self._connect()
             except ConnectionLoss as error:
-                logger.warning("coordination store: %s; trying again", error)
+                logger.info("coordination store: %s; trying again", error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, LAST_RETRY_S)
                 continue

@@ -123,7 +123,7 @@ class ZooKeeperStore:
             handler=_Handler(timeout_s / 3 / (1 + hosts.count(","))),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
         )
-        logging.getLogger("kazoo").setLevel(logging.WARNING)  # below, it logs the data of every node
+        logging.getLogger("kazoo").setLevel(logging.ERROR)  # below, every attempt, and the data of every node
         self._client.add_listener(self._on_state)
         self._generation = 0
         """Sessions that kazoo has lost: written by its thread."""
@@ -178,6 +178,7 @@ class ZooKeeperStore:
 
     def _resume(self) -> None:
         """Connected, in the accepted session: arms and calls every watch."""
+        logger.info("ZooKeeper: connected, session 0x%x", self.session.id & (1 << 64) - 1)
         self.session.change(SessionState.CONNECTED)
         for watched in tuple(self._watched.values()):
             self._on_event(watched)

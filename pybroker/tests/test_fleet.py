@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,9 @@ def consecutive_ports(count: int) -> int:
 
 
 def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: Path) -> None:
-    with fleet(tmp_path, "--processes", 3, "--node-id", 4) as running:
+    port = consecutive_ports(3)
+    with fleet(tmp_path, "--processes", 3, "--node-id", 4, "--port", port) as running:
+        assert running.ports == [port, port + 1, port + 2]
         assert [pid_of(tmp_path, node_id) for node_id in (4, 5, 6)] == running.pids
         assert len(set(running.pids) | {running.pid}) == 4
         assert all(map(answers, running.ports))
@@ -58,12 +62,6 @@ def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: P
     assert not any(map(answers, running.ports))
     assert [path.name for path in tmp_path.rglob("pid")] == []
     assert not (tmp_path / "store.sock").exists()
-
-
-def test_ports_are_counted_up_from_the_given_one(tmp_path: Path) -> None:
-    port = consecutive_ports(2)
-    with fleet(tmp_path, "--processes", 2, "--port", port) as running:
-        assert running.ports == [port, port + 1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -131,7 +129,7 @@ def test_misuse_is_one_line_before_any_broker_starts(tmp_path: Path, arguments: 
 
 def test_a_folder_of_several_is_refused_to_others_as_long_as_they_run(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
-        for arguments in ((), ("--processes", 2), ("--node-id", 2)):
+        for arguments in (("--processes", 2), ("--node-id", 2)):
             ended = run("--port", 0, "--data-dir", tmp_path, *arguments)
             assert ended.code == 2
             assert f"in use by process {running.pid}" in one_line(ended.err)
@@ -171,6 +169,17 @@ def test_run_gives_all_brokers_and_leaves_nothing() -> None:
         assert cluster.pid not in cluster.pids
     assert not cluster.data_dir.exists()
     assert not any(map(is_alive, cluster.pids))
+
+
+def test_nothing_of_several_is_left_when_the_process_of_a_test_is_killed() -> None:
+    script = "import pybroker, time\nwith pybroker.run(2) as b: print(*b.pids, b.data_dir, flush=True); time.sleep(60)"
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    first, second, folder = owner.stdout.readline().split()
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    until(lambda: not is_alive(int(first)) and not is_alive(int(second)) and not Path(folder).exists())
 
 
 def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Path) -> None:
