@@ -88,8 +88,15 @@ class Fetchers:
         line = self._lines.get(leader)
         if line is None:
             line = self._lines[leader] = Line(leader, self)
-        line.source.follow(partition, self.clock.now_ms())
-        line.go_on_soon()
+        log, epoch = partition.log, partition.leader_epoch
+
+        def begin(error: Exception | None = None) -> None:
+            if self._leaders.get(key) == leader and partition.leader_epoch == epoch:
+                line.source.follow(partition, self.clock.now_ms())
+                line.go_on_soon()
+
+        if not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, begin):
+            begin()
 
     def stop(self, partition: Partition) -> None:
         """Fetches the partition no more."""

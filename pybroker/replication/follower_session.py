@@ -27,7 +27,7 @@ from pyclient.protocol import errors
 
 Respond = Callable[[int, list[Answer]], Any]
 Note = Callable[[FetchPartition, Partition], None]
-"""The follower has everything below the offset that it names."""
+"""The follower has everything below the offset that it names. Raises KafkaError where it is none."""
 
 FIRST: Final = INITIAL_EPOCH
 
@@ -89,6 +89,8 @@ class FollowerSession:
         self.replica = replica
         self.epoch = INITIAL_EPOCH
         """That of the next request."""
+        self.broker_epoch = -1
+        """The follower's registration: after another one it has to name everything again."""
         self._purgatory = purgatory
         self._find = find
         self._tells_progress = tells_progress
@@ -142,12 +144,23 @@ class FollowerSession:
         for key in tuple(self._ready):
             if key in named or self._size < self._max_bytes:
                 enough = self._read(key) or enough
-                place, read = self._places[key], self._reads[key]
-                if key in named and not read.is_urgent and place.partition is not None:
-                    note(place.wanted, place.partition)
-                    read.high_watermark = place.partition.high_watermark
-                    enough = enough or self._is_progress(place.wanted, read)
+        for key in named:
+            if not self._reads[key].is_urgent:
+                enough = self._note(key, note) or enough
         return enough
+
+    def _note(self, key: Key, note: Note) -> bool:
+        """The follower has what lies below the offset that it names; True where it should hear something now."""
+        place, read = self._places[key], self._reads[key]
+        assert place.partition is not None
+        try:
+            note(place.wanted, place.partition)
+        except errors.KafkaError as error:
+            self._size -= read.size
+            self._reads[key] = PartitionRead(error=error)
+            return True
+        read.high_watermark = place.partition.high_watermark
+        return self._is_progress(place.wanted, read)
 
     def _read(self, key: Key) -> bool:
         """Reads one partition; True where the follower should hear of it now."""

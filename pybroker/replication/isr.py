@@ -174,6 +174,27 @@ class IsrTracker:
         self._maximal = self._others()
         return proposal
 
+    def reassign(self, replicas: Collection[int], now_ms: int) -> None:
+        """The partition has other replicas now; what is known of those that stay is kept."""
+        self.followers = {
+            id: self.followers.get(id) or Follower(now_ms) for id in replicas if id != self._leader
+        }
+        self._maximal = self._others()
+
+    def set_eligible(self, replica: int, broker_epoch: int) -> bool:
+        """The cluster knows this registration now; True where a follower has waited for that."""
+        follower = self.followers.get(replica)
+        if follower is None or follower.is_eligible or follower.broker_epoch != broker_epoch:
+            return False
+        follower.is_eligible = True
+        return True
+
+    def set_ineligible(self, replica: int) -> None:
+        """The broker has gone, or the controller does not want it for now."""
+        follower = self.followers.get(replica)
+        if follower is not None:
+            follower.is_eligible = False
+
     def confirm(self, members: Collection[int]) -> None:
         """The controller has decided."""
         self.members = frozenset(members) | {self._leader}

@@ -19,11 +19,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pybroker.cluster.image import MetadataImage
 from pybroker.cluster.isr_changes import ANY_EPOCH, InSync, IsrChange, IsrOutcome
-from pybroker.replication.isr import IsrTracker
+from pybroker.replication.isr import Expand, IsrTracker, Shrink
 from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
@@ -33,8 +33,8 @@ Send = Callable[[int, Sequence[IsrChange]], Awaitable[Sequence[IsrOutcome]]]
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
-REFUSED_PAUSE_S: Final = 0.25
-"""So long a refused proposal stays pending, lest the next fetch make it again."""
+REFUSED_PAUSE_S: Final = 0.5
+"""So long a refused follower is not proposed again."""
 MAX_PARTITIONS: Final = 2000
 
 _REFUSED = (errors.OperationNotAttempted, errors.IneligibleReplica)
@@ -48,6 +48,14 @@ _OUTDATED = (
 )
 
 logger = logging.getLogger(__name__)
+
+
+class Asked(NamedTuple):
+    """A proposal that the controller is asked for."""
+
+    partition: Partition
+    tracker: IsrTracker
+    proposal: Expand | Shrink
 
 
 class IsrChanges:
@@ -99,57 +107,72 @@ class IsrChanges:
 
     async def _ask(self) -> bool:
         """One request; True where something came of it."""
-        asked = self._asked()
+        asked = self._take()
         if not asked:
             return True
         image = self._image()
         own = image.brokers.get(self._node_id)
-        changes = [_change(partition, image) for partition in asked]
+        changes = [_change(partition, image) for partition, _, _ in asked]
         try:
             outcomes = await self._send(own.epoch if own is not None else ANY_EPOCH, changes)
-        except errors.KafkaError as error:
-            logger.info("in-sync replicas cannot be changed yet: %s", error)
+        except Exception as error:
+            level = logging.INFO if isinstance(error, KafkaError) else logging.ERROR
+            logger.log(level, "in-sync replicas cannot be changed yet: %r", error)
+            for each in asked:
+                self._put_back(*each)
             return False
-        except Exception:
-            logger.exception("changing in-sync replicas")
-            return False
-        heard = [self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)]
         _log(outcomes)
-        return any(heard)
+        return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
 
-    def _asked(self) -> list[Partition]:
-        """Partitions whose proposals still stand."""
-        asked: list[Partition] = []
+    def _take(self) -> list[Asked]:
+        """Proposals that still stand: where another epoch has begun, or the metadata was quicker, none does."""
+        asked: list[Asked] = []
         for partition, tracker in tuple(self._proposals.items())[:MAX_PARTITIONS]:
+            del self._proposals[partition]
             if partition.isr is tracker and tracker.pending is not None:
-                asked.append(partition)
-            else:
-                del self._proposals[partition]  # another epoch has begun, or the metadata was quicker
+                asked.append(Asked(partition, tracker, tracker.pending))
         return asked
 
-    def _hear(self, partition: Partition, outcome: IsrOutcome) -> bool:
+    def _put_back(self, partition: Partition, tracker: IsrTracker, proposal: Expand | Shrink) -> None:
+        """What became of it is not known."""
+        if partition.isr is tracker and tracker.pending is proposal:
+            self._proposals.setdefault(partition, tracker)
+
+    def _hear(self, asked: Asked, outcome: IsrOutcome) -> bool:
         """What the controller says of one partition; False where it is to be asked again."""
-        tracker, name = self._proposals.get(partition), partition.topic_partition
+        partition, tracker, proposal = asked
         if isinstance(outcome, KafkaError):
-            logger.debug("%s: the ISR stays: %s", name, outcome)
-            if not isinstance(outcome, (*_REFUSED, *_OUTDATED)):
+            logger.debug("%s: the ISR stays: %s", partition.topic_partition, outcome)
+            if isinstance(outcome, _REFUSED) and tracker.pending is proposal:
+                self._on_refusal(*asked)
+            elif not isinstance(outcome, (*_REFUSED, *_OUTDATED)):
+                self._put_back(*asked)
                 return False
-            if isinstance(outcome, _REFUSED) and tracker is not None:
-                self._loop.call_later(REFUSED_PAUSE_S, _give_up, tracker, tracker.pending)
-            self._proposals.pop(partition, None)
-            return True
-        self._proposals.pop(partition, None)
-        if partition.decided(outcome.leader_epoch, outcome.partition_epoch, outcome.isr):
-            logger.debug("%s: in sync are now %s", name, outcome.isr)
+        elif partition.decided(outcome.leader_epoch, outcome.partition_epoch, outcome.isr):
+            logger.debug("%s: in sync are now %s", partition.topic_partition, outcome.isr)
             self._on_change(partition)
-            self._go_on(partition)
+            self.consider(partition)
         return True
 
-    def _go_on(self, partition: Partition) -> None:
-        """Another follower may have waited for this decision."""
+    def consider(self, partition: Partition) -> None:
+        """The set is settled for the moment; a follower may have waited for that."""
         tracker = partition.isr
         if tracker is not None and tracker.next_expand(partition.high_watermark) is not None:
             self.propose(partition)
+
+    def _on_refusal(self, partition: Partition, tracker: IsrTracker, proposal: Expand | Shrink) -> None:
+        tracker.give_up()
+        if isinstance(proposal, Expand):
+            epoch = tracker.followers[proposal.replica].broker_epoch
+            tracker.set_ineligible(proposal.replica)
+            self._loop.call_later(REFUSED_PAUSE_S, self._again, partition, tracker, proposal.replica, epoch)
+
+    def _again(self, partition: Partition, tracker: IsrTracker, replica: int, broker_epoch: int) -> None:
+        """After a pause what was refused may be proposed again, if that broker is still there."""
+        broker = self._image().brokers.get(replica)
+        is_there = broker is not None and broker.epoch == broker_epoch
+        if partition.isr is tracker and is_there and tracker.set_eligible(replica, broker_epoch):
+            self.consider(partition)
 
 
 def _change(partition: Partition, image: MetadataImage) -> IsrChange:
@@ -179,8 +202,3 @@ def _log(outcomes: Sequence[IsrOutcome]) -> None:
     counts = Counter(each.name if isinstance(each, KafkaError) else "changed" for each in outcomes)
     told = ", ".join(f"{name} {count}" for name, count in counts.items())
     logger.info("in-sync replicas of %d partitions: %s", len(outcomes), told)
-
-
-def _give_up(tracker: IsrTracker, proposal: object) -> None:
-    if tracker.pending is proposal:
-        tracker.give_up()

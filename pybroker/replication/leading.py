@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.replication.fetch_session import Answer
 from pybroker.replication.fetching import FetchPartition
@@ -86,8 +86,12 @@ class Leading:
             id = random.randint(1, 0x7FFF_FFFF)
             session = FollowerSession(id, replica, self._purgatory, find, tells_progress=self._tells_progress)
             self._sessions[replica] = session
+            session.broker_epoch = asked.broker_epoch
         elif session is None or session.id != asked.session_id:
             raise errors.FetchSessionIdNotFound(f"there is no session {asked.session_id} of broker {replica}")
+        elif session.broker_epoch != asked.broker_epoch:
+            session.close()
+            raise errors.InvalidFetchSessionEpoch(f"broker {replica} has been registered anew")
         return session
 
     def _note_one(
@@ -100,16 +104,27 @@ class Leading:
         now_ms: int,
     ) -> None:
         before = _told(partition, replica)
-        try:
-            proposal = partition.on_follower_fetch(
-                replica, wanted.fetch_offset, wanted.log_start_offset, now_ms, broker_epoch, is_eligible=is_eligible
-            )
-        except errors.KafkaError:
-            return  # it leads no more, or that is no replica of it: the next read says so
+        proposal = partition.on_follower_fetch(
+            replica, wanted.fetch_offset, wanted.log_start_offset, now_ms, broker_epoch, is_eligible=is_eligible
+        )
         if proposal is not None:
             self.changes.propose(partition)
         if _told(partition, replica) != before:
             self._purgatory.wake(partition)
+
+    def on_brokers(self, brokers: Mapping[int, BrokerRegistration | None]) -> None:
+        """These have gone, or the cluster knows their registrations now: followers may have waited for that."""
+        for id, broker in brokers.items():
+            session = self._sessions.pop(id, None) if broker is None else None
+            if session is not None:
+                session.close()
+            for partition in self._partitions:
+                if partition.isr is None:
+                    continue
+                if broker is None:
+                    partition.isr.set_ineligible(id)
+                elif partition.isr.set_eligible(id, broker.epoch):
+                    self.changes.consider(partition)
 
     def _on_timer(self) -> None:
         """Looks for followers that have fallen behind."""

@@ -106,9 +106,11 @@ class Partition:
         self.is_leader = image.leader == self.node_id and self._unavailable is None
         if not self.is_leader:
             self.isr = None
-        elif changed or self.isr is None or not same_replicas:
+        elif changed or self.isr is None:
             self._begin_epoch(image, now_ms)
         elif image.partition_epoch > known[1]:
+            if not same_replicas:
+                self.isr.reassign(image.replicas, now_ms)
             self.isr.confirm(image.isr)
         self.reconfigured()
         self.advance()

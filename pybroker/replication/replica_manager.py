@@ -321,6 +321,8 @@ class ReplicaManager:
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
         self.image = image
+        if self.leading is not None:
+            self.leading.on_brokers(delta.brokers)
         for topic in delta.deleted.values():
             await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
         if not self._started:
@@ -379,6 +381,8 @@ class ReplicaManager:
         self.purgatory.wake(partition)
         if changed and self.fetchers is not None:
             self.fetchers.assign(partition)
+        if self.leading is not None and partition.is_leader:
+            self.leading.changes.consider(partition)
         if changed and partition.is_leader:
             self._unannounced[partition.topic_partition] = partition.leader_epoch
         elif led and not partition.is_leader:

@@ -305,3 +305,19 @@ async def fetch_as_consumer(broker: Broker, other: Broker, rack: str) -> tuple[i
 
     other.peers.post(broker.node_id, wanted, done, purpose="test")
     return await found  # type: ignore[no-any-return]
+
+
+def test_all_come_back_into_sync_though_nothing_is_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, replica_fetch_wait_max_ms="30000") as cluster:
+            first, _, _ = await three(cluster)
+            await create(first, 1, 2, 3)
+            await cluster.until(lambda: has_led(first))
+            await append(first, b"a")
+            await cluster.kill(2)
+            await cluster.kill(3)
+            await cluster.until(lambda: members(first) == {1})
+            await asyncio.gather(cluster.start(2), cluster.start(3))
+            await cluster.until(lambda: members(first) == {1, 2, 3})
+
+    in_loop(scenario)
