@@ -108,6 +108,8 @@ class Broker:
             was_clean=was_clean,
         )
         self._opened.push_async_callback(self.node.leave)
+        if self.logs.offline_dirs:
+            await self.node.tell_lost(self.replicas.lost())
         self._serve()
 
     async def stop(self) -> None:
@@ -297,6 +299,13 @@ class Broker:
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")
             self.loop.call_soon_threadsafe(self.failed.set)
+        else:
+            self.loop.call_soon_threadsafe(self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        """Other brokers shall lead what was on the disk."""
+        lost = self.replicas.lost()
+        self._telling = self.loop.create_task(self.node.tell_lost(lost))
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
         await self.loop.run_in_executor(self.executor, work)

@@ -94,6 +94,8 @@ class Membership:
         self._worker: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._has_left = False
+        self._is_leaving = False
+        self._offline: frozenset[tuple[bytes, int]] = frozenset()
         self._following = Following(
             store, lambda: cache.image.version, service.follow_entry, self._reload
         )
@@ -180,6 +182,8 @@ class Membership:
         self._service.step_down()
         await self._store.new_session()
         await self._register()
+        if self._is_leaving or self._offline:
+            await self._tell()
         await self._stand()
 
     def _on_session(self, state: SessionState) -> None:
@@ -226,11 +230,16 @@ class Membership:
         await self._cache.until(lambda image: _has_retired(image, node_id))
 
     async def tell(
-        self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] = frozenset()
+        self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None
     ) -> None:
-        """Says what this broker cannot do, instead of what it said before."""
+        """Says what this broker cannot do from now on: lead at all, hold those replicas."""
+        self._is_leaving |= is_leaving
+        self._offline = self._offline if offline is None else offline
+        await self._tell()
+
+    async def _tell(self) -> None:
         path = znodes.unfit_path(self._registration.id)
-        data = znodes.encode_unfit(is_leaving=is_leaving, offline=offline)
+        data = znodes.encode_unfit(is_leaving=self._is_leaving, offline=self._offline)
         said = Create(path, data, ephemeral=True)
         before = await self._store.exists(path)
         await self._store.multi([Delete(path), said] if before else [said])

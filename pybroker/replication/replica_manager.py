@@ -474,6 +474,19 @@ class ReplicaManager:
             if partition.log.log_dir.offline and partition.is_available:
                 self._stop(partition, partition.log.log_dir.storage_error())
 
+    def lost(self) -> frozenset[tuple[bytes, int]]:
+        """Replicas, by topic id and index, that should be here and are on no disk that works."""
+        return frozenset(
+            (topic.id, image.index)
+            for topic in self.image.topics.values()
+            for image in topic.partitions
+            if self.node_id in image.replicas and not self._is_here(topic.name, image.index)
+        )
+
+    def _is_here(self, topic: str, index: int) -> bool:
+        partition = self.topics.get(topic, {}).get(index)
+        return partition is not None and not partition.log.log_dir.offline
+
     def _report_strays(self) -> None:
         """Logs of topics that do not exist:
 
