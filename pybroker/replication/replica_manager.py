@@ -320,7 +320,7 @@ class ReplicaManager:
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
-        self.image = image
+        before, self.image = self.image, image
         if self.leading is not None:
             self.leading.on_brokers(delta.brokers)
         for topic in delta.deleted.values():
@@ -331,12 +331,24 @@ class ReplicaManager:
             self._drop_offline()
         for topic in delta.changed.values():
             config = self._config_of(topic)
-            for partition in topic.partitions:
+            for partition in self._news(topic, before.topic_by_id(topic.id)):
                 if await self._place(topic, partition, config):
                     await asyncio.sleep(0)
         if not self._started:
             self._started = True
             self._report_strays()
+
+    def _news(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
+        """The partitions that are not as before: of thousands, often one."""
+        if before is None or before.configs != topic.configs:
+            yield from topic.partitions
+            return
+        here = self.topics.get(topic.name, {})
+        known = len(before.partitions)
+        for index, partition in enumerate(topic.partitions):
+            is_same = index < known and partition is before.partitions[index]
+            if not is_same or (index not in here and self.node_id in partition.replicas):
+                yield partition
 
     async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
         """Gives one partition its log and its role, or takes it away; True where that took time."""
