@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -40,8 +40,11 @@ class Step(NamedTuple):
     delta: MetadataDelta
 
 
-PARTITIONS_PER_STEP: Final = 1_500
-"""With the longest names that is half of what a write to ZooKeeper may be, 1 MB."""
+PARTITIONS_PER_STEP: Final = 800
+"""With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
+
+ASSIGNMENTS_PER_PARTITION: Final = 30
+"""So many replica lists of a topic's node are as long as the writes of one partition."""
 
 
 class PartitionChanges:
@@ -72,13 +75,40 @@ class PartitionChanges:
 
     def steps(self, last: Step | None = None) -> list[Step]:
         """The changes, a part in each step; ``last`` is added to the last of them."""
-        flat = [(name, new) for name, changed in self._changed.items() for new in changed.values()]
         topics = dict[str, TopicImage]()
-        chunks = [flat[i : i + PARTITIONS_PER_STEP] for i in range(0, len(flat), PARTITIONS_PER_STEP)]
-        steps = [self._step(chunk, topics) for chunk in chunks]
+        steps = [self._step(chunk, topics) for chunk in self._chunks()]
         if last is not None:
             steps[-1:] = [_joined(steps[-1], last) if steps else last]
         return steps
+
+    def _chunks(self) -> Iterator[list[tuple[str, PartitionImage]]]:
+        chunk: list[tuple[str, PartitionImage]] = []
+        moved: set[str] = set()
+        weight = 0
+        for name, partition in self._all():
+            more = 1 if name in moved else self._weight(name, partition)
+            if chunk and weight + more > PARTITIONS_PER_STEP:
+                yield chunk
+                chunk, moved, weight = [], set(), 0
+                more = self._weight(name, partition)
+            if more > 1:
+                moved.add(name)
+            chunk.append((name, partition))
+            weight += more
+        if chunk:
+            yield chunk
+
+    def _all(self) -> Iterator[tuple[str, PartitionImage]]:
+        for name, changed in self._changed.items():
+            for partition in changed.values():
+                yield name, partition
+
+    def _weight(self, name: str, partition: PartitionImage) -> int:
+        """More where the topic's node is written as well."""
+        partitions = self._image.topics[name].partitions
+        if _assignment(partition) == _assignment(partitions[partition.index]):
+            return 1
+        return 2 + len(partitions) // ASSIGNMENTS_PER_PARTITION
 
     def _step(
         self, chunk: Sequence[tuple[str, PartitionImage]], topics: dict[str, TopicImage]

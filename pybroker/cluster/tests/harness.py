@@ -48,15 +48,21 @@ class Member:
 
 
 class Members:
-    """Brokers on one store's file."""
+    """Brokers on one store: a file, or whatever ``open_server`` gives."""
 
-    def __init__(self, file: Path, **settings: str) -> None:
-        self._file = str(file)
+    def __init__(
+        self,
+        file: Path,
+        *,
+        open_server: Callable[[], Awaitable[Any]] | None = None,
+        **settings: str,
+    ) -> None:
+        self._open = open_server or (lambda: EmbeddedServer.open(str(file)))
         self._settings = {key.replace("_", "."): value for key, value in settings.items()}
         self.alive: dict[int, Member] = {}
 
     async def __aenter__(self) -> Members:
-        self.server = await EmbeddedServer.open(self._file)
+        self.server: Any = await self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
