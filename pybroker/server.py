@@ -106,6 +106,7 @@ class Broker:
             {each.endpoint.listener: each.endpoint for each in self._bound},
             self.folder.log_dirs,
             was_clean=was_clean,
+            directory_ids=[log_dir.directory_id for log_dir in self.logs.dirs],
         )
         self._opened.push_async_callback(self.node.leave)
         if self.logs.offline_dirs:

@@ -37,8 +37,8 @@ class ResourceType(IntEnum):
 class BrokerRegistration(NamedTuple):
     """A live broker. ``epoch`` is greater at each registration; ``endpoints`` one per listener.
 
-    ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine;
-    while it is the same, what the broker wrote is there, synced or not. ``is_leaving``: it is about
+    ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine,
+    and its log dirs; while it is the same, what it wrote is there, synced or not. ``is_leaving``: it is about
     to stop. ``offline``: replicas (topic id, index) whose disk it has lost.
     """
 

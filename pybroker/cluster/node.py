@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pybroker.clock import Clock
 from pybroker.cluster.controller import Controller
@@ -83,11 +83,13 @@ class ClusterNode:
         log_dirs: tuple[str, ...] = (),
         *,
         was_clean: bool = False,
+        directory_ids: Iterable[str] = (),
     ) -> None:
         """Registers with the bound ``listeners`` (by name, real ports) and publishes the image.
 
         When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that
-        the logs were closed in order, so that leader epochs need not move on.
+        the logs were closed in order, so that leader epochs need not move on; as long as the
+        machine and the ``directory_ids`` stay the same, what was written is there.
         """
         registration = BrokerRegistration(
             self._node_id,
@@ -96,7 +98,7 @@ class ClusterNode:
             rack_of(self._config["broker.rack"]),
             log_dirs,
             was_clean,
-            boot_of_machine(),
+            " ".join([boot_of_machine(), *sorted(directory_ids)]),
         )
         self._membership = Membership(
             self._store, self.controller, self.metadata, registration, self._clock

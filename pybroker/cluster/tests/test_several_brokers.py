@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from pybroker.cluster import journal, znodes
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.image import (
+    NO_LEADER,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from pybroker.cluster.isr_changes import InSync, IsrChange
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
@@ -302,8 +309,6 @@ def test_case_20_whoever_writes_the_next_entry_first_is_the_controller(tmp_path:
 
 
 def journal_entry(image: MetadataImage) -> bytes:
-    from pybroker.cluster.image import MetadataDelta
-
     return journal.encode(MetadataDelta(controller=(image.controller_id, 1)), image, 1)
 
 
@@ -337,3 +342,61 @@ def test_a_restarted_cluster_has_everything_again(tmp_path: Path) -> None:
 
     run(tmp_path / "db", first)
     run(tmp_path / "db", second)
+
+
+def test_s99_preferred_leaders_come_back_by_themselves(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        request = assigned("t", *[(2, 3)] * 4)
+        await members.controller.node.controller.create_topics([request])
+        await members.die(2)
+        await members.start(2)
+        image = await members.settled()
+        assert {p.leader for p in image.topics["t"].partitions} == {3}
+        changes = [proposal(image, 2, 3, index=index) for index in range(3)]
+        await propose(members, 3, *changes)
+        leaders = [2, 2, 2, 3]  # who is not in sync stays away
+        await members.until(
+            lambda: [p.leader for p in members.alive[1].image.topics["t"].partitions] == leaders
+        )
+
+    run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
+
+
+def test_fewer_replicas_that_are_enough_make_no_eligible_leaders(tmp_path: Path) -> None:
+    """Once one replica may commit alone, those that left before do not have everything."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        request = assigned("t", (2, 3))._replace(configs=(("min.insync.replicas", "2"),))
+        await service.create_topics([request])
+        await members.die(3)
+        assert partition_of(await members.settled()).elr == (3,)
+        key = KeyChange("min.insync.replicas", 0, "1")
+        await service.alter_configs([ConfigChange(2, "t", (key,))])
+        assert partition_of(await members.settled()).elr == ()
+        await members.die(2)
+        await members.start(3)
+        assert partition_of(await members.settled()).leader == NO_LEADER
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        request = assigned("t", (2, 3))._replace(configs=(("min.insync.replicas", "2"),))
+        await members.controller.node.controller.create_topics([request])
+        await members.die(3)
+        await members.settled()
+        await members.die(2)
+        await members.settled()
+        await members.start(3)
+        image = await members.settled()
+        assert (partition_of(image).leader, partition_of(image).elr) == (3, (2,))
+        stored = await members.server.connect()
+        data, _ = await stored.get("/brokers/topics/t/partitions/0/state")
+        assert b'"elr":[2]' in data
+
+    run(tmp_path / "db", scenario)
