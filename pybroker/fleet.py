@@ -126,7 +126,7 @@ class Fleet:
     """All brokers of one supervisor, and the store that they share."""
 
     def __init__(self, options: StartOptions, config: BrokerConfig, folder: DataFolder) -> None:
-        self._config = config
+        self._serves_store = not (config["zookeeper.connect"] or options.join)
         self._folder = folder
         self._store: StoreServer | None = None
         self._news = asyncio.Event()
@@ -141,7 +141,7 @@ class Fleet:
 
         Raises StartError, FleetFailed.
         """
-        if not self._config["zookeeper.connect"]:
+        if self._serves_store:
             self._store = await self._open_store()
         self._keepers = [asyncio.ensure_future(member.keep()) for member in self._members]
         while not all(member.hello for member in self._members):

@@ -46,8 +46,15 @@ class StartOptions:
     """Stop also when stdin ends or the parent process does."""
     temporary: bool = False
     """Remove the data folder at the end."""
+    join: bool = False
+    """More brokers for those that run on this data folder, whose supervisor serves the store."""
     member: bool = False
     """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
+
+    @property
+    def shares_folder(self) -> bool:
+        """The data folder, and without ZooKeeper the store, are held by another process."""
+        return self.join or self.member
 
 
 def configure(options: StartOptions) -> BrokerConfig:
@@ -65,6 +72,8 @@ def configure(options: StartOptions) -> BrokerConfig:
     if config["zookeeper.connect"] and not ZOOKEEPER.fullmatch(config["zookeeper.connect"]):
         text = config["zookeeper.connect"]
         raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
+    if config["zookeeper.connect"] and options.join:
+        raise ConfigError("--join is for brokers of one data folder: with --zookeeper, give each its own --data-dir")
     return config
 
 
@@ -83,7 +92,7 @@ def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) ->
     )
 
 
-def store_options(config: BrokerConfig, folder: DataFolder, *, member: bool) -> StoreOptions:
+def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolder) -> StoreOptions:
     """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own."""
     timeout_ms = config["zookeeper.session.timeout.ms"]
     if config["zookeeper.connect"]:
@@ -93,7 +102,7 @@ def store_options(config: BrokerConfig, folder: DataFolder, *, member: bool) -> 
             session_timeout_ms=timeout_ms,
             connection_timeout_ms=waiting_ms,
         )
-    if member:
+    if options.shares_folder:
         return StoreOptions(socket=str(folder.socket), session_timeout_ms=timeout_ms)
     return StoreOptions(file=str(folder.store))
 

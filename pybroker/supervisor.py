@@ -78,7 +78,8 @@ def run_several(options: StartOptions, config: BrokerConfig) -> int:
     """Runs brokers in processes of their own."""
     settings_of_members(options, config)  # complains before anything is touched
     folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
-    with held(folder.root, options.temporary), event_loop() as loop:
+    shared = contextlib.nullcontext() if options.join else held(folder.root, options.temporary)
+    with shared, event_loop() as loop:
         return loop.run_until_complete(supervise(config, folder, options))
 
 
@@ -88,7 +89,7 @@ def claimed(folder: DataFolder, options: StartOptions) -> Iterator[None]:
     locks = Locks()
     patience_s = LOCK_PATIENCE_S if options.member else 0.0
     with _failures_of(folder.root):
-        claim(folder, locks, shared_root=options.member, patience_s=patience_s)
+        claim(folder, locks, shared_root=options.shares_folder, patience_s=patience_s)
         folder.write_pid()
     try:
         yield
@@ -158,7 +159,7 @@ async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions)
     if options.embedded or options.member:
         watch_owner(stop, OWNER_GONE_S if options.member else None)
     logger.info("data folder %s, process %d", folder.root, os.getpid())
-    broker = Broker(config, folder, store=store_options(config, folder, member=options.member))
+    broker = Broker(config, folder, store=store_options(options, config, folder))
     try:
         if await starts(broker, stop):
             settle()

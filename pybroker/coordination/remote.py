@@ -75,7 +75,7 @@ class Connection:
             with reachable(path) as name:
                 reader, writer = await asyncio.open_unix_connection(name)
         except OSError as error:
-            raise ConnectionLoss(f"{path}: {error.strerror or error}") from error
+            raise ConnectionLoss(f"{path}: {error.strerror or error}: no supervisor serves it") from error
         return cls(reader, writer, on_event)
 
     def send(self, verb: Verb, argument: Any = None) -> asyncio.Future[Any]:

@@ -17,6 +17,7 @@ import pybroker
 from conformance.ensemble import ensemble
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
+from pyclient import Admin
 
 QUICK = ("--restart-delay", "0.1")
 
@@ -133,6 +134,24 @@ def test_a_folder_of_several_is_refused_to_others_as_long_as_they_run(tmp_path: 
             ended = run("--port", 0, "--data-dir", tmp_path, *arguments)
             assert ended.code == 2
             assert f"in use by process {running.pid}" in one_line(ended.err)
+
+
+def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Path) -> None:
+    def brokers() -> list[int]:
+        with Admin(f"127.0.0.1:{running.port}") as admin:
+            return sorted(each.id for each in admin.describe_cluster().brokers)
+
+    with fleet(tmp_path, "--processes", 2) as running:
+        with broker(tmp_path, "--join", "--node-id", 3) as joined:
+            assert brokers() == [1, 2, 3]
+            assert joined.stop().code == 0
+        until(lambda: brokers() == [1, 2])
+        ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 2)
+        assert f"broker-2 is in use by process {running.pids[1]}" in one_line(ended.err)
+        running.stop()
+    ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
+    assert ended.code == 2
+    assert "store.sock: No such file or directory: no supervisor serves it" in one_line(ended.err)
 
 
 def test_one_broker_becomes_several_and_several_one_on_the_same_folder(tmp_path: Path) -> None:
