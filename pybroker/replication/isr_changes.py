@@ -162,6 +162,8 @@ class IsrChanges:
 
     def _on_refusal(self, partition: Partition, tracker: IsrTracker, proposal: Expand | Shrink) -> None:
         tracker.give_up()
+        if partition.isr is tracker and partition.advance():
+            self._on_change(partition)
         if isinstance(proposal, Expand):
             epoch = tracker.followers[proposal.replica].broker_epoch
             tracker.set_ineligible(proposal.replica)
