@@ -33,3 +33,16 @@ def describe(cluster: Cluster, output: str) -> None:
         "brokers": [dict(zip(COLUMNS[:4], row[:4], strict=True)) for row in rows],
     }
     show(output, COLUMNS, rows, documents=[document])
+
+
+@cluster.command()
+@on_cluster
+@click.option("--data-dir", metavar="DIR", help="The folder of the brokers [the user's data folder].")
+@click.option("--timeout", type=click.FloatRange(0), default=300.0, help="Seconds for each broker [300].")
+def restart(cluster: Cluster, data_dir: str | None, timeout: float) -> None:
+    """Restarts the brokers of a data folder one by one, each when all replicas are in sync."""
+    from pybroker.cli.rolling_restart import RollingRestart
+    from pybroker.data_folder import plan
+
+    root = plan(data_dir, 1, ()).root
+    RollingRestart(root, cluster, timeout, lambda line: click.echo(line, err=True)).run()

@@ -17,7 +17,7 @@ import pybroker
 from conformance.ensemble import ensemble
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
-from pyclient import Admin
+from pyclient import Admin, NewTopic
 
 QUICK = ("--restart-delay", "0.1")
 
@@ -152,6 +152,27 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
     ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
     assert ended.code == 2
     assert "store.sock: No such file or directory: no supervisor serves it" in one_line(ended.err)
+
+
+def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2, *QUICK) as running:
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in running.ports)
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 4, 2)])
+        restart = ("cluster", "restart", "--data-dir", tmp_path)
+        ended = run(*restart, "-b", bootstrap)
+        assert ended.code == 0, ended
+        assert sorted(line.partition(":")[0] for line in ended.err.splitlines()) == ["broker 1", "broker 2"]
+        assert not {pid_of(tmp_path, 1), pid_of(tmp_path, 2)} & {0, *running.pids}
+        with Admin(bootstrap) as admin:
+            assert all(len(each.isr) == 2 for each in admin.describe_topics("t")["t"].partitions)
+        log = running.stop().err
+    ends = [line for line in log.splitlines() if "starting it again" in line]
+    assert len(ends) == 2
+    with broker(tmp_path) as alone:
+        ended = run(*restart, "-b", f"127.0.0.1:{alone.port}")
+    assert ended.code == 1
+    assert "has a single broker" in ended.err
 
 
 def test_one_broker_becomes_several_and_several_one_on_the_same_folder(tmp_path: Path) -> None:
