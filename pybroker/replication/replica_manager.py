@@ -23,7 +23,6 @@ from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage,
 from pybroker.config import BrokerConfig, ConfigError, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
-from pybroker.log.group_commit import Done, GroupCommit
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
@@ -37,9 +36,9 @@ from pybroker.replication.isr_changes import IsrChanges, Send
 from pybroker.replication.leading import Leading
 from pybroker.replication.moves import Moves
 from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.promises import Promises
 from pybroker.replication.purgatory import (
     Purgatory,
-    WaitingAck,
     WaitingDelete,
     WaitingFetch,
 )
@@ -101,7 +100,9 @@ class ReplicaManager:
         self.fetchers: Fetchers | None = None
         self._loop = loop
         self._executor = executor
-        self._commits: dict[Partition, GroupCommit] = {}
+        self._promises = Promises(self.purgatory, loop, executor)
+        self.promise = self._promises.promise
+        self.sync = self._promises.sync
         self._listeners: list[Leadership] = []
         self._unannounced: dict[TopicPartition, int] = {}
         """Leader epochs that have begun here, but are not in the published metadata yet."""
@@ -223,56 +224,6 @@ class ReplicaManager:
             partition, records, ACKS_ALL, now_ms, Origin.COORDINATOR, marker.transaction_version
         )
         return Appended(info, self.promise(partition, info.last_offset, timeout_ms))
-
-    def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> WaitingAck | None:
-        """The future of acks=all for the records up to ``last_offset``, None where it holds
-        already.
-
-        Raises as ``Partition.is_replicated``.
-        """
-        synced = partition.log.config.flush_acks
-        if not synced and partition.is_replicated(last_offset):
-            return None
-        waiting = WaitingAck(self.purgatory, partition, last_offset, synced)
-        if waiting.holds():
-            return None
-        self.purgatory.park(waiting, (partition,), timeout_ms)
-        if synced:
-            self._sync(partition, last_offset + 1, waiting)
-        return waiting
-
-    def _sync(self, partition: Partition, offset: int, waiting: WaitingAck) -> None:
-        def synced(error: Exception | None) -> None:
-            if error is None:
-                waiting.woken()
-            else:
-                waiting.fail(error)
-
-        if self.sync(partition, offset, synced):
-            waiting.woken()
-
-    def sync(self, partition: Partition, offset: int, done: Done) -> bool:
-        """Brings everything below ``offset`` to the disk, by one sync for all who want that.
-
-        ``done(error or None)`` is called unless it returns True: it is there already.
-        """
-        commit = self._commits.get(partition)
-        if commit is None:
-            commit = self._commits[partition] = GroupCommit(partition.log, self._on_pool)
-        return commit.wait(offset, done)
-
-    def _on_pool(self, work: Callable[[], object], done: Done) -> None:
-        """Runs ``work`` on a pool thread, then ``done(error or None)`` here."""
-
-        def run() -> None:
-            error: Exception | None = None
-            try:
-                work()
-            except Exception as failure:
-                error = failure
-            self._loop.call_soon_threadsafe(done, error)
-
-        self._executor.submit(run)
 
     # Fetching
 
@@ -442,7 +393,7 @@ class ReplicaManager:
             partition.go()
         else:
             partition.go_offline(failure)
-        self._commits.pop(partition, None)
+        self._promises.forget(partition)
         if self.fetchers is not None:
             self.fetchers.stop(partition)
         self.purgatory.wake(partition)
