@@ -67,15 +67,30 @@ class Workload:
 
 
 async def live(cluster: Cluster, chance: random.Random, faults: int) -> None:
-    """Kills and starts; of three brokers two are there most of the time, now and then only one, or none."""
+    """Of three brokers two are there most of the time, now and then only one, or none. Connections among them break,
+    and sessions of the coordination store expire.
+    """
     for _ in range(faults):
         await asyncio.sleep(chance.uniform(0.01, 0.3))
         there, gone = sorted(cluster.brokers), sorted({1, 2, 3} - set(cluster.brokers))
         if gone and (chance.random() < 0.6 or len(gone) == 3):
             await cluster.start(chance.choice(gone))
-        elif there:
-            victim = chance.choice(there)
-            await (cluster.kill(victim) if chance.random() < 0.8 else cluster.stop(victim))
+            continue
+        victim, fault = chance.choice(there), chance.random()
+        if fault < 0.45:
+            await cluster.kill(victim)
+        elif fault < 0.6:
+            await cluster.stop(victim)
+        elif fault < 0.85:
+            cut(cluster.brokers[victim])
+        else:
+            await cluster.store.expire(cluster.brokers[victim]._store.session.id)
+
+
+def cut(broker: Broker) -> None:
+    """All connections of the broker to others break."""
+    for peer in broker.peers._peers.values():
+        peer.moved()
 
 
 def check(workload: Workload, cluster: Cluster) -> None:
