@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import alter_partition
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
-from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.membership import BrokerIdTaken, ClusterMismatch
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.peer_secret import cluster_secret
 from pybroker.compaction_workers import CompactionWorkers
@@ -102,12 +102,7 @@ class Broker:
         self._open_partitions()
         self._open_groups()
         self._open_transactions()
-        await self.node.join(
-            {each.endpoint.listener: each.endpoint for each in self._bound},
-            self.folder.log_dirs,
-            was_clean=was_clean,
-            directory_ids=[log_dir.directory_id for log_dir in self.logs.dirs],
-        )
+        await self._join(was_clean=was_clean)
         self._opened.push_async_callback(self.node.leave)
         if self.logs.offline_dirs:
             await self.node.tell_lost(self.replicas.lost())
@@ -164,6 +159,18 @@ class Broker:
         self.controller.create_elsewhere = functools.partial(
             create_elsewhere, self.forwarding, self.metadata
         )
+
+    async def _join(self, *, was_clean: bool) -> None:
+        """Partitions have their roles when this returns."""
+        try:
+            await self.node.join(
+                {each.endpoint.listener: each.endpoint for each in self._bound},
+                self.folder.log_dirs,
+                was_clean=was_clean,
+                directory_ids=[log_dir.directory_id for log_dir in self.logs.dirs],
+            )
+        except BrokerIdTaken as error:
+            raise StartError(str(error)) from error
 
     async def _open_store(self) -> CoordinationStore:
         place = self._store_place

@@ -37,8 +37,14 @@ from pybroker.coordination.interface import (
 from pyclient.protocol.errors import KafkaError
 
 RETRY_S = 0.2
+NAMESAKE_S = 30.0
+"""Longer than a session that nobody renews."""
 
 _log = logging.getLogger(__name__)
+
+
+class BrokerIdTaken(Exception):
+    """Another broker of this id is alive."""
 
 
 class ClusterMismatch(Exception):
@@ -118,10 +124,25 @@ class Membership:
         try:
             await self._store.create(path, data, ephemeral=True)
         except NodeExists:
-            await self._store.multi([Delete(path), Create(path, data, ephemeral=True)])
+            await self._wait_for_namesake(path)
+            before = [Delete(path)] if await self._store.exists(path) else []
+            await self._store.multi([*before, Create(path, data, ephemeral=True)])
         self._registration = self._registration._replace(
             epoch=(await self._store.get(path))[1].created
         )
+
+    async def _wait_for_namesake(self, path: str) -> None:
+        """What is registered is this broker's past, or another broker: that must go first."""
+        for _ in range(int(NAMESAKE_S / RETRY_S)):
+            [found] = await self._store.get_many([path])
+            if found is None:
+                return
+            other = znodes.decode_broker(self._registration.id, found[0], found[1].created)
+            if other.boot == self._registration.boot:
+                return
+            await asyncio.sleep(RETRY_S)
+        place = ", ".join(map(str, other.endpoints))
+        raise BrokerIdTaken(f"broker {other.id} runs already, at {place}: choose another node.id")
 
     @property
     def broker_epoch(self) -> int:

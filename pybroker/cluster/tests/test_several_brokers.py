@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster import journal, znodes
+from pybroker.clock import ManualClock
+from pybroker.cluster import journal, membership, znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.image import (
     NO_LEADER,
@@ -17,8 +18,11 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.isr_changes import InSync, IsrChange
+from pybroker.cluster.membership import BrokerIdTaken
+from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
+from pybroker.config import BrokerConfig
 from pybroker.coordination.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -398,5 +402,37 @@ def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: P
         stored = await members.server.connect()
         data, _ = await stored.get("/brokers/topics/t/partitions/0/state")
         assert b'"elr":[2]' in data
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_whose_id_another_one_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "NAMESAKE_S", 0.4)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        first = members.alive[2]
+        other = ClusterNode(
+            await members.server.connect(), BrokerConfig({}), 2, ManualClock(), first.node.cluster_id
+        )
+        with pytest.raises(BrokerIdTaken, match="broker 2 runs already, at PLAINTEXT://"):
+            await other.join({}, directory_ids=["another disk"])
+        assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        before = (await members.settled()).brokers[2].epoch
+        past = members.alive[2]  # its session lives on, as after a kill until it expires
+        await past.node.leave()
+        await members.start(2)
+        assert (await members.settled()).brokers[2].epoch > before
+        await past.store.close()
+        assert set((await members.settled()).brokers) == {1, 2}
 
     run(tmp_path / "db", scenario)
