@@ -11,6 +11,8 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -47,11 +49,8 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
-    def _command(self) -> list[str]:
-        port = next(iter(self.ports.values()), 0)
-        words = [sys.executable, "-m", "pybroker", "--processes", str(len(self.ids)), "--port", str(port)]
-        words += ["--data-dir", str(self.data_dir), "--restart-delay", "0.5"]
-        words += ["--zookeeper", self.zookeeper] if self.zookeeper else []
+    def _command(self, *own: object) -> list[str]:
+        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
         for key, value in self.config.items():
             words += ["--set", f"{key}={value}"]
         return words
@@ -63,20 +62,40 @@ class Cluster:
             BrokerError: they did not.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
-        line = self.process.stdout.readline().decode() if ready else ""
-        match = READY.fullmatch(line)
-        if match is None:
-            self.process.kill()
-            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
-        ports = [int(address.rpartition(":")[2]) for address in match[1].split(",")]
+        port = next(iter(self.ports.values()), 0)
+        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
+        several = ("--processes", len(self.ids), "--restart-delay", 0.5)
+        self.process, ports = self._spawn(*several, "--port", port, *place)
         self.ports = dict(zip(self.ids, ports, strict=True))
         return self
+
+    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
+        """A process that has said that it is ready, and the ports that it said."""
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                self._command(*own), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
+        line = process.stdout.readline().decode() if ready else ""
+        match = READY.fullmatch(line)
+        if match is None:
+            process.kill()
+            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
+        return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
+
+    @contextmanager
+    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
+        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
+        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            del self.ports[broker]
 
     def logged(self) -> str:
         """What supervisor and brokers wrote to their log so far."""
@@ -162,6 +181,26 @@ class Cluster:
         """Whether every replica of every partition is in sync, and every partition has a leader."""
         found = self.partitions(topic, without).values()
         return bool(found) and all(len(row.isr) == len(row.replicas) and row.leader >= 0 for row in found)
+
+    def brokers(self, without: int | None = None) -> list[int]:
+        """The ids of the brokers that are registered."""
+        return sorted(row.node_id for row in self.metadata("-", without).brokers)
+
+    def reassign(self, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
+        """Moves partitions to other replicas; returns when they are there, in sync, and nowhere else."""
+        rows = [{"partition_index": number, "replicas": list(to)} for number, to in replicas.items()]
+        topics = [{"name": topic, "partitions": rows}]
+        with Wire(("127.0.0.1", self.ports[1])) as wire:
+            reply = wire.ask("AlterPartitionReassignments", 0, timeout_ms=30_000, topics=topics)
+        assert reply.error_code == 0, reply
+        assert all(row.error_code == 0 for row in reply.responses[0].partitions), reply
+
+        def done() -> bool:
+            found = self.partitions(topic)
+            there = {number: (set(found[number].replicas), set(found[number].isr)) for number in replicas}
+            return all(there[number] == (set(to), set(to)) for number, to in replicas.items())
+
+        until(done, f"{topic} to be at {replicas}")
 
     def create_topic(self, name: str, partitions: int, replicas: int, **config: object) -> None:
         """Creates a topic; settings have ``_`` for ``.``."""

@@ -1,6 +1,6 @@
 """What holds brokers together is taken away: killed and halted brokers, controllers, ZooKeeper servers.
 
-S31, S95, S96 and cases 22, 23, 24, on processes under load. What was acked stays, once, in order.
+S31, S95, S96, S97 and cases 22, 23, 24, on processes under load. What was acked stays, once, in order.
 """
 
 from __future__ import annotations
@@ -170,6 +170,23 @@ def test_s95_s96_another_broker_takes_over_from_a_killed_controller_in_the_next_
     finally:
         client.stop()
         client.close()
+    loaded.finish()
+
+
+@pytest.mark.long
+def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(start: Start) -> None:
+    loaded = start()
+    cluster = loaded.cluster
+    for _ in range(3):
+        with cluster.joined(4) as fourth:
+            assert cluster.brokers() == [1, 2, 3, 4]
+            cluster.reassign("t", {number: (4, 1 + number % 3, 1 + (number + 1) % 3) for number in range(PARTITIONS)})
+            loaded.goes_on()
+            cluster.reassign("t", {number: (1, 2, 3) for number in range(PARTITIONS)})
+            fourth.terminate()
+            assert fourth.wait(60) == 0
+        until(lambda: cluster.brokers() == [1, 2, 3], "the broker to be gone")
+        loaded.goes_on()
     loaded.finish()
 
 

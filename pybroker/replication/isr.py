@@ -175,10 +175,15 @@ class IsrTracker:
         return proposal
 
     def reassign(self, replicas: Collection[int], now_ms: int) -> None:
-        """The partition has other replicas now; what is known of those that stay is kept."""
+        """The partition has other replicas now; what is known of those that stay is kept.
+
+        A proposal with one that is none any more can only be refused: the controller knew before.
+        """
         self.followers = {
             id: self.followers.get(id) or Follower(now_ms) for id in replicas if id != self._leader
         }
+        if self.pending is not None and not self.pending.members <= {self._leader, *replicas}:
+            self.pending = None
         self._maximal = self._others()
 
     def set_eligible(self, replica: int, broker_epoch: int) -> bool:

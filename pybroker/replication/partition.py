@@ -108,10 +108,11 @@ class Partition:
             self.isr = None
         elif changed or self.isr is None:
             self._begin_epoch(image, now_ms)
-        elif image.partition_epoch > known[1]:
-            if not same_replicas:
+        else:
+            if not same_replicas:  # also where the controller's answer has told this epoch before
                 self.isr.reassign(image.replicas, now_ms)
-            self.isr.confirm(image.isr)
+            if image.partition_epoch > known[1]:
+                self.isr.confirm(image.isr)
         self.reconfigured()
         self.advance()
         return changed

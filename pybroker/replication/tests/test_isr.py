@@ -124,6 +124,17 @@ def test_what_is_known_of_replicas_that_stay_outlives_a_reassignment() -> None:
     assert set(isr.followers) == {2, 4}
 
 
+def test_a_proposal_of_one_that_is_no_replica_any_more_is_dropped_and_any_other_is_not() -> None:
+    isr = tracker((1, 2))
+    assert fetch(isr, 3, 10, end=10) == Expand(3, frozenset({1, 2, 3}))
+    isr.reassign((1, 2, 3, 4), now_ms=0)
+    assert isr.pending is not None
+    isr.reassign((1, 2), now_ms=0)
+    assert isr.pending is None
+    fetch(isr, 2, 20, end=20)
+    assert isr.least_log_end(20) == 20
+
+
 def test_a_follower_whose_registration_is_not_known_yet_waits_for_that() -> None:
     isr = tracker((1, 2))
     proposal = isr.on_fetch(
