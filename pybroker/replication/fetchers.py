@@ -19,7 +19,7 @@ from pybroker.config import BrokerConfig
 from pybroker.replication.follower import Key
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory
-from pybroker.replication.source import FetchLimits, Source
+from pybroker.replication.source import FetchLimits, Source, Throttle
 from pyclient.protocol.errors import KafkaError
 
 PURPOSE: Final = "replication"
@@ -51,6 +51,7 @@ class Fetchers:
         peers: Peers,
         shell: Shell,
         config: BrokerConfig,
+        throttle: Throttle,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         broker_epoch: Callable[[], int],
@@ -58,6 +59,7 @@ class Fetchers:
         self.node_id = node_id
         self.peers = peers
         self.shell = shell
+        self.throttle = throttle
         self.clock = clock
         self.loop = loop
         self.broker_epoch = broker_epoch
@@ -118,7 +120,7 @@ class Line:
     """The requests to one leader."""
 
     def __init__(self, leader: int, fetchers: Fetchers) -> None:
-        self.source = Source(leader, fetchers.node_id, fetchers.broker_epoch, fetchers.limits)
+        self.source = Source(leader, fetchers.node_id, fetchers.broker_epoch, fetchers.limits, fetchers.throttle)
         self._leader = leader
         self._fetchers = fetchers
         self._unsynced = 0

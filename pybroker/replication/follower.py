@@ -107,10 +107,11 @@ class Followed:
         """
         self.partition.log.truncate_fully_and_start_at(log_start_offset, wall_ms)
 
-    def pause(self, now_ms: int, longest_ms: int) -> None:
-        """Something went wrong: asks again in a while, which doubles."""
-        self.retry_at_ms = now_ms + self._pause_ms
-        self._pause_ms = min(self._pause_ms * 2, max(longest_ms, FIRST_PAUSE_MS))
+    def next_pause_ms(self, longest_ms: int) -> int:
+        """Something went wrong: how long to wait, twice as long each time."""
+        pause_ms = self._pause_ms
+        self._pause_ms = min(pause_ms * 2, max(longest_ms, FIRST_PAUSE_MS))
+        return pause_ms
 
 
 def cut_to_agree(log: Log, leader: EpochEnd, wall_ms: int) -> None:

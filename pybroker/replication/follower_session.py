@@ -23,9 +23,12 @@ from pybroker.replication.fetch_session import INITIAL_EPOCH, Answer, Key, has_n
 from pybroker.replication.fetching import UNKNOWN, FetchPartition, Isolation, PartitionRead
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory, Waiting
+from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 Respond = Callable[[int, list[Answer]], Any]
+Throttle = Callable[[TopicPartition, int, int, int], int]
+"""``ReplicationThrottle.delay_ms``."""
 Note = Callable[[FetchPartition, Partition], None]
 """The follower has everything below the offset that it names. Raises KafkaError where it is none."""
 
@@ -81,6 +84,7 @@ class FollowerSession:
         replica: int,
         purgatory: Purgatory,
         find: Callable[[FetchPartition], Partition],
+        throttle: Throttle,
         *,
         tells_progress: bool,
     ) -> None:
@@ -93,6 +97,7 @@ class FollowerSession:
         """The follower's registration: after another one it has to name everything again."""
         self._purgatory = purgatory
         self._find = find
+        self._throttle = throttle
         self._tells_progress = tells_progress
         self._places: dict[Key, Place] = {}
         self._ready: dict[Key, None] = {}
@@ -169,11 +174,13 @@ class FollowerSession:
         if before is not None:
             self._size -= before.size
         try:
-            read = self._locate(key, place).read(
+            partition = self._locate(key, place)
+            is_held = self._is_held(partition, 0)
+            read = partition.read(
                 place.wanted,
-                max(0, self._max_bytes - self._size),
+                0 if is_held else max(0, self._max_bytes - self._size),
                 Isolation.LOG_END,
-                min_one=self._size == 0,
+                min_one=self._size == 0 and not is_held,
                 must_lead=True,
             )
         except errors.KafkaError as error:
@@ -183,6 +190,13 @@ class FollowerSession:
         self._reads[key] = read
         self._size += read.size
         return read.is_urgent or self._size >= self._min_bytes or self._is_progress(place.wanted, read)
+
+    def _is_held(self, partition: Partition, used_bytes: int) -> bool:
+        """Whether the follower has to wait for records, after these: it is out of sync and throttled."""
+        isr = partition.isr
+        if isr is None or self.replica in isr.members:
+            return False
+        return self._throttle(partition.topic_partition, self.replica, used_bytes, self._fetched_ms) > 0
 
     def _is_progress(self, wanted: FetchPartition, read: PartitionRead) -> bool:
         return self._tells_progress and UNKNOWN != wanted.sent_high_watermark < read.high_watermark
@@ -238,6 +252,8 @@ class FollowerSession:
                 continue
             if has_news(place.wanted, read) or self._is_first:
                 answers.append((place.wanted, read))
+            if read.size and place.partition is not None:
+                self._is_held(place.partition, read.size)
             del self._ready[key]
             if read.is_urgent or read.size or _lacks(place):
                 self._ready[key] = None

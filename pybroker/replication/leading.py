@@ -21,7 +21,7 @@ from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.replication.fetch_session import Answer
 from pybroker.replication.fetching import FetchPartition
-from pybroker.replication.follower_session import FIRST, Asked, FollowerSession
+from pybroker.replication.follower_session import FIRST, Asked, FollowerSession, Throttle
 from pybroker.replication.isr_changes import IsrChanges
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory
@@ -39,6 +39,7 @@ class Leading:
         image: Callable[[], MetadataImage],
         changes: IsrChanges,
         config: BrokerConfig,
+        throttle: Throttle,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -49,6 +50,7 @@ class Leading:
         self._image = image
         self._clock = clock
         self._loop = loop
+        self._throttle = throttle
         self._tells_progress = is_rack_aware(config)
         self._pause_s = max(0.001, config["replica.lag.time.max.ms"] / 2000)
         self._sessions: dict[int, FollowerSession] = {}
@@ -84,7 +86,9 @@ class Leading:
             if session is not None:
                 session.close()
             id = random.randint(1, 0x7FFF_FFFF)
-            session = FollowerSession(id, replica, self._purgatory, find, tells_progress=self._tells_progress)
+            session = FollowerSession(
+                id, replica, self._purgatory, find, self._throttle, tells_progress=self._tells_progress
+            )
             self._sessions[replica] = session
             session.broker_epoch = asked.broker_epoch
         elif session is None or session.id != asked.session_id:

@@ -42,6 +42,7 @@ from pybroker.replication.purgatory import (
     WaitingDelete,
     WaitingFetch,
 )
+from pybroker.replication.throttled import ReplicationThrottle
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -118,8 +119,12 @@ class ReplicaManager:
         """
         loop, config = self._loop, self.config
         changes = IsrChanges(self.node_id, image, send, self.purgatory.wake, loop)
-        self.leading = Leading(self, self.purgatory, image, changes, config, self.clock, loop)
-        self.fetchers = Fetchers(self.node_id, peers, self, config, self.clock, loop, broker_epoch)
+        sending = ReplicationThrottle("leader", self.node_id, config, image)
+        self.leading = Leading(self, self.purgatory, image, changes, config, sending.delay_ms, self.clock, loop)
+        fetching = ReplicationThrottle("follower", self.node_id, config, image)
+        self.fetchers = Fetchers(
+            self.node_id, peers, self, config, fetching.delay_ms, self.clock, loop, broker_epoch
+        )
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():

@@ -23,10 +23,14 @@ from typing import Any, Final, NamedTuple
 from pybroker.replication.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from pybroker.replication.follower import Followed, Key
 from pybroker.replication.partition import Partition
+from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Fetch, errors
 
 Request = Fetch.Request
 MAX_IN_FLIGHT: Final = 2
+
+Throttle = Callable[[TopicPartition, int, int, int], int]
+"""``ReplicationThrottle.delay_ms``."""
 
 _NOT_YET = (
     errors.NotLeaderOrFollower.code,
@@ -54,11 +58,19 @@ class FetchLimits(NamedTuple):
 class Source:
     """The partitions that are followed at one leader, and the session with it."""
 
-    def __init__(self, leader: int, node_id: int, broker_epoch: Callable[[], int], limits: FetchLimits) -> None:
+    def __init__(
+        self,
+        leader: int,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        limits: FetchLimits,
+        throttle: Throttle,
+    ) -> None:
         self.leader = leader
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._limits = limits
+        self._throttle = throttle
         self._followed: dict[Key, Followed] = {}
         self._news: dict[Key, Followed] = {}
         """Partitions that stand elsewhere than the leader has been told, perhaps."""
@@ -210,7 +222,10 @@ class Source:
                 followed.start_over(answer.log_start_offset, wall_ms)
                 return True
             if not answer.error_code:
-                return followed.take(answer, wall_ms)
+                changed = followed.take(answer, wall_ms)
+                if answer.records:
+                    self._hold(followed, len(answer.records), now_ms)
+                return changed
             self._on_error(followed, answer.error_code)
         except errors.KafkaError as error:
             logger.error("%s cannot follow: %s", followed.partition.topic_partition, error)
@@ -222,8 +237,18 @@ class Source:
         level = logging.DEBUG if code in _NOT_YET else logging.WARNING
         logger.log(level, "%s: leader %d says %s", followed.partition.topic_partition, self.leader, name)
 
+    def _hold(self, followed: Followed, used_bytes: int, now_ms: int) -> None:
+        """A throttled replica that is not in sync waits until its budget has paid for these bytes."""
+        name = followed.partition.topic_partition
+        delay_ms = self._throttle(name, self._node_id, used_bytes, now_ms)
+        if delay_ms > 0:
+            self._put_off(followed, now_ms + delay_ms)
+
     def _pause(self, followed: Followed, now_ms: int) -> None:
-        followed.pause(now_ms, self._limits.backoff_ms)
+        self._put_off(followed, now_ms + followed.next_pause_ms(self._limits.backoff_ms))
+
+    def _put_off(self, followed: Followed, until_ms: int) -> None:
+        followed.retry_at_ms = until_ms
         self._paused[followed.key] = followed
         self._news.pop(followed.key, None)
         self._take_out(followed.key)

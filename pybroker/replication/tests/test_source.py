@@ -17,6 +17,7 @@ from pybroker.log.log import Log
 from pybroker.replication.partition import Partition
 from pybroker.replication.source import FetchLimits, Source
 from pybroker.replication.tests.harness import NOW, Node, batch, values
+from pybroker.replication.throttled import ReplicationThrottle
 from pyclient.protocol import Fetch, errors
 
 LEADER, FOLLOWER = 1, 2
@@ -30,7 +31,8 @@ class Pair:
     def __init__(self, make_node: Callable[..., Node], root: Path) -> None:
         self.leader = self.node(make_node, root, LEADER)
         self.follower = self.node(make_node, root, FOLLOWER)
-        self.source = Source(LEADER, FOLLOWER, lambda: EPOCH, FetchLimits(wait_max_ms=0))
+        throttle = ReplicationThrottle("follower", FOLLOWER, self.follower.config, lambda: self.follower.metadata.image)
+        self.source = Source(LEADER, FOLLOWER, lambda: EPOCH, FetchLimits(wait_max_ms=0), throttle.delay_ms)
         self.proposals: list[IsrChange] = []
         self.requests: list[Any] = []
         self.now_ms = 0
@@ -319,3 +321,41 @@ def test_case_63_another_connection_may_not_fetch_as_that_replica(pair: Pair) ->
     _, request = pair.ask()
     response = pair.answer(request)
     assert response.responses[0].partitions[0].error_code == errors.ClusterAuthorizationFailed.code
+
+
+# Throttles
+
+
+def rate(node: Node, side: str, bytes_per_second: int) -> None:
+    node.config.override(broker={f"{side}.replication.throttled.rate": str(bytes_per_second)}, cluster={})
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_s98_a_throttled_replica_that_is_not_in_sync_waits_for_its_budget(pair: Pair, side: str) -> None:
+    rate(pair.leader if side == "leader" else pair.follower, side, 1000)
+    options = {f"{side}_replication_throttled_replicas": "*"}
+    pair.create(isr=(1,), **options)
+    pair.leader.clock.advance(10_000)
+    pair.leader.append(bytes(5000))
+    pair.round()
+    assert pair.log().log_end_offset == 1
+    pair.leader.append(bytes(5000))
+    if side == "leader":
+        pair.round()
+    else:
+        assert not pair.source.may_ask(pair.now_ms)
+    assert pair.log().log_end_offset == 1
+    pair.leader.clock.advance(10_000)
+    pair.now_ms = 10_000
+    pair.round()
+    assert pair.log().log_end_offset == 2
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_s98_a_replica_in_sync_is_not_throttled(pair: Pair, side: str) -> None:
+    rate(pair.leader if side == "leader" else pair.follower, side, 1)
+    pair.create(**{f"{side}_replication_throttled_replicas": "*"})
+    for _ in range(3):
+        pair.leader.append(bytes(5000))
+        pair.round()
+    assert pair.log().log_end_offset == 3
