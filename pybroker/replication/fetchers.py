@@ -191,7 +191,7 @@ class Line:
             self._timer = None
         due_ms = self.source.next_due_ms()
         if self._retry_at_ms > now_ms and len(self.source):
-            due_ms = min(due_ms or self._retry_at_ms, self._retry_at_ms)
+            due_ms = self._retry_at_ms
         if due_ms is not None:
             self._timer = self._fetchers.loop.call_later(max(1, due_ms - now_ms) / 1000, self._go_on)
 

@@ -55,7 +55,7 @@ class Followed:
         """What the leader has been told last, in the session that goes on."""
         self.asked_in = 0
         """The number of the request that told it."""
-        self.retry_at_ms: int | None = None
+        self.retry_at_ms = 0
         """Until then nothing is asked, after something went wrong."""
         self._pause_ms = FIRST_PAUSE_MS
         log = partition.log

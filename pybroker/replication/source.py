@@ -28,6 +28,7 @@ from pyclient.protocol import Fetch, errors
 
 Request = Fetch.Request
 MAX_IN_FLIGHT: Final = 2
+NEVER_MS: Final = 1 << 62
 
 Throttle = Callable[[TopicPartition, int, int, int], int]
 """``ReplicationThrottle.delay_ms``."""
@@ -75,6 +76,8 @@ class Source:
         self._news: dict[Key, Followed] = {}
         """Partitions that stand elsewhere than the leader has been told, perhaps."""
         self._paused: dict[Key, Followed] = {}
+        self._due_ms = NEVER_MS
+        """No paused partition is to be asked for before."""
         self._in_session: set[Key] = set()
         self._forget: set[Key] = set()
         self._session_id = NO_SESSION
@@ -121,16 +124,18 @@ class Source:
         return bool(self._forget) or any(each.position != each.asked for each in self._news.values())
 
     def _resume(self, now_ms: int) -> None:
+        if self._due_ms > now_ms:
+            return
         for key, followed in tuple(self._paused.items()):
-            if followed.retry_at_ms is None or followed.retry_at_ms <= now_ms:
+            if followed.retry_at_ms <= now_ms:
                 del self._paused[key]
-                followed.retry_at_ms = None
                 self._forget.discard(key)
                 self._news[key] = followed
+        self._due_ms = min((each.retry_at_ms for each in self._paused.values()), default=NEVER_MS)
 
     def next_due_ms(self) -> int | None:
-        """When the first paused partition is to be asked for again."""
-        return min((each.retry_at_ms or 0 for each in self._paused.values()), default=None)
+        """When the first paused partition is to be asked for again, at the earliest."""
+        return self._due_ms if self._paused else None
 
     def next_request(self) -> tuple[int, Fetch.Request]:
         """The next request and its number; ``may_ask`` has said yes."""
@@ -249,6 +254,7 @@ class Source:
 
     def _put_off(self, followed: Followed, until_ms: int) -> None:
         followed.retry_at_ms = until_ms
+        self._due_ms = min(self._due_ms, until_ms)
         self._paused[followed.key] = followed
         self._news.pop(followed.key, None)
         self._take_out(followed.key)
