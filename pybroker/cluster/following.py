@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import MetadataImage
@@ -22,15 +23,25 @@ PAUSE_S = 0.2
 _log = logging.getLogger(__name__)
 
 
-async def entries_after(store: CoordinationStore, version: int) -> list[bytes]:
-    """The next entries, at most ``BATCH``."""
-    paths = [znodes.journal_path(version + n) for n in range(1, BATCH + 1)]
+class Found(NamedTuple):
+    """The next entries, at most ``BATCH``. ``is_near``: the entry before them is there, so none of
+    them has been removed.
+    """
+
+    entries: list[bytes]
+    is_near: bool
+
+
+async def entries_after(store: CoordinationStore, version: int) -> Found:
+    """What the journal has after ``version``."""
+    paths = [znodes.journal_path(version + n) for n in range(BATCH + 1)]
+    last, *nodes = await store.get_many(paths)
     found = []
-    for node in await store.get_many(paths):
+    for node in nodes:
         if node is None:
             break
         found.append(node[0])
-    return found
+    return Found(found, last is not None)
 
 
 async def is_behind(store: CoordinationStore, version: int) -> bool:
@@ -45,12 +56,12 @@ async def newest(store: CoordinationStore, image: MetadataImage) -> MetadataImag
     if image.version == 0:
         image = await load_image(store, image.cluster_id)
     while True:
-        entries = await entries_after(store, image.version)
-        for data in entries:
+        found = await entries_after(store, image.version)
+        for data in found.entries:
             image = image.apply(journal.decode(data, image))
-        if entries:
+        if found.entries:
             continue
-        if not await is_behind(store, image.version):
+        if found.is_near or not await is_behind(store, image.version):
             return image
         image = await load_image(store, image.cluster_id)
 
@@ -94,7 +105,6 @@ class Following:
             self._wake.set()
 
     async def _run(self) -> None:
-        may_be_behind = True
         while self._is_wanted:
             self._wake.clear()
             version = self._version()
@@ -102,10 +112,8 @@ class Following:
                 znodes.journal_path(version + 1), lambda path: self._wake.set()
             )
             try:
-                await self._advance(may_be_behind=may_be_behind)
-                may_be_behind = False
+                await self._advance(version)
                 if self._version() == version:
-                    may_be_behind = True  # woken without an entry: it may be gone already
                     await self._wake.wait()
             except CoordinationError as error:
                 _log.info("following the metadata: %s: %s", type(error).__name__, error)
@@ -113,12 +121,11 @@ class Following:
             finally:
                 watch.cancel()
 
-    async def _advance(self, *, may_be_behind: bool) -> None:
-        version = self._version()
-        entries = await entries_after(self._store, version)
-        if not entries and may_be_behind and await is_behind(self._store, version):
+    async def _advance(self, version: int) -> None:
+        found = await entries_after(self._store, version)
+        if not found.entries and not found.is_near and await is_behind(self._store, version):
             await self._reload()
-        for data in entries:
+        for data in found.entries:
             if not self._is_wanted:
                 return
             await self._apply(data)
