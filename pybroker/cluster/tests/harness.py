@@ -45,6 +45,7 @@ class Member:
         """As kill -9: the session ends, nothing is said before."""
         await self.store.close()
         await self.node.leave()
+        await self.store.close()  # of a session that it was about to begin
 
 
 class Members:
@@ -122,7 +123,11 @@ class Members:
         """A broker that came now would load what the others have followed."""
         store = await self.server.connect()
         image = await self.settled()
-        assert await newest(store, MetadataImage(cluster_id=image.cluster_id)) == image
+        loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
+        while loaded.version != image.version:  # something was still under way
+            image = await self.settled()
+            loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
+        assert loaded == image
         assert await store.children(znodes.TOPICS) == sorted(image.topics)
         for name, topic in image.topics.items():
             indexes = await store.children(znodes.partitions_path(name))
