@@ -23,10 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pybroker import data_folder, diagnostics
-from pybroker.broker_process import Hello
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.data_folder import DataFolder, FolderInUse, Locks
-from pybroker.fleet import Fleet, FleetFailed
 from pybroker.foreground import (
     announce,
     event_loop,
@@ -58,8 +56,6 @@ def run(options: StartOptions) -> int:
         if options.processes > 1:
             return run_several(options, config)
         return run_one(options, config)
-    except FleetFailed:
-        return 2  # the broker process has said why
     except (ConfigError, FolderInUse, StartError) as error:
         print(f"pybroker: {error}", file=sys.stderr)
         return 2
@@ -164,7 +160,7 @@ async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions)
         if await starts(broker, stop):
             settle()
             if options.member:
-                say(Hello(os.getpid(), broker.addresses(), broker.listeners()).line())
+                say_hello(broker)
             else:
                 announce(broker.addresses(), [os.getpid()])
             await first_of(stop, broker.failed)
@@ -173,6 +169,13 @@ async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions)
         await broker.stop()
     logger.info("stopped")
     return 1 if broker.failed.is_set() else 0
+
+
+def say_hello(broker: Broker) -> None:
+    """Tells the supervisor that this broker takes requests, and where."""
+    from pybroker.broker_process import Hello
+
+    say(Hello(os.getpid(), broker.addresses(), broker.listeners()).line())
 
 
 async def starts(broker: Broker, stop: asyncio.Event) -> bool:
@@ -191,19 +194,25 @@ async def starts(broker: Broker, stop: asyncio.Event) -> bool:
 
 async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOptions) -> int:
     """Starts all brokers, keeps them running until told to stop, stops them. Raises StartError."""
+    from pybroker.fleet import Fleet, FleetFailed  # costs 20 ms, which a broker alone need not
+
     stop, at_once = asyncio.Event(), asyncio.Event()
     watch_signals(stop, at_once)
     if options.embedded:
         watch_owner(stop)
     logger.info("data folder %s, supervisor %d", folder.root, os.getpid())
-    fleet = Fleet(options, config, folder)
+    fleet, misused = Fleet(options, config, folder), False
     try:
         if await fleet.start(stop):
             settle()
             announce(fleet.addresses(), fleet.pids())
             await stop.wait()
             logger.info("stopping %d brokers", options.processes)
+    except FleetFailed:
+        misused = True  # and the broker process has said how
     finally:
         clean = await fleet.stop(at_once)
+    if misused:
+        return 2
     logger.info("stopped")
     return 0 if clean else 1

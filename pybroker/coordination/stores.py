@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import CoordinationStore
-from pybroker.coordination.remote import RemoteStore
 
 SESSION_TIMEOUT_MS = 18_000
 
@@ -38,9 +37,11 @@ async def open_store(options: StoreOptions) -> CoordinationStore:
     if options.file is not None:
         return await EmbeddedStore.open(options.file)
     if options.socket is not None:
+        from pybroker.coordination.remote import RemoteStore  # as below: what is not used costs no start
+
         return await RemoteStore.open(options.socket, options.session_timeout_ms)
     if options.zookeeper is not None:
-        from pybroker.coordination.zookeeper import ZooKeeperStore  # costs 0.1 s
+        from pybroker.coordination.zookeeper import ZooKeeperStore
 
         waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
         return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms)
