@@ -40,6 +40,7 @@ class Cluster:
         self.root = root
         self.settings = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
         self.brokers: dict[int, Broker] = {}
+        self._ports: dict[int, int] = {}
 
     async def __aenter__(self) -> Cluster:
         self.store = await EmbeddedServer.open(str(self.root / "store"))
@@ -53,13 +54,15 @@ class Cluster:
     async def start(self, node_id: int, **settings: str) -> Broker:
         """A broker, once it serves."""
         own = {key.replace("_", "."): value for key, value in settings.items()}
-        given: dict[str, Any] = {"node.id": node_id, "listeners": "PLAINTEXT://127.0.0.1:0", **self.settings, **own}
+        listener = f"PLAINTEXT://127.0.0.1:{self._ports.get(node_id, 0)}"
+        given: dict[str, Any] = {"node.id": node_id, "listeners": listener, **self.settings, **own}
         config = BrokerConfig(given)
         folder = data_folder.plan(str(self.root / f"broker-{node_id}"), node_id, config.log_dirs)
         folder.create()
         broker = Broker(config, folder, store=self.store.connect)
         await broker.start()
         self.brokers[node_id] = broker
+        self._ports[node_id] = broker.addresses()[0][1]
         return broker
 
     async def stop(self, node_id: int) -> None:
