@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.server import Broker
-from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
 from pybroker.tests.test_replication import create, three
 
 T = TypeVar("T")
@@ -54,12 +55,11 @@ def committed(cluster: Cluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
-    for _ in range(60):
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             found.append(message.value())
-        if len(found) >= count:
-            break
     consumer.close()
     return found
 
@@ -145,3 +145,60 @@ def test_s60_committed_offsets_survive_the_coordinator_of_the_group(tmp_path: Pa
             await elsewhere(consumer.close)
 
     in_loop(scenario)
+
+
+def test_s45_consume_transform_produce_is_exactly_once_while_brokers_die(tmp_path: Path) -> None:
+    count = 60
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            await three(cluster)
+            await internal_topics(cluster)
+            await topics_on_each(cluster)
+            await elsewhere(lambda: fill(cluster, "t1", count))
+            copying = asyncio.ensure_future(elsewhere(lambda: copy(cluster, "t1", "t2", count)))
+            for victim in (1, 2, 3):
+                await asyncio.sleep(0.3)
+                await cluster.kill(victim)
+                await asyncio.sleep(0.3)
+                await cluster.start(victim)
+            await copying
+            found = await elsewhere(lambda: committed(cluster, "t2", count))
+            assert found == [b"%d" % number for number in range(count)]
+
+    in_loop(scenario)
+
+
+def fill(cluster: Cluster, topic: str, count: int) -> None:
+    client = Producer({"bootstrap.servers": bootstrap(cluster), "enable.idempotence": True})
+    for number in range(count):
+        client.produce(topic, b"%d" % number, partition=0)
+    assert client.flush(60) == 0
+
+
+def copy(cluster: Cluster, source: str, target: str, count: int) -> None:
+    """Copies record by record, each in a transaction with its offset; starts anew where a transaction fails."""
+    at_end = False
+    while not at_end:
+        client = producer(cluster, "copier")
+        settings = {"bootstrap.servers": bootstrap(cluster), "group.id": "copiers", "auto.offset.reset": "earliest"}
+        consumer = Consumer({**settings, "enable.auto.commit": False})
+        try:
+            client.init_transactions(60)
+            [position] = consumer.committed([TopicPartition(source, 0)], timeout=60)
+            consumer.assign([TopicPartition(source, 0, max(0, position.offset))])
+            at_end = position.offset == count
+            while not at_end:
+                message = consumer.poll(1.0)
+                if message is None or message.error() is not None:
+                    continue
+                client.begin_transaction()
+                client.produce(target, message.value(), partition=0)
+                offsets = [TopicPartition(source, 0, message.offset() + 1)]
+                client.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
+                client.commit_transaction(60)
+                at_end = message.offset() + 1 == count
+        except KafkaException:
+            pass
+        finally:
+            consumer.close()
