@@ -201,6 +201,7 @@ def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
     loaded.finish()
 
 
+@pytest.mark.long
 def test_case_23_without_zookeeper_leaders_serve_and_it_heals_by_itself(start: Start, zookeeper: Ensemble) -> None:
     loaded = start(zookeeper)
     before = loaded.cluster.partitions("t")
