@@ -2,6 +2,7 @@
 
     DIR/.lock                 held (flock) while a supervisor runs, by whoever runs it
     DIR/coordination.db       the embedded coordination store
+    DIR/store.sock            where a supervisor of several brokers serves it to them
     DIR/broker-<id>/pid       the broker's process, written before recovery starts
     DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)
 
@@ -38,6 +39,11 @@ class DataFolder:
         """The file of the embedded coordination store."""
         return self.root / "coordination.db"
 
+    @property
+    def socket(self) -> Path:
+        """Where a supervisor serves the coordination store."""
+        return self.root / "store.sock"
+
     def create(self) -> None:
         """Makes the folders that are missing. Raises OSError."""
         self.broker.mkdir(parents=True, exist_ok=True)
@@ -54,7 +60,7 @@ class DataFolder:
 
 
 def plan(data_dir: str | None, node_id: int, log_dirs: tuple[str, ...]) -> DataFolder:
-    """The paths of broker ``node_id``; makes nothing."""
+    """The paths of broker ``node_id``, or of the first of several; makes nothing."""
     if data_dir is None and log_dirs:
         root = Path(log_dirs[0]).absolute()
         return DataFolder(root, root, log_dirs)

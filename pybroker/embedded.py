@@ -29,18 +29,20 @@ class BrokerFailed(RuntimeError):
 
 
 class EmbeddedBroker:
-    """A running broker.
+    """A running broker, or several.
 
     bootstrap_servers: ``host:port``, comma-separated; what clients are given.
-    pid: the broker's process. data_dir: its data folder.
+    pid: the process; of several brokers that of their supervisor. pids: those of the brokers, as they were at the
+    start. data_dir: the data folder.
     """
 
     def __init__(
-        self, process: subprocess.Popen[str], log: IO[bytes], data_dir: Path, bootstrap: str
+        self, process: subprocess.Popen[str], log: IO[bytes], data_dir: Path, bootstrap: str, pids: tuple[int, ...]
     ) -> None:
         self._process = process
         self._log = log
         self.pid = process.pid
+        self.pids = pids
         self.data_dir = data_dir
         self.bootstrap_servers = bootstrap
 
@@ -60,7 +62,7 @@ def run(
     start_timeout_s: float = 60.0,
     **config: object,
 ) -> Iterator[EmbeddedBroker]:
-    """Starts a broker, by default on a free port; ready when entered, nothing left when left.
+    """Starts brokers, by default one, on free ports; ready when entered, nothing left when left.
 
     ``config``: Kafka's keys with ``_`` for ``.`` (``num_partitions=3``). ``data_dir``: kept
     afterwards; by default a temporary folder that is not. Raises BrokerFailed.
@@ -82,8 +84,8 @@ def run(
             env=environment(),
         )
         try:
-            bootstrap = wait_until_ready(process, log, start_timeout_s)
-            yield EmbeddedBroker(process, log, folder, bootstrap)
+            bootstrap, pids = wait_until_ready(process, log, start_timeout_s)
+            yield EmbeddedBroker(process, log, folder, bootstrap, pids)
         finally:
             stop(process)
             if data_dir is None:
@@ -111,8 +113,8 @@ def setting(key: str, value: object) -> str:
     return f"{key.replace('_', '.')}={text}"
 
 
-def wait_until_ready(process: subprocess.Popen[str], log: IO[bytes], timeout_s: float) -> str:
-    """The bootstrap servers of the ready line. Raises BrokerFailed."""
+def wait_until_ready(process: subprocess.Popen[str], log: IO[bytes], timeout_s: float) -> tuple[str, tuple[int, ...]]:
+    """The bootstrap servers and processes of the ready line. Raises BrokerFailed."""
     assert process.stdout is not None
     timer = threading.Timer(timeout_s, process.kill)
     timer.start()
@@ -124,7 +126,7 @@ def wait_until_ready(process: subprocess.Popen[str], log: IO[bytes], timeout_s: 
         process.kill()
         code = process.wait()
         raise BrokerFailed(f"the broker did not start (exit code {code}): {read_log(log)}")
-    return found[1]
+    return found[1], tuple(map(int, found[2].split(",")))
 
 
 def stop(process: subprocess.Popen[str]) -> None:

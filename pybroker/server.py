@@ -14,12 +14,15 @@ import contextlib
 import errno
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pybroker.clock import Clock, SystemClock
-from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster import alter_partition
+from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
+from pybroker.cluster.membership import BrokerIdTaken, ClusterMismatch
 from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.peer_secret import cluster_secret
 from pybroker.compaction_workers import CompactionWorkers
 from pybroker.config import (
     BrokerConfig,
@@ -29,19 +32,22 @@ from pybroker.config import (
     listeners,
     topic_config,
 )
-from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
+from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
-from pybroker.handlers import api_versions, rows
+from pybroker.handlers import BETWEEN_BROKERS, SERVED, api_versions, rows
 from pybroker.handlers.call import Call, Connection
+from pybroker.handlers.create_elsewhere import create_elsewhere
+from pybroker.handlers.forwarding import Forwarding
 from pybroker.housekeeping import Housekeeping
 from pybroker.log import meta_properties
 from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.manager import LogManager, NoLogDir
 from pybroker.log.storage import Storage
 from pybroker.net import limits
+from pybroker.net.peer import Peers
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.replication.replica_manager import ReplicaManager
@@ -71,9 +77,12 @@ class Broker:
         *,
         clock: Clock | None = None,
         storage: Storage | None = None,
+        store: StoreOptions | StoreFactory | None = None,
     ) -> None:
+        """``store``: the coordination store, or what opens it; by default one of its own in ``folder``."""
         self.config = config
         self.folder = folder
+        self._store_place = store or StoreOptions(file=str(folder.store))
         self.clock = clock or SystemClock()
         self.node_id = int(config["node.id"])
         self.loop = asyncio.get_running_loop()
@@ -93,12 +102,10 @@ class Broker:
         self._open_partitions()
         self._open_groups()
         self._open_transactions()
-        await self.node.join(
-            {each.endpoint.listener: each.endpoint for each in self._bound},
-            self.folder.log_dirs,
-            was_clean=was_clean,
-        )
+        await self._join(was_clean=was_clean)
         self._opened.push_async_callback(self.node.leave)
+        if self.logs.offline_dirs:
+            await self.node.tell_lost(self.replicas.lost())
         self._serve()
 
     async def stop(self) -> None:
@@ -136,12 +143,42 @@ class Broker:
         self.metadata = self.node.metadata
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
+        self.peer_secret = await cluster_secret(self._store)
+        self.peers = Peers(
+            self.node_id,
+            self.peer_secret,
+            self.loop,
+            listener=self.config["inter.broker.listener.name"],
+            receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
+            if self.config.is_set("replica.socket.receive.buffer.bytes")
+            else -1,
+        )
+        self.metadata.add_listener(self.peers.apply)
+        self._opened.callback(self.peers.close)
+        self.forwarding = Forwarding(self)
+        self.controller.create_elsewhere = functools.partial(
+            create_elsewhere, self.forwarding, self.metadata
+        )
+
+    async def _join(self, *, was_clean: bool) -> None:
+        """Partitions have their roles when this returns."""
+        try:
+            await self.node.join(
+                {each.endpoint.listener: each.endpoint for each in self._bound},
+                self.folder.log_dirs,
+                was_clean=was_clean,
+                directory_ids=[log_dir.directory_id for log_dir in self.logs.dirs],
+            )
+        except BrokerIdTaken as error:
+            raise StartError(str(error)) from error
 
     async def _open_store(self) -> CoordinationStore:
+        place = self._store_place
         try:
-            return await EmbeddedStore.open(str(self.folder.store))
+            return await (open_store(place) if isinstance(place, StoreOptions) else place())
         except ConnectionLoss as error:
-            raise StartError(f"coordination store {self.folder.store}: {error}") from error
+            text = str(error).removeprefix(f"{place}: ")
+            raise StartError(f"coordination store {place}: {text}") from error
 
     def _own_cluster_id(self) -> str | None:
         """The cluster that the log dirs say they belong to; None where all are new."""
@@ -182,6 +219,7 @@ class Broker:
             self.node_id, self.logs, self.config, self.clock, self.loop, self.executor
         )
         self._opened.callback(self.replicas.close)
+        self.replicas.connect(self.peers, self._alter_partition, lambda: self.metadata.image, self._broker_epoch)
         self.metadata.add_listener(self.replicas.apply)
         self.metadata.add_follower(self.replicas.announce)
 
@@ -201,13 +239,14 @@ class Broker:
             self.clock,
             self.producer_ids,
             self.groups.runtime,
+            self.peers,
         )
         self.groups.transactions = self.transactions
         self.replicas.on_leadership(self.transactions.runtime.on_leadership)
 
     def _serve(self) -> None:
         """Takes requests."""
-        routes = Routes(rows(), functools.partial(Call, self), api_versions.unsupported)
+        routes = Routes(rows({**SERVED, **BETWEEN_BROKERS}), functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop)
         try:
             self.net.start(self._bound)
@@ -223,6 +262,20 @@ class Broker:
         compaction = CompactionWorkers(self.logs, self.config, self.clock, self.loop)
         compaction.start()
         self._opened.push_async_callback(compaction.stop)
+        self._opened.push_async_callback(self.node.retire)
+
+    async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
+        """Asks the controller, wherever it is, to change in-sync replicas. Raises KafkaError."""
+        controller = self.metadata.image.controller_id
+        if controller == self.node_id:
+            return await self.controller.alter_partition(self.node_id, broker_epoch, changes)
+        request = alter_partition.request_of(self.node_id, broker_epoch, changes)
+        return alter_partition.outcomes_of(changes, await self.peers.request(controller, request))
+
+    def _broker_epoch(self) -> int:
+        """The epoch of this broker's registration, as what it follows was told; -1 before the first."""
+        own = self.replicas.image.brokers.get(self.node_id)
+        return -1 if own is None else own.epoch
 
     # -- while it runs -----------------------------------------------------------------------------
 
@@ -237,6 +290,10 @@ class Broker:
         host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
         return [(host, told.port or endpoint.port)]
 
+    def listeners(self) -> str:
+        """The value of ``listeners`` with the ports that it got."""
+        return ",".join(str(each.endpoint) for each in self._bound)
+
     def _on_config_change(self, names: frozenset[str]) -> None:
         """The limits of connections are dynamic; they count for new connections."""
         if any(name.startswith("max.connections") for name in names):
@@ -250,6 +307,13 @@ class Broker:
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")
             self.loop.call_soon_threadsafe(self.failed.set)
+        else:
+            self.loop.call_soon_threadsafe(self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        """Other brokers shall lead what was on the disk."""
+        lost = self.replicas.lost()
+        self._telling = self.loop.create_task(self.node.tell_lost(lost))
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
         await self.loop.run_in_executor(self.executor, work)

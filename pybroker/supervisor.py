@@ -1,173 +1,168 @@
-"""Runs a broker in the foreground: from options to exit code.
+"""Runs one broker, or several, in the foreground: from options to exit code.
 
     0  stopped by SIGTERM or SIGINT (or, embedded, by its owner)
     1  failed while it ran; the log tells why
     2  misused: an unknown key, a bad value, a folder in use or of somebody else, a taken port;
        one line on stderr tells which
 
-The ready line is the only thing on stdout.
+The ready line is the only thing on stdout. One broker runs in this process; several are processes of their
+own (``fleet``), each started as a *member*: it is told its settings, locks only its own folders, tells the
+supervisor on stdout where it listens (``hello``), and ends when the supervisor does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
-import resource
 import shutil
-import signal
 import sys
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pybroker import data_folder, diagnostics
-from pybroker.config import BrokerConfig, ConfigError, Endpoint, listeners, unknown_variables
+from pybroker.config import BrokerConfig, ConfigError
 from pybroker.data_folder import DataFolder, FolderInUse, Locks
+from pybroker.foreground import (
+    announce,
+    event_loop,
+    first_of,
+    raise_file_limit,
+    say,
+    settle,
+    watch_owner,
+    watch_signals,
+)
 from pybroker.server import Broker, StartError
+from pybroker.start_options import StartOptions, configure, settings_of_members, store_options
 
-STOPS = (signal.SIGTERM, signal.SIGINT)
+OWNER_GONE_S = 8.0
+"""A member has ended so long after its supervisor."""
+LOCK_PATIENCE_S = 10.0
+"""A member waits so long for the folder of its predecessor, which may outlive a killed supervisor."""
+LOCK_RETRY_S = 0.1
 
 logger = logging.getLogger("pybroker.start")
 
 
-@dataclass(frozen=True, slots=True)
-class StartOptions:
-    """The command line of ``start``."""
-
-    settings: tuple[str, ...] = ()
-    file: str | None = None
-    data_dir: str | None = None
-    host: str | None = None
-    port: int | None = None
-    node_id: int | None = None
-    processes: int = 1
-    zookeeper: str | None = None
-    log_level: str = "info"
-    embedded: bool = False
-    """Stop also when stdin ends or the parent process does."""
-    temporary: bool = False
-    """Remove the data folder at the end."""
-
-
 def run(options: StartOptions) -> int:
-    """Runs a broker until it is told to stop; returns the exit code."""
+    """Runs until it is told to stop; returns the exit code."""
     diagnostics.set_up(options.log_level)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_file_limit()
     try:
         config = configure(options)
-        folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
-        with claimed(folder, options.temporary), event_loop() as loop:
-            return loop.run_until_complete(serve(config, folder, options.embedded))
+        if options.processes > 1:
+            return run_several(options, config)
+        return run_one(options, config)
     except (ConfigError, FolderInUse, StartError) as error:
         print(f"pybroker: {error}", file=sys.stderr)
         return 2
 
 
-def configure(options: StartOptions) -> BrokerConfig:
-    """The configuration that the options, the environment and the file make. Raises ConfigError."""
-    if options.processes > 1:
-        raise ConfigError("--processes above 1 is not there yet: start it with --processes 1")
-    for line in unknown_variables(os.environ):
-        logger.warning("%s", line)
-    source = "an argument of pybroker.run()" if options.embedded else "--set"
-    given = BrokerConfig.load(options.settings, file=options.file, source=source)
-    if options.zookeeper or given["zookeeper.connect"]:
-        raise ConfigError("ZooKeeper is not there yet: leave --zookeeper (zookeeper.connect) out")
-    chosen = list(options.settings)
-    node_id = given.node_id if options.node_id is None else options.node_id
-    chosen.append(f"node.id={1 if node_id is None else node_id}")
-    chosen.append(f"listeners={choose_listeners(given, options.host, options.port)}")
-    return BrokerConfig.load(chosen, file=options.file)
+def run_one(options: StartOptions, config: BrokerConfig) -> int:
+    """Runs a broker in this process."""
+    if options.member:
+        diagnostics.set_up(options.log_level, f"broker {config['node.id']}")
+    folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
+    with claimed(folder, options), event_loop() as loop:
+        return loop.run_until_complete(serve(config, folder, options))
 
 
-def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
-    """The value of ``listeners``: as configured, unless an option says otherwise."""
-    configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
-    present = listeners(given) if configured else ()
-    if present and host is None and port is None:
-        return ",".join(map(str, present))
-    first = present[0] if present else Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
-    return str(
-        first._replace(
-            host=first.host if host is None else host.strip("[]"),
-            port=first.port if port is None else port,
-        )
-    )
-
-
-def address_of(host: str, port: int) -> str:
-    """``host:port``, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def run_several(options: StartOptions, config: BrokerConfig) -> int:
+    """Runs brokers in processes of their own."""
+    settings_of_members(options, config)  # complains before anything is touched
+    folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
+    shared = contextlib.nullcontext() if options.join else held(folder.root, options.temporary)
+    with shared, event_loop() as loop:
+        return loop.run_until_complete(supervise(config, folder, options))
 
 
 @contextlib.contextmanager
-def claimed(folder: DataFolder, temporary: bool) -> Iterator[None]:
-    """Holds the data folder for this process. Raises FolderInUse, StartError."""
+def claimed(folder: DataFolder, options: StartOptions) -> Iterator[None]:
+    """Holds the folders of a broker for this process. Raises FolderInUse, StartError."""
     locks = Locks()
-    try:
-        claim(folder, locks)
+    patience_s = LOCK_PATIENCE_S if options.member else 0.0
+    with _failures_of(folder.root):
+        claim(folder, locks, shared_root=options.shares_folder, patience_s=patience_s)
         folder.write_pid()
-    except OSError as error:
-        raise StartError(
-            f"data folder {error.filename or folder.root}: {error.strerror}: "
-            "choose another --data-dir"
-        ) from error
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             folder.remove_pid()
-        if temporary:
+        if options.temporary:
             shutil.rmtree(folder.root, ignore_errors=True)
         locks.release()
 
 
-def claim(folder: DataFolder, locks: Locks) -> None:
+@contextlib.contextmanager
+def held(root: Path, temporary: bool) -> Iterator[None]:
+    """Holds the folder that several brokers share. Raises FolderInUse, StartError."""
+    locks = Locks()
+    with _failures_of(root):
+        root.mkdir(parents=True, exist_ok=True)
+        locks.take(root)
+    try:
+        yield
+    finally:
+        if temporary:
+            shutil.rmtree(root, ignore_errors=True)
+        locks.release()
+
+
+@contextlib.contextmanager
+def _failures_of(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StartError(
+            f"data folder {error.filename or root}: {error.strerror}: choose another --data-dir"
+        ) from error
+
+
+def claim(folder: DataFolder, locks: Locks, *, shared_root: bool, patience_s: float) -> None:
     """Makes and locks the folders. A log dir that fails is left to the log, as long as there is
     another.
     """
-    needed = {folder.root, folder.broker}
+    needed = {folder.broker} if shared_root else {folder.root, folder.broker}
+    deadline = time.monotonic() + patience_s
     for path in sorted(needed | set(map(Path, folder.log_dirs))):
         try:
             path.mkdir(parents=True, exist_ok=True)
-            locks.take(path)
+            _take(path, locks, deadline)
         except OSError as error:
             if path in needed or len(folder.log_dirs) == 1:
                 raise
             logger.error("log dir %s: %s", path, error)
 
 
-@contextlib.contextmanager
-def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """uvloop's where it is installed, else asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        loop = asyncio.new_event_loop()
-    else:
-        loop = uvloop.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        yield loop
-    finally:
-        loop.close()
+def _take(path: Path, locks: Locks, deadline: float) -> None:
+    while True:
+        try:
+            return locks.take(path)
+        except FolderInUse:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOCK_RETRY_S)
 
 
-async def serve(config: BrokerConfig, folder: DataFolder, embedded: bool) -> int:
+async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions) -> int:
     """Starts the broker, serves until told to stop, stops it. Raises StartError, ConfigError."""
     stop = asyncio.Event()
     watch_signals(stop)
-    if embedded:
-        watch_owner(stop)
+    if options.embedded or options.member:
+        watch_owner(stop, OWNER_GONE_S if options.member else None)
     logger.info("data folder %s, process %d", folder.root, os.getpid())
-    broker = Broker(config, folder)
+    broker = Broker(config, folder, store=store_options(options, config, folder))
     try:
         if await starts(broker, stop):
-            announce(broker)
+            settle()
+            if options.member:
+                say_hello(broker)
+            else:
+                announce(broker.addresses(), [os.getpid()])
             await first_of(stop, broker.failed)
             logger.info("stopping")
     finally:
@@ -176,12 +171,11 @@ async def serve(config: BrokerConfig, folder: DataFolder, embedded: bool) -> int
     return 1 if broker.failed.is_set() else 0
 
 
-async def first_of(*events: asyncio.Event) -> None:
-    """Waits until one of the events is set."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
+def say_hello(broker: Broker) -> None:
+    """Tells the supervisor that this broker takes requests, and where."""
+    from pybroker.broker_process import Hello
+
+    say(Hello(os.getpid(), broker.addresses(), broker.listeners()).line())
 
 
 async def starts(broker: Broker, stop: asyncio.Event) -> bool:
@@ -198,42 +192,27 @@ async def starts(broker: Broker, stop: asyncio.Event) -> bool:
     return True
 
 
-def announce(broker: Broker) -> None:
-    """The ready line; from here on the garbage collector looks only at what is made from now on."""
-    gc.freeze()
-    gc.enable()
-    addresses = ",".join(address_of(host, port) for host, port in broker.addresses())
-    with contextlib.suppress(OSError):
-        print(f"pybroker ready: bootstrap={addresses} pids={os.getpid()}", flush=True)
+async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOptions) -> int:
+    """Starts all brokers, keeps them running until told to stop, stops them. Raises StartError."""
+    from pybroker.fleet import Fleet, FleetFailed  # costs 20 ms, which a broker alone need not
 
-
-def watch_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT stops in order, the second at once."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            os._exit(1)
-        stop.set()
-
-    for number in STOPS:
-        loop.add_signal_handler(number, on_signal)
-
-
-def watch_owner(stop: asyncio.Event) -> None:
-    """Stops when stdin ends or the parent is gone: a fork of the parent may hold the other end of
-    stdin open.
-    """
-    loop = asyncio.get_running_loop()
-    watched = [sys.stdin.fileno()]
-    if hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):
-            watched.append(os.pidfd_open(os.getppid()))
-
-    def on_end() -> None:
-        for fd in watched:
-            loop.remove_reader(fd)
-        stop.set()
-
-    for fd in watched:
-        loop.add_reader(fd, on_end)
+    stop, at_once = asyncio.Event(), asyncio.Event()
+    watch_signals(stop, at_once)
+    if options.embedded:
+        watch_owner(stop)
+    logger.info("data folder %s, supervisor %d", folder.root, os.getpid())
+    fleet, misused = Fleet(options, config, folder), False
+    try:
+        if await fleet.start(stop):
+            settle()
+            announce(fleet.addresses(), fleet.pids())
+            await stop.wait()
+            logger.info("stopping %d brokers", options.processes)
+    except FleetFailed:
+        misused = True  # and the broker process has said how
+    finally:
+        clean = await fleet.stop(at_once)
+    if misused:
+        return 2
+    logger.info("stopped")
+    return 0 if clean else 1

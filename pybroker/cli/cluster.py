@@ -1,4 +1,4 @@
-"""``pybroker cluster``: describe, health."""
+"""``pybroker cluster``: describe, health, restart."""
 
 from __future__ import annotations
 
@@ -89,3 +89,16 @@ def log_dir_troubles(admin: Admin) -> Iterator[Trouble]:
         for each in dirs.values():
             if 0 <= each.usable_bytes * 20 < each.total_bytes:
                 yield Trouble("warning", f"{each.usable_bytes >> 20} MiB are free", f"broker {broker}: {each.path}")
+
+
+@cluster.command()
+@on_cluster
+@click.option("--data-dir", metavar="DIR", help="The folder of the brokers [the user's data folder].")
+@click.option("--timeout", type=click.FloatRange(0), default=300.0, help="Seconds for each broker [300].")
+def restart(cluster: Cluster, data_dir: str | None, timeout: float) -> None:
+    """Restarts the brokers of a data folder one by one, each when all replicas are in sync."""
+    from pybroker.cli.rolling_restart import RollingRestart
+    from pybroker.data_folder import plan
+
+    root = plan(data_dir, 1, ()).root
+    RollingRestart(root, cluster, timeout, lambda line: click.echo(line, err=True)).run()

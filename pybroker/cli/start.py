@@ -13,18 +13,22 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--host", help="Address to listen on [127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port to listen on; 0: a free one [9092].")
 @click.option("--node-id", type=click.IntRange(0), metavar="N", help="Number of the (first) broker [1].")
-@click.option("--processes", type=click.IntRange(1), default=1, help="Number of brokers [1]; more: not yet.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Coordination by ZooKeeper: not yet.")
+@click.option("--processes", type=click.IntRange(1), default=1, help="Number of brokers [1].")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Coordination, for several machines.")
 @click.option("--set", "settings", multiple=True, metavar="key=value", help="A broker setting.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info")
+@click.option("--restart-delay", type=click.FloatRange(0), default=1, help="Seconds until a dead broker restarts [1].")
+@click.option("--join", is_flag=True, help="Joins the brokers that run on this --data-dir, by another --node-id.")
 @click.option("--embedded", is_flag=True, hidden=True)
 @click.option("--temporary", is_flag=True, hidden=True)
+@click.option("--member", is_flag=True, hidden=True)
 def start(settings: tuple[str, ...], **options: object) -> int:
     """Runs a broker until SIGTERM or SIGINT.
 
     Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
     FILE.properties, default.
     """
-    from pybroker.supervisor import StartOptions, run  # costs 0.5 s, which --help need not
+    from pybroker.start_options import StartOptions
+    from pybroker.supervisor import run  # costs 0.5 s, which --help need not
 
     return run(StartOptions(settings=settings, **options))  # type: ignore[arg-type]

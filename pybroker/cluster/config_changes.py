@@ -7,9 +7,10 @@ be changed where their row says so: for one broker, or with an empty name for al
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pybroker.cluster.image import (
     DEFAULT_BROKER,
@@ -19,7 +20,7 @@ from pybroker.cluster.image import (
     ResourceType,
     TopicImage,
 )
-from pybroker.cluster.plan import Plan, Step, write_configs
+from pybroker.cluster.plan import PartitionChanges, Plan, Step, write_configs
 from pybroker.cluster.topic_names import check_name
 from pybroker.config import (
     KEYS,
@@ -100,14 +101,17 @@ class ConfigController:
             else:
                 accepted[resource_type, change.name] = configs
                 results.append(None)
-        return Plan(results, [_step(image, accepted)] if accepted else [])
+        if not accepted:
+            return Plan(results)
+        partitions = _forget_eligible(image, accepted)
+        return Plan(results, partitions.steps(_step(image, accepted, partitions)))
 
     def _check_resource(self, image: MetadataImage, change: ConfigChange) -> ResourceType:
         if change.resource_type not in self._checks:
             raise errors.InvalidRequest(f"resource type {change.resource_type} has no settings")
         resource_type = ResourceType(change.resource_type)
         if resource_type is ResourceType.BROKER:
-            check_broker_name(change.name, self._node_id)
+            check_broker_name(change.name, self._node_id, image.brokers)
         elif resource_type is ResourceType.GROUP and not change.name:
             raise errors.InvalidRequest("a group's name is empty")
         elif resource_type is ResourceType.TOPIC:
@@ -141,9 +145,11 @@ def _check_topic_exists(image: MetadataImage, name: str) -> None:
         raise errors.UnknownTopicOrPartition(f"there is no topic '{name}'")
 
 
-def check_broker_name(name: str, node_id: int) -> None:
-    """Raises InvalidRequest unless ``name`` is this broker's id, or empty for the default."""
-    if name in (DEFAULT_BROKER, str(node_id)):
+def check_broker_name(name: str, node_id: int, others: Collection[int] = ()) -> None:
+    """Raises InvalidRequest unless ``name`` is the id of this broker or of one of the ``others``, or
+    empty for the default.
+    """
+    if name == DEFAULT_BROKER or name in {str(id) for id in (node_id, *others)}:
         return
     if not name.lstrip("-").isdigit():
         raise errors.InvalidRequest(f"broker id must be an integer, but it is {name!r}")
@@ -207,13 +213,17 @@ def _merged(change: KeyChange, row: Key | None, current: str | None) -> str:
     return ",".join(member for member in members if member not in named)
 
 
-def _step(image: MetadataImage, accepted: Mapping[tuple[ResourceType, str], Configs]) -> Step:
+def _step(
+    image: MetadataImage,
+    accepted: Mapping[tuple[ResourceType, str], Configs],
+    partitions: PartitionChanges,
+) -> Step:
     operations = [
         write_configs(image, resource_type, name, configs)
         for (resource_type, name), configs in accepted.items()
     ]
     topics: dict[str, TopicImage] = {
-        name: image.topics[name]._replace(configs=configs)
+        name: partitions.changed(image.topics[name])._replace(configs=configs)
         for (resource_type, name), configs in accepted.items()
         if resource_type is ResourceType.TOPIC
     }
@@ -223,3 +233,27 @@ def _step(image: MetadataImage, accepted: Mapping[tuple[ResourceType, str], Conf
         if resource[0] is not ResourceType.TOPIC
     }
     return Step(operations, MetadataDelta(changed=topics, configs=others))
+
+
+MIN_ISR: Final = "min.insync.replicas"
+
+
+def _forget_eligible(
+    image: MetadataImage, accepted: Mapping[tuple[ResourceType, str], Configs]
+) -> PartitionChanges:
+    """Eligible leader replicas have everything only as long as nothing is committed without them:
+    where that may begin, because fewer replicas are enough now, they are not eligible any more.
+    """
+    changes = PartitionChanges(image)
+    is_default = any(
+        resource_type is ResourceType.BROKER
+        and image.configs(resource_type, name).get(MIN_ISR) != configs.get(MIN_ISR)
+        for (resource_type, name), configs in accepted.items()
+    )
+    for topic in image.topics.values():
+        configs = accepted.get((ResourceType.TOPIC, topic.name), topic.configs)
+        if is_default or configs.get(MIN_ISR) != topic.configs.get(MIN_ISR):
+            for partition in filter(lambda each: each.elr, topic.partitions):
+                epoch = partition.partition_epoch + 1
+                changes.add(topic, replace(partition, elr=(), partition_epoch=epoch))
+    return changes

@@ -8,11 +8,11 @@ item it belongs to; one bad topic does not stop the others of its request.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from pybroker.cluster import plan as plans
+from pybroker.cluster import journal, znodes
 from pybroker.cluster.assignment import assign, check_manual
-from pybroker.cluster.elections import after_changes, elect
+from pybroker.cluster.elections import Standing, after_changes, elect
 from pybroker.cluster.image import (
     METADATA_TOPIC,
     NO_LEADER,
@@ -22,18 +22,29 @@ from pybroker.cluster.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
+from pybroker.cluster.isr_changes import IsrChange, IsrOutcome, alter_partition
+from pybroker.cluster.plan import (
+    NewPartitions,
+    NewTopic,
+    Outcome,
+    PartitionChanges,
+    Plan,
+    Step,
+    TopicName,
+)
+from pybroker.cluster.preferred import imbalanced
+from pybroker.cluster.reassignments import Reassignment, alter_reassignments
 from pybroker.cluster.topic_names import Collisions, check_name
+from pybroker.cluster.topic_rules import TopicRules
+from pybroker.cluster.topic_steps import creation_steps, deletion_steps, growth_steps
 from pybroker.config import BrokerConfig, ConfigError, parse_topic_overrides, topic_config
-from pybroker.coordination.interface import Operation
+from pybroker.coordination.interface import Set
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's limit: a request for more is refused as a whole."""
-
-MAX_OPERATIONS_PER_STEP = 50_000
 
 
 class Controller:
@@ -71,7 +82,7 @@ class Controller:
             except KafkaError as error:
                 results.append(error)
         accepted = [topic for topic in results if isinstance(topic, TopicImage)]
-        return Plan(results, list(_creation_steps(image, accepted)))
+        return Plan(results, creation_steps(image, accepted))
 
     def _wanted_partitions(self, request: NewTopic) -> int:
         if request.assignments:
@@ -93,7 +104,7 @@ class Controller:
             raise errors.TopicAlreadyExists(f"topic '{request.name}' exists")
         collisions.check(request.name)
         configs = _checked_configs(self._config, request.configs)
-        places = {id: broker.rack for id, broker in image.brokers.items()}
+        places = _places(image)
         replicas = (
             _manual(request, places) if request.assignments else self._automatic(request, places)
         )
@@ -125,7 +136,7 @@ class Controller:
             for topic in found
         ]
         gone = {topic.name: topic for topic in results if isinstance(topic, TopicImage)}
-        return Plan(results, list(_deletion_steps(gone.values())))
+        return Plan(results, deletion_steps(gone.values()))
 
     def create_partitions(
         self, image: MetadataImage, requests: Sequence[NewPartitions]
@@ -141,7 +152,7 @@ class Controller:
             except KafkaError as error:
                 results.append(error)
         grown = [topic for topic in results if isinstance(topic, TopicImage)]
-        return Plan(results, [_growth_step(image, grown)] if grown else [])
+        return Plan(results, growth_steps(image, grown))
 
     def _grown(self, image: MetadataImage, request: NewPartitions) -> TopicImage:
         topic = image.topic(request.name)
@@ -163,8 +174,8 @@ class Controller:
     def _added_replicas(
         self, image: MetadataImage, request: NewPartitions, topic: TopicImage, added: int
     ) -> list[tuple[int, ...]]:
-        places = {id: broker.rack for id, broker in image.brokers.items()}
-        factor = len(topic.partitions[0].replicas)
+        places = _places(image)
+        factor = len(topic.partitions[0].target)
         if request.assignments is None:
             start, first = self._random_start(), len(topic.partitions)
             return assign(places, added, factor, start=start, first=first)
@@ -175,49 +186,74 @@ class Controller:
         check_manual(request.assignments, places, factor)
         return list(request.assignments)
 
+    def begin_term(self, image: MetadataImage, node_id: int, epoch: int) -> Step:
+        """Says who is the controller now."""
+        known = journal.Known((node_id, epoch), image.brokers)
+        write = Set(znodes.KNOWN, journal.encode_known(known))
+        return Step([write], MetadataDelta(controller=known.controller))
+
     def change_brokers(
+        self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
+    ) -> Plan[None]:
+        """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
+        another process than the one in ``image``.
+        """
+        rules = TopicRules(self._config)
+        changes = PartitionChanges(image)
+        standing = Standing.of(brokers, image.brokers)
+        for topic, partitions in after_changes(image, standing, rules):
+            for partition in partitions:
+                changes.add(topic, partition)
+        if brokers == image.brokers and not changes:
+            return Plan(None)
+        gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
+        news = {id: broker for id, broker in brokers.items() if image.brokers.get(id) != broker}
+        controller = (image.controller_id, image.controller_epoch)
+        known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers)))
+        return Plan(None, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
+
+    def alter_partition(
         self,
         image: MetadataImage,
-        brokers: Mapping[int, BrokerRegistration],
-        restarted: Iterable[int] = (),
-    ) -> Plan[None]:
-        """Elections after the live brokers became ``brokers``.
+        leader: int,
+        broker_epoch: int,
+        changes: Sequence[IsrChange],
+    ) -> Plan[list[IsrOutcome]]:
+        """See ``isr_changes``."""
+        rules = TopicRules(self._config)
+        return alter_partition(image, leader, broker_epoch, changes, rules)
 
-        A broker with another epoch than before was restarted, as are those in ``restarted``.
-        """
-        again = set(restarted) | {
-            id
-            for id, broker in brokers.items()
-            if id in image.brokers and image.brokers[id].epoch != broker.epoch
-        }
-        gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
-        changed = after_changes(image, brokers.keys(), again, self._is_unclean_allowed)
-        delta = MetadataDelta(changed=changed, brokers={**gone, **brokers})
-        return Plan(None, [Step(_updates(image, changed), delta)])
-
-    def _is_unclean_allowed(self, topic: TopicImage) -> bool:
-        return topic_config(self._config, topic.configs).unclean_leader_election_enable
+    def alter_reassignments(
+        self, image: MetadataImage, requests: Sequence[Reassignment], *, may_change_factor: bool
+    ) -> Plan[list[KafkaError | None]]:
+        """See ``reassignments``."""
+        rules = TopicRules(self._config)
+        return alter_reassignments(image, requests, rules, may_change_factor=may_change_factor)
 
     def elect_leaders(
         self, image: MetadataImage, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> Plan[dict[TopicPartition, KafkaError | None]]:
         """ElectLeaders: the preferred replica, or with ``unclean`` any live one."""
         results: dict[TopicPartition, KafkaError | None] = {}
-        changed: dict[str, TopicImage] = {}
+        rules = TopicRules(self._config)
+        standing = Standing.of(image.brokers, image.brokers)
+        changes = PartitionChanges(image)
         for tp in partitions:
-            topic = changed.get(tp.topic) or image.topic(tp.topic)
             try:
-                new = _elected(topic, tp, image.brokers.keys(), unclean=unclean)
+                topic = _topic_of(image, tp)
+                here = standing.at(topic.id, tp.partition)
+                partition = changes.current(topic, tp.partition)
+                elected = _elected(partition, tp, here.fit, unclean, rules.min_isr(topic))
+                changes.add(topic, elected)
+                results[tp] = None
             except KafkaError as error:
                 results[tp] = error
-                continue
-            assert topic is not None
-            old = topic.partitions
-            parts = (*old[: tp.partition], new, *old[tp.partition + 1 :])
-            changed[tp.topic] = topic._replace(partitions=parts)
-            results[tp] = None
-        step = Step(_updates(image, changed), MetadataDelta(changed=changed))
-        return Plan(results, [step] if changed else [])
+        return Plan(results, changes.steps())
+
+    def rebalance(self, image: MetadataImage, percentage: int) -> Plan[None]:
+        """Preferred leaders come back where more than ``percentage`` of a broker's are away."""
+        away = imbalanced(image, percentage)
+        return Plan(None, self.elect_leaders(image, away, unclean=False).steps)
 
 
 def _checked_configs(
@@ -262,6 +298,11 @@ def _partitions(
     return tuple(partitions)
 
 
+def _places(image: MetadataImage) -> dict[int, str | None]:
+    """The racks of the brokers that may take new replicas."""
+    return {id: broker.rack for id, broker in image.brokers.items() if not broker.is_leaving}
+
+
 def _find(image: MetadataImage, request: TopicName) -> Outcome:
     if (request.name is None) == (request.id is None):
         return errors.InvalidRequest("name a topic by its name or by its id")
@@ -272,67 +313,26 @@ def _find(image: MetadataImage, request: TopicName) -> Outcome:
     return topic or errors.UnknownTopicOrPartition(f"there is no topic '{request.name}'")
 
 
-def _elected(
-    topic: TopicImage | None, tp: TopicPartition, alive: Iterable[int], *, unclean: bool
-) -> PartitionImage:
+def _topic_of(image: MetadataImage, tp: TopicPartition) -> TopicImage:
+    topic = image.topic(tp.topic)
     if topic is None or not 0 <= tp.partition < len(topic.partitions):
         raise errors.UnknownTopicOrPartition(f"there is no partition {tp}")
-    partition = topic.partitions[tp.partition]
-    live = frozenset(alive)
+    return topic
+
+
+def _elected(
+    partition: PartitionImage, tp: TopicPartition, fit: Collection[int], unclean: bool, min_isr: int
+) -> PartitionImage:
     if unclean:
         if partition.leader != NO_LEADER:
             raise errors.ElectionNotNeeded(f"{tp} has a leader")
-        elected = elect(partition, live, unclean=True)
+        elected = elect(partition, fit, unclean=True, min_isr=min_isr)
         if elected.leader == NO_LEADER:
             raise errors.EligibleLeadersNotAvailable(f"no replica of {tp} is alive")
         return elected
     if partition.leader == partition.replicas[0]:
         raise errors.ElectionNotNeeded(f"{tp} is led by its preferred replica")
-    elected = elect(partition, live)
+    elected = elect(partition, fit, min_isr=min_isr)
     if elected.leader != partition.replicas[0]:
         raise errors.PreferredLeaderNotAvailable(f"{tp}: {partition.replicas[0]} is not in sync")
     return elected
-
-
-def _updates(image: MetadataImage, changed: Mapping[str, TopicImage]) -> list[Operation]:
-    operations: list[Operation] = []
-    for name, topic in changed.items():
-        operations += plans.update_partitions(image.topics[name], topic, image.controller_epoch)
-    return operations
-
-
-def _creation_steps(image: MetadataImage, topics: Iterable[TopicImage]) -> Iterable[Step]:
-    operations: list[Operation] = []
-    made: dict[str, TopicImage] = {}
-    for topic in topics:
-        operations += plans.create_topic(topic, image.controller_epoch)
-        made[topic.name] = topic
-        if len(operations) >= MAX_OPERATIONS_PER_STEP:
-            yield Step(operations, MetadataDelta(changed=made))
-            operations, made = [], {}
-    if made:
-        yield Step(operations, MetadataDelta(changed=made))
-
-
-def _deletion_steps(topics: Iterable[TopicImage]) -> Iterable[Step]:
-    operations: list[Operation] = []
-    gone: dict[str, TopicImage] = {}
-    for topic in topics:
-        operations += plans.delete_topic(topic)
-        gone[topic.name] = topic
-        if len(operations) >= MAX_OPERATIONS_PER_STEP:
-            yield Step(operations, MetadataDelta(deleted=gone))
-            operations, gone = [], {}
-    if gone:
-        yield Step(operations, MetadataDelta(deleted=gone))
-
-
-def _growth_step(image: MetadataImage, topics: Iterable[TopicImage]) -> Step:
-    operations: list[Operation] = []
-    changed = {topic.name: topic for topic in topics}
-    for topic in changed.values():
-        operations.append(plans.set_assignments(topic))
-        for partition in topic.partitions[len(image.topics[topic.name].partitions) :]:
-            operations += plans.create_partition(topic.name, partition, image.controller_epoch)
-    return Step(operations, MetadataDelta(changed=changed))
-

@@ -1,85 +1,211 @@
-"""Who leads a partition, as pure functions of the partition and the set of live brokers.
+"""Who leads a partition, as pure functions of the partition and of how its brokers stand.
 
-Rules: the leader is the first live replica, in the order of the replica list, that is in the ISR.
-Where there is none the partition is offline, unless unclean election is on: then the first live
-replica leads and is the ISR alone, and what only the others had is lost. The ISR never gets empty:
-its last member stays, dead or not, because only it has every acknowledged record. Each election
-raises the leader epoch, each change of anything the partition epoch.
+The leader is the first fit replica, in the order of the replica list, that is in the ISR. The ISR
+never gets empty: its last member stays, dead or not, because it has every acknowledged record.
+
+A replica that leaves an ISR that is then smaller than ``min.insync.replicas`` has every committed
+record as well, for nothing is committed any more: it goes to the *eligible leader replicas* (ELR,
+KIP-966), which may lead where nobody of the ISR can. They are forgotten as soon as the ISR is large
+enough again.
+
+A broker whose machine went down may have *lost* what it had not synced. It leaves ISR and ELR,
+unless that leaves nobody: over a log that may be fuller it is not elected, and the partition waits.
+Where all of them have lost something, one of the last ISR leads: nobody has more.
+
+Where nobody may lead the partition is offline, unless unclean election is on: then the first fit
+replica leads and is the ISR alone, and what only the others had is lost. Each election raises the
+leader epoch, each change of anything the partition epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+
+NOBODY: frozenset[int] = frozenset()
+
+
+class Rules(Protocol):
+    """What a topic's configuration says about its elections."""
+
+    def min_isr(self, topic: TopicImage) -> int:
+        """min.insync.replicas."""
+
+    def is_unclean_allowed(self, topic: TopicImage) -> bool:
+        """unclean.leader.election.enable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the brokers stand.
+
+    fit: may lead and be in sync. leaving: about to stop, but still there. restarted: their
+    leaderships begin anew. lost: restarted, and may lack what was not synced. offline: of some
+    partitions, brokers that have lost the disk of their replica.
+    """
+
+    fit: frozenset[int]
+    leaving: frozenset[int] = NOBODY
+    restarted: frozenset[int] = NOBODY
+    lost: frozenset[int] = NOBODY
+    offline: Mapping[tuple[bytes, int], frozenset[int]] | None = None
+
+    @classmethod
+    def of(
+        cls, brokers: Mapping[int, BrokerRegistration], known: Mapping[int, BrokerRegistration]
+    ) -> Standing:
+        """``brokers`` as they are now; ``known`` as they were when elections were last held."""
+        leaving = frozenset(id for id, broker in brokers.items() if broker.is_leaving)
+        again = [b for b in brokers.values() if _is_another(b, known.get(b.id))]
+        offline: dict[tuple[bytes, int], set[int]] = defaultdict(set)
+        for broker in brokers.values():
+            for replica in broker.offline:
+                offline[replica].add(broker.id)
+        return cls(
+            frozenset(brokers) - leaving,
+            leaving,
+            frozenset(broker.id for broker in again),
+            frozenset(b.id for b in again if b.id in known and b.boot != known[b.id].boot),
+            {replica: frozenset(ids) for replica, ids in offline.items()},
+        )
+
+    def at(self, topic_id: bytes, index: int) -> Standing:
+        """The same for one partition: whoever has lost its disk there is not fit."""
+        without = self.offline.get((topic_id, index)) if self.offline else None
+        return replace(self, fit=self.fit - without, leaving=self.leaving - without) if without else self
+
+
+def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None) -> bool:
+    """Whether it is another process than the known one, which did not stop in order."""
+    return not broker.is_clean and (known is None or known.epoch != broker.epoch)
 
 
 def elect(
-    partition: PartitionImage, alive: Collection[int], *, unclean: bool = False
+    partition: PartitionImage,
+    alive: Collection[int],
+    *,
+    unclean: bool = False,
+    lost: Collection[int] = (),
+    min_isr: int = 1,
 ) -> PartitionImage:
     """The partition with a leader among ``alive``; NO_LEADER where nobody may lead."""
-    isr = tuple(broker for broker in partition.isr if broker in alive)
-    candidates = [broker for broker in partition.replicas if broker in isr]
+    isr, elr = _trusted(partition, lost)
+    candidates = [broker for broker in partition.replicas if broker in isr and broker in alive]
     if candidates:
-        return _led(partition, candidates[0], isr)
+        live = tuple(broker for broker in isr if broker in alive)
+        return _led(partition, candidates[0], live, _eligible(partition, live, lost, min_isr))
+    eligible = [broker for broker in partition.replicas if broker in elr and broker in alive]
+    if eligible:
+        alone = (eligible[0],)
+        return _led(partition, eligible[0], alone, _eligible(partition, alone, lost, min_isr))
     survivors = [broker for broker in partition.replicas if broker in alive]
     if unclean and survivors:
-        return _led(partition, survivors[0], (survivors[0],))
-    return _led(partition, NO_LEADER, partition.isr)
+        leader = next((broker for broker in survivors if broker in partition.isr), survivors[0])
+        return _led(partition, leader, (leader,), ())
+    return _led(partition, NO_LEADER, isr, elr)
 
 
-def _led(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:
+def _trusted(
+    partition: PartitionImage, lost: Collection[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """ISR and ELR without those who may lack something, as far as others are left."""
+    if not lost:
+        return partition.isr, partition.elr
+    isr = tuple(broker for broker in partition.isr if broker not in lost)
+    elr = tuple(broker for broker in partition.elr if broker not in lost)
+    if isr:
+        return isr, elr
+    return (elr, ()) if elr else (partition.isr, ())
+
+
+def _eligible(
+    partition: PartitionImage, isr: Collection[int], lost: Collection[int], min_isr: int
+) -> tuple[int, ...]:
+    """The ELR when the ISR becomes ``isr``."""
+    if len(isr) >= min(min_isr, len(partition.replicas)):
+        return ()
+    former = dict.fromkeys(partition.isr + partition.elr)
+    return tuple(broker for broker in former if broker not in isr and broker not in lost)
+
+
+def _led(
+    partition: PartitionImage, leader: int, isr: tuple[int, ...], elr: tuple[int, ...]
+) -> PartitionImage:
     return replace(
         partition,
         leader=leader,
         isr=isr,
+        elr=elr,
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
     )
 
 
-def after_change(
+def with_isr(
     partition: PartitionImage,
-    alive: Collection[int],
-    restarted: Collection[int],
-    *,
-    unclean: bool = False,
+    isr: tuple[int, ...],
+    min_isr: int,
+    lost: Collection[int] = (),
+) -> PartitionImage:
+    """The partition with another ISR under the same leader; itself where nothing changes."""
+    elr = _eligible(partition, isr, lost, min_isr)
+    if isr == partition.isr and elr == partition.elr:
+        return partition
+    return replace(partition, isr=isr, elr=elr, partition_epoch=partition.partition_epoch + 1)
+
+
+def after_change(
+    partition: PartitionImage, brokers: Standing, *, unclean: bool = False, min_isr: int = 1
 ) -> PartitionImage:
     """The partition after brokers came and went; itself where nothing has to change.
 
-    A leader in ``restarted`` is elected anew even if it is the same broker: its log may have lost
-    an unsynced tail, and the new epoch tells followers and consumers where it begins again.
+    A leader that was restarted is elected anew even if it is the same broker: its log may have lost
+    an unsynced tail, and the new epoch tells followers and consumers where it begins again. One
+    that is leaving leads on where nobody else can.
     """
-    if partition.leader in alive and partition.leader not in restarted:
-        return _without_dead(partition, alive)
-    elected = elect(partition, alive, unclean=unclean)
-    if elected.leader == NO_LEADER == partition.leader:
+    leader = partition.leader
+    if leader in brokers.fit and leader not in brokers.restarted:
+        return _without_unfit(partition, brokers.fit, brokers.lost, min_isr)
+    elected = elect(partition, brokers.fit, unclean=unclean, lost=brokers.lost, min_isr=min_isr)
+    if elected.leader != NO_LEADER:
+        return elected
+    if leader in brokers.leaving and leader not in brokers.restarted:
+        return _without_unfit(partition, brokers.fit | {leader}, brokers.lost, min_isr)
+    if leader == NO_LEADER and (elected.isr, elected.elr) == (partition.isr, partition.elr):
         return partition
     return elected
 
 
-def _without_dead(partition: PartitionImage, alive: Collection[int]) -> PartitionImage:
-    isr = tuple(broker for broker in partition.isr if broker in alive)
-    if isr == partition.isr:
+def _without_unfit(
+    partition: PartitionImage, fit: Collection[int], lost: Collection[int], min_isr: int
+) -> PartitionImage:
+    isr = tuple(b for b in partition.isr if b in fit and (b not in lost or b == partition.leader))
+    if isr == partition.isr and not lost:
         return partition
-    return replace(partition, isr=isr, partition_epoch=partition.partition_epoch + 1)
+    return with_isr(partition, isr, min_isr, lost)
 
 
 def after_changes(
-    image: MetadataImage,
-    alive: Collection[int],
-    restarted: Collection[int],
-    is_unclean_allowed: Callable[[TopicImage], bool],
-) -> dict[str, TopicImage]:
-    """The topics that change when brokers came and went, as they are afterwards."""
-    changed = {}
+    image: MetadataImage, brokers: Standing, rules: Rules
+) -> Iterator[tuple[TopicImage, list[PartitionImage]]]:
+    """Topics, as they are in ``image``, and those of their partitions that change."""
     for topic in image.topics.values():
-        unclean = is_unclean_allowed(topic)
-        partitions = tuple(
-            after_change(partition, alive, restarted, unclean=unclean)
-            for partition in topic.partitions
-        )
-        if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
-            changed[topic.name] = topic._replace(partitions=partitions)
-    return changed
+        unclean, min_isr = rules.is_unclean_allowed(topic), rules.min_isr(topic)
+        changed = []
+        for partition in topic.partitions:
+            here = brokers.at(topic.id, partition.index) if brokers.offline else brokers
+            after = after_change(partition, here, unclean=unclean, min_isr=min_isr)
+            if after is not partition:
+                changed.append(after)
+        if changed:
+            yield topic, changed

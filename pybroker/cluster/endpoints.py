@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from pybroker.cluster.image import MetadataImage
 from pybroker.config import Endpoint
@@ -55,3 +56,11 @@ def _reachable(host: str) -> str:
 def rack_of(configured: str | None) -> str:
     """The place of this broker: ``broker.rack``, else its host."""
     return configured or socket.gethostname()
+
+
+def boot_of_machine() -> str:
+    """Another text each time the machine starts, "" where that cannot be known."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -35,13 +35,22 @@ class ResourceType(IntEnum):
 
 
 class BrokerRegistration(NamedTuple):
-    """A live broker. ``epoch`` is greater at each registration; ``endpoints`` one per listener."""
+    """A live broker. ``epoch`` is greater at each registration; ``endpoints`` one per listener.
+
+    ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine,
+    and its log dirs; while it is the same, what it wrote is there, synced or not. ``is_leaving``: it is about
+    to stop. ``offline``: replicas (topic id, index) whose disk it has lost.
+    """
 
     id: int
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     log_dirs: tuple[str, ...] = ()
+    is_clean: bool = False
+    boot: str = ""
+    is_leaving: bool = False
+    offline: frozenset[tuple[bytes, int]] = frozenset()
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of that listener, or None."""
@@ -56,7 +65,10 @@ class PartitionImage:
     """A partition: who holds it, who leads it, who is in sync.
 
     ``leader_epoch`` grows with each election, ``partition_epoch`` with each change. ``replicas``
-    has the preferred leader first. ``leader`` is NO_LEADER where none of the ISR is alive.
+    has the preferred leader first. ``leader`` is NO_LEADER where none of the ISR is alive. ``elr``
+    are replicas that left the ISR when it was already too small to commit anything, so they may
+    lead as well (KIP-966). ``adding`` and ``removing`` are the replicas that a reassignment brings
+    and takes.
     """
 
     index: int
@@ -66,6 +78,14 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     directories: tuple[bytes, ...] = ()
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas as they are when the reassignment is over."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 class TopicImage(NamedTuple):
@@ -104,6 +124,8 @@ class MetadataDelta:
     controller: tuple[int, int] | None = None
     features: tuple[int, Mapping[str, int]] | None = None
     """Epoch and levels of all finalized features."""
+    version: int | None = None
+    """The image's version afterwards, where it is not the next one."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -132,6 +154,11 @@ class MetadataImage:
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 where there are none."""
+
+    @property
+    def live_controller(self) -> int:
+        """The controller as clients are told it: NO_CONTROLLER while it is gone."""
+        return self.controller_id if self.controller_id in self.brokers else NO_CONTROLLER
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""
@@ -171,7 +198,7 @@ class MetadataImage:
         features_epoch, features = delta.features or (self.features_epoch, self.features)
         return replace(
             self,
-            version=self.version + 1,
+            version=self.version + 1 if delta.version is None else delta.version,
             controller_id=controller[0],
             controller_epoch=controller[1],
             brokers=_without_none({**self.brokers, **delta.brokers}),

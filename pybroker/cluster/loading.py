@@ -1,35 +1,45 @@
-"""Reads the whole image from the store: two rounds of reads, however many topics there are."""
+"""Reads the whole image from the store: two rounds of reads, however many topics there are.
+
+The store may change while it is read. What was read is made whole by the journal's entries from
+before the reading on (``following.newest``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from pybroker.cluster import znodes
+from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import (
     NO_CONFIGS,
-    NO_CONTROLLER,
     BrokerRegistration,
     Configs,
     MetadataImage,
     ResourceType,
     TopicImage,
 )
-from pybroker.coordination.interface import CoordinationStore, NoNode
+from pybroker.coordination.interface import CoordinationStore, NoNode, Stat
 from pyclient.protocol.uuids import from_base64
+
+FIRST_VERSION: Final = 1
 
 
 async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage:
-    """Everything that the store holds, as an image of version 1."""
-    controller, epoch, features = await store.get_many(
-        [znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.FEATURE]
-    )
-    topics = {topic.name: topic for topic in await _load_topics(store)}
+    """Everything that the store holds, as an image of the version that the journal had before.
+
+    Its brokers are those that the controller has taken into account.
+    """
+    version = await newest_version(store)
+    features, found = await store.get_many([znodes.FEATURE, znodes.KNOWN])
+    known = journal.decode_known(found[0] if found else b"")
+    gone = {topic.id for topic in await load_deleted(store)}
+    topics = {topic.name: topic for topic in await _load_topics(store) if topic.id not in gone}
     return MetadataImage(
         cluster_id=cluster_id,
-        version=1,
-        controller_id=znodes.decode_controller(controller[0]) if controller else NO_CONTROLLER,
-        controller_epoch=int(epoch[0]) if epoch else 0,
-        brokers=await load_brokers(store),
+        version=version,
+        controller_id=known.controller[0],
+        controller_epoch=known.controller[1],
+        brokers=known.brokers,
         topics=topics,
         names={topic.id: topic.name for topic in topics.values()},
         resource_configs=await _load_configs(store),
@@ -38,25 +48,71 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
     )
 
 
+async def newest_version(store: CoordinationStore) -> int:
+    """The version of the journal's last entry; 1 where it is empty."""
+    names = await store.children(znodes.JOURNAL)
+    return int(names[-1]) if names else FIRST_VERSION
+
+
 async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration]:
-    """The live brokers."""
+    """The live brokers, with what they say they cannot do."""
     ids = [int(name) for name in await store.children(znodes.BROKER_IDS)]
     nodes = await store.get_many([znodes.broker_path(id) for id in ids])
+    unfit = await store.get_many([znodes.unfit_path(id) for id in ids])
     return {
-        id: znodes.decode_broker(id, node[0], node[1].created)
-        for id, node in zip(ids, nodes, strict=True)
+        id: _broker(id, node, said)
+        for id, node, said in zip(ids, nodes, unfit, strict=True)
         if node is not None
     }
 
 
-async def load_deleted(store: CoordinationStore) -> list[TopicImage]:
-    """Topics whose deletion was interrupted, without partitions: logs of theirs may be left."""
+def _broker(
+    id: int, node: tuple[bytes, Stat], said: tuple[bytes, Stat] | None
+) -> BrokerRegistration:
+    broker = znodes.decode_broker(id, node[0], node[1].created)
+    if said is None or said[1].owner != node[1].owner:
+        return broker
+    is_leaving, offline = znodes.decode_unfit(said[0])
+    return broker._replace(is_leaving=is_leaving, offline=offline)
+
+
+class Deleted(NamedTuple):
+    """A topic that was deleted: logs of it may be left, on ``brokers`` (None: on any)."""
+
+    id: bytes
+    name: str
+    brokers: tuple[int, ...] | None
+
+    def may_be_on(self, node_id: int) -> bool:
+        """Whether that broker may have logs of it."""
+        return self.brokers is None or node_id in self.brokers
+
+    def image(self) -> TopicImage:
+        """The topic, without partitions."""
+        return TopicImage(self.name, self.id, ())
+
+
+async def load_deleted(store: CoordinationStore) -> list[Deleted]:
+    """The topics that are noted as deleted."""
     ids = await store.children(znodes.DELETED_TOPICS)
     nodes = await store.get_many([f"{znodes.DELETED_TOPICS}/{id}" for id in ids])
     return [
-        TopicImage(node[0].decode(), from_base64(id), ())
+        Deleted(from_base64(id), *znodes.decode_left(node[0]))
         for id, node in zip(ids, nodes, strict=True)
         if node is not None
+    ]
+
+
+async def load_remains(
+    store: CoordinationStore, deleted: Iterable[Deleted]
+) -> list[tuple[str, list[int]]]:
+    """Topics whose deletion was interrupted between two steps, with the partitions left of them."""
+    deleted = list(deleted)
+    nodes = await store.get_many([znodes.topic_path(topic.name) for topic in deleted])
+    return [
+        (topic.name, sorted(map(int, await store.children(znodes.partitions_path(topic.name)))))
+        for topic, node in zip(deleted, nodes, strict=True)
+        if node is not None and znodes.decode_topic(node[0])[0] == topic.id
     ]
 
 

@@ -3,20 +3,27 @@
 ``join`` registers the broker (ephemeral /brokers/ids/N), stands for controller, loads the image and
 publishes it. Afterwards the watches keep it so: brokers that come and go reach the controller's
 elections, a controller that vanishes is replaced, and an expired session is followed by a new one.
-Whatever a watch starts runs one after the other in one task, so it cannot overtake itself.
+Whatever a watch starts runs one after the other in one task, so it cannot overtake itself, and
+again after a pause when the store could not be reached.
+
+A broker that is not the controller shows no image before the controller has taken its registration
+into account: what it led before it stopped it leads only if it is elected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
 from pybroker.clock import Clock
 from pybroker.cluster import znodes
-from pybroker.cluster.image import BrokerRegistration
+from pybroker.cluster.following import Following, newest
+from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.leadership import become_controller
-from pybroker.cluster.loading import load_brokers, load_deleted, load_image
+from pybroker.cluster.loading import load_brokers, load_deleted
+from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     CoordinationError,
@@ -29,7 +36,15 @@ from pybroker.coordination.interface import (
 )
 from pyclient.protocol.errors import KafkaError
 
+RETRY_S = 0.2
+NAMESAKE_S = 30.0
+"""Longer than a session that nobody renews."""
+
 _log = logging.getLogger(__name__)
+
+
+class BrokerIdTaken(Exception):
+    """Another broker of this id is alive."""
 
 
 class ClusterMismatch(Exception):
@@ -41,22 +56,26 @@ async def cluster_id(store: CoordinationStore, own: str | None, new_id: Callable
 
     Makes the folders of the store. Raises ClusterMismatch where store and data differ.
     """
-    [found] = await store.get_many([znodes.CLUSTER_ID])
-    if found is None:
-        found_id = own or new_id()
-        await _lay_out(store, found_id)
-        return found_id
-    stored = znodes.decode_cluster_id(found[0])
-    if own is not None and own != stored:
-        raise ClusterMismatch(f"the coordination store belongs to cluster {stored}, not {own}")
-    return stored
+    while True:
+        [found] = await store.get_many([znodes.CLUSTER_ID])
+        stored = znodes.decode_cluster_id(found[0]) if found else None
+        if stored is not None and own not in (None, stored):
+            raise ClusterMismatch(f"the coordination store belongs to cluster {stored}, not {own}")
+        wanted = stored or own or new_id()
+        try:
+            await _lay_out(store, None if stored else wanted)
+            return wanted
+        except NodeExists:
+            continue  # another broker was quicker
 
 
-async def _lay_out(store: CoordinationStore, cluster_id: str) -> None:
+async def _lay_out(store: CoordinationStore, cluster_id: str | None) -> None:
     existing = await store.get_many(znodes.FOLDERS)
-    missing = [p for p, node in zip(znodes.FOLDERS, existing, strict=True) if node is None]
-    identity = Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))
-    await store.multi([*map(Create, missing), identity])
+    missing = [Create(p) for p, node in zip(znodes.FOLDERS, existing, strict=True) if node is None]
+    if cluster_id is not None:
+        missing.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
+    if missing:
+        await store.multi(missing)
 
 
 class Membership:
@@ -66,34 +85,38 @@ class Membership:
         self,
         store: CoordinationStore,
         service: ControllerService,
+        cache: MetadataCache,
         registration: BrokerRegistration,
         clock: Clock,
-        cluster_id: str,
     ) -> None:
         self._store = store
         self._service = service
+        self._cache = cache
         self._registration = registration
         self._clock = clock
-        self._cluster_id = cluster_id
         self._standing = asyncio.Lock()
         self._watches: list[Watch] = []
         self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
         self._worker: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._has_left = False
+        self._is_leaving = False
+        self._offline: frozenset[tuple[bytes, int]] = frozenset()
+        self._following = Following(
+            store, lambda: cache.image.version, service.follow_entry, self._reload
+        )
+        service.on_fenced = self._on_fenced
 
-    async def join(self, *, was_clean: bool = False) -> None:
-        """Registers, stands for controller, publishes the image and elects leaders.
-
-        After an unclean stop this broker's leaderships begin a new leader epoch; ``was_clean``
-        tells that its logs were closed in order, and keeps them.
-        """
+    async def join(self) -> None:
+        """Registers, stands for controller, publishes the image in which this broker is."""
         await self._register()
         self._watches = [
             self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand)),
             self._store.watch(znodes.BROKER_IDS, lambda path: self._start(self._count)),
+            self._store.watch(znodes.UNFIT, lambda path: self._start(self._count)),
         ]
         self._store.session.on_change(self._on_session)
-        restarted = () if was_clean else (self._registration.id,)
-        await self._stand(restarted)
+        await self._stand()
 
     async def _register(self) -> None:
         path = znodes.broker_path(self._registration.id)
@@ -101,29 +124,78 @@ class Membership:
         try:
             await self._store.create(path, data, ephemeral=True)
         except NodeExists:
-            await self._store.multi([Delete(path), Create(path, data, ephemeral=True)])
-
-    async def _stand(self, restarted: tuple[int, ...] = ()) -> None:
-        """Becomes controller, or learns who is."""
-        async with self._standing:
-            if not self._service.is_controller:
-                await self._stand_once(restarted)
-
-    async def _stand_once(self, restarted: tuple[int, ...]) -> None:
-        node_id = self._registration.id
-        leadership = await become_controller(self._store, node_id, self._clock.now_ms())
-        image = await load_image(self._store, self._cluster_id)
-        if leadership is None:
-            await self._service.follow(image)
-            return
-        _log.info("broker %d is controller in epoch %d", node_id, leadership.epoch)
-        await self._service.take_over(
-            leadership, image, restarted, await load_deleted(self._store)
+            await self._wait_for_namesake(path)
+            before = [Delete(path)] if await self._store.exists(path) else []
+            await self._store.multi([*before, Create(path, data, ephemeral=True)])
+        self._registration = self._registration._replace(
+            epoch=(await self._store.get(path))[1].created
         )
 
+    async def _wait_for_namesake(self, path: str) -> None:
+        """What is registered is this broker's past, or another broker: that must go first."""
+        for _ in range(int(NAMESAKE_S / RETRY_S)):
+            [found] = await self._store.get_many([path])
+            if found is None:
+                return
+            other = znodes.decode_broker(self._registration.id, found[0], found[1].created)
+            if other.boot == self._registration.boot:
+                return
+            await asyncio.sleep(RETRY_S)
+        place = ", ".join(map(str, other.endpoints))
+        raise BrokerIdTaken(f"broker {other.id} runs already, at {place}: choose another node.id")
+
+    @property
+    def broker_epoch(self) -> int:
+        """The number of this broker's registration."""
+        return self._registration.epoch
+
+    # Who is the controller
+
+    async def _stand(self) -> None:
+        """Becomes controller, or follows the one who is."""
+        async with self._standing:
+            while not self._service.is_controller and not self._has_left:
+                self._news.clear()
+                if await self._stand_once():
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RETRY_S):
+                        await self._news.wait()
+
+    async def _stand_once(self) -> bool:
+        """False where the controller has yet to see this broker's registration."""
+        node_id = self._registration.id
+        leadership = await become_controller(self._store, node_id, self._clock.now_ms())
+        if leadership is None:
+            return await self._follow()
+        await self._following.stop()
+        image = await newest(self._store, self._cache.image)
+        _log.info("broker %d is controller in epoch %d", node_id, leadership.epoch)
+        brokers = await load_brokers(self._store)
+        await self._service.take_over(leadership, image, brokers, await load_deleted(self._store))
+        return True
+
+    async def _follow(self) -> bool:
+        if self._cache.image.version == 0:
+            image = await newest(self._store, self._cache.image)
+            known = image.brokers.get(self._registration.id)
+            if known is None or known.epoch != self._registration.epoch:
+                return False
+            await self._service.follow(image, await load_deleted(self._store))
+        self._following.start()
+        return True
+
+    async def _reload(self) -> None:
+        """The journal does not go back to this broker's image."""
+        nothing = MetadataImage(cluster_id=self._cache.image.cluster_id)
+        image = await newest(self._store, nothing)
+        await self._service.follow(image, await load_deleted(self._store))
+
     async def _count(self) -> None:
-        """Brokers came or went."""
-        if self._service.is_controller:
+        """Brokers came or went, or say that they cannot do something."""
+        async with self._standing:
+            is_controller = self._service.is_controller
+        if is_controller:
             await self._service.set_brokers(await load_brokers(self._store))
 
     async def _rejoin(self) -> None:
@@ -131,13 +203,29 @@ class Membership:
         self._service.step_down()
         await self._store.new_session()
         await self._register()
+        if self._is_leaving or self._offline:
+            await self._tell()
         await self._stand()
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
+            self._service.step_down()
             self._start(self._rejoin)
 
+    def _on_fenced(self) -> None:
+        """What this broker took for the newest image was not."""
+        self._start(self._catch_up)
+
+    async def _catch_up(self) -> None:
+        await self._reload()
+        await self._stand()
+
+    # One thing after the other
+
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._news.set()
+        if self._has_left or self._store.session.state is SessionState.CLOSED:
+            return
         self._wanted[work] = None
         if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())
@@ -150,12 +238,48 @@ class Membership:
                 await work()
             except (CoordinationError, KafkaError) as error:
                 _log.warning("cluster membership: %s: %s", type(error).__name__, error)
+                asyncio.get_running_loop().call_later(RETRY_S, self._start, work)
+
+    # Leaving
+
+    async def retire(self) -> None:
+        """Tells that this broker stops; returns when others lead what it led, as far as they can."""
+        image, node_id = self._cache.image, self._registration.id
+        if not image.brokers.keys() - {node_id}:
+            return
+        await self.tell(is_leaving=True)
+        await self._cache.until(lambda image: _has_retired(image, node_id))
+
+    async def tell(
+        self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None
+    ) -> None:
+        """Says what this broker cannot do from now on: lead at all, hold those replicas."""
+        self._is_leaving |= is_leaving
+        self._offline = self._offline if offline is None else offline
+        await self._tell()
+
+    async def _tell(self) -> None:
+        path = znodes.unfit_path(self._registration.id)
+        data = znodes.encode_unfit(is_leaving=self._is_leaving, offline=self._offline)
+        said = Create(path, data, ephemeral=True)
+        before = await self._store.exists(path)
+        await self._store.multi([Delete(path), said] if before else [said])
 
     async def leave(self) -> None:
         """Stops watching and gives up the registration; the store stays open."""
+        self._has_left = True
+        self._news.set()
         for watch in self._watches:
             watch.cancel()
         self._wanted.clear()
         if self._worker is not None:
+            if self._store.session.state is not SessionState.CONNECTED:
+                self._worker.cancel()  # it would wait for a store that may never come back
             await asyncio.wait([self._worker])
+        await self._following.stop()
         self._service.step_down()
+
+
+def _has_retired(image: MetadataImage, node_id: int) -> bool:
+    broker = image.brokers.get(node_id)
+    return broker is None or broker.is_leaving

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from pybroker.cluster.image import MetadataDelta, MetadataImage
@@ -22,6 +23,7 @@ class MetadataCache:
         self.image = image
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
+        self._waiting: dict[asyncio.Future[None], Callable[[MetadataImage], bool]] = {}
 
     def add_listener(self, listener: Listener) -> None:
         """Awaits ``listener(delta, image after it)`` at each change, in the order of adding."""
@@ -43,3 +45,20 @@ class MetadataCache:
             self.image = image
             for follower in self._followers:
                 follower()
+            self._wake()
+
+    async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
+        """Returns when ``holds(image)``, now or after a change."""
+        if holds(self.image):
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = holds
+        try:
+            await waiting
+        finally:
+            del self._waiting[waiting]
+
+    def _wake(self) -> None:
+        for waiting, holds in self._waiting.items():
+            if not waiting.done() and holds(self.image):
+                waiting.set_result(None)

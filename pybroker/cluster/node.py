@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pybroker.clock import Clock
 from pybroker.cluster.controller import Controller
-from pybroker.cluster.endpoints import Address, addresses, rack_of, registered
+from pybroker.cluster.endpoints import (
+    Address,
+    addresses,
+    boot_of_machine,
+    rack_of,
+    registered,
+)
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.membership import Membership, cluster_id
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
-from pybroker.coordination.interface import CoordinationStore
+from pybroker.coordination.interface import CoordinationError, CoordinationStore
+from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import random_uuid, to_base64
+
+RETIREMENT_S = 10.0
+
+_log = logging.getLogger(__name__)
 
 
 class ClusterNode:
@@ -49,6 +62,7 @@ class ClusterNode:
         self._clock = clock
         self._advertised = advertised_listeners(config)
         self._membership: Membership | None = None
+        self._rebalancing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -69,11 +83,13 @@ class ClusterNode:
         log_dirs: tuple[str, ...] = (),
         *,
         was_clean: bool = False,
+        directory_ids: Iterable[str] = (),
     ) -> None:
         """Registers with the bound ``listeners`` (by name, real ports) and publishes the image.
 
         When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that
-        the logs were closed in order, so that leader epochs need not move on.
+        the logs were closed in order, so that leader epochs need not move on; as long as the
+        machine and the ``directory_ids`` stay the same, what was written is there.
         """
         registration = BrokerRegistration(
             self._node_id,
@@ -81,11 +97,49 @@ class ClusterNode:
             registered(listeners, self._advertised),
             rack_of(self._config["broker.rack"]),
             log_dirs,
+            was_clean,
+            " ".join([boot_of_machine(), *sorted(directory_ids)]),
         )
         self._membership = Membership(
-            self._store, self.controller, registration, self._clock, self.cluster_id
+            self._store, self.controller, self.metadata, registration, self._clock
         )
-        await self._membership.join(was_clean=was_clean)
+        await self._membership.join()
+        if self._config["auto.leader.rebalance.enable"]:
+            self._rebalancing = asyncio.ensure_future(self._rebalance())
+
+    async def _rebalance(self) -> None:
+        """Looks now and then whether preferred leaders should come back."""
+        while True:
+            await asyncio.sleep(self._config["leader.imbalance.check.interval.seconds"])
+            if self.controller.is_controller:
+                try:
+                    await self.controller.rebalance()
+                except KafkaError as error:
+                    _log.warning("preferred leaders stay away: %s", error)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The number of this broker's registration; -1 before there is one."""
+        return -1 if self._membership is None else self._membership.broker_epoch
+
+    async def retire(self) -> None:
+        """Controlled shutdown: others lead what this broker led, as far as they can."""
+        if self._membership is None:
+            return
+        try:
+            async with asyncio.timeout(RETIREMENT_S):
+                await self._membership.retire()
+        except (TimeoutError, CoordinationError) as error:
+            _log.warning("leaderships could not be handed over: %s", error or "no answer")
+
+    async def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
+        """The disks of these replicas (topic id, index) have failed: others shall lead them."""
+        if self._membership is None or len(self.metadata.image.brokers) < 2:
+            return  # nobody could
+        try:
+            await self._membership.tell(offline=replicas)
+        except CoordinationError as error:
+            _log.error("the cluster does not know of failed disks: %s", error)
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
         """Host and port by node id of every broker, for a client that came by ``listener``.
@@ -97,5 +151,7 @@ class ClusterNode:
 
     async def leave(self) -> None:
         """Gives up membership. The store stays open; closing it removes the registration."""
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
         if self._membership is not None:
             await self._membership.leave()

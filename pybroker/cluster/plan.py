@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from pybroker.cluster import znodes
 from pybroker.cluster.image import (
@@ -40,6 +40,117 @@ class Step(NamedTuple):
     delta: MetadataDelta
 
 
+PARTITIONS_PER_STEP: Final = 800
+"""With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
+
+ASSIGNMENTS_PER_PARTITION: Final = 30
+"""So many replica lists of a topic's node are as long as the writes of one partition."""
+
+
+class PartitionChanges:
+    """Partitions that change their state or their replicas, as conditional writes."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._changed: dict[str, dict[int, PartitionImage]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._changed)
+
+    def current(self, topic: TopicImage, index: int) -> PartitionImage:
+        """The partition with the change that it has had here."""
+        return self._changed.get(topic.name, {}).get(index, topic.partitions[index])
+
+    def add(self, topic: TopicImage, partition: PartitionImage) -> None:
+        """``topic``, which is in the image, shall have that ``partition``."""
+        if partition is not topic.partitions[partition.index]:
+            self._changed.setdefault(topic.name, {})[partition.index] = partition
+
+    def changed(self, topic: TopicImage) -> TopicImage:
+        """The topic with all changes that it has had here."""
+        news = self._changed.get(topic.name)
+        if not news:
+            return topic
+        return topic._replace(partitions=tuple(news.get(p.index, p) for p in topic.partitions))
+
+    def steps(self, last: Step | None = None) -> list[Step]:
+        """The changes, a part in each step; ``last`` is added to the last of them."""
+        topics = dict[str, TopicImage]()
+        steps = [self._step(chunk, topics) for chunk in self._chunks()]
+        if last is not None:
+            steps[-1:] = [_joined(steps[-1], last) if steps else last]
+        return steps
+
+    def _chunks(self) -> Iterator[list[tuple[str, PartitionImage]]]:
+        chunk: list[tuple[str, PartitionImage]] = []
+        moved: set[str] = set()
+        weight = 0
+        for name, partition in self._all():
+            more = 1 if name in moved else self._weight(name, partition)
+            if chunk and weight + more > PARTITIONS_PER_STEP:
+                yield chunk
+                chunk, moved, weight = [], set(), 0
+                more = self._weight(name, partition)
+            if more > 1:
+                moved.add(name)
+            chunk.append((name, partition))
+            weight += more
+        if chunk:
+            yield chunk
+
+    def _all(self) -> Iterator[tuple[str, PartitionImage]]:
+        for name, changed in self._changed.items():
+            for partition in changed.values():
+                yield name, partition
+
+    def _weight(self, name: str, partition: PartitionImage) -> int:
+        """More where the topic's node is written as well."""
+        partitions = self._image.topics[name].partitions
+        if _assignment(partition) == _assignment(partitions[partition.index]):
+            return 1
+        return 2 + len(partitions) // ASSIGNMENTS_PER_PARTITION
+
+    def _step(
+        self, chunk: Sequence[tuple[str, PartitionImage]], topics: dict[str, TopicImage]
+    ) -> Step:
+        operations: list[Operation] = []
+        by_topic: dict[str, dict[int, PartitionImage]] = {}
+        for name, partition in chunk:
+            by_topic.setdefault(name, {})[partition.index] = partition
+        for name, changed in by_topic.items():
+            old = topics.get(name) or self._image.topics[name]
+            partitions = tuple(changed.get(before.index, before) for before in old.partitions)
+            topics[name] = old._replace(partitions=partitions)
+            operations += update_partitions(old, topics[name], self._image.controller_epoch)
+        return Step(operations, MetadataDelta({name: topics[name] for name in by_topic}))
+
+
+def _joined(first: Step, second: Step) -> Step:
+    delta = replace(second.delta, changed={**first.delta.changed, **second.delta.changed})
+    return Step([*first.operations, *second.operations], delta)
+
+
+def update_partitions(
+    old: TopicImage, new: TopicImage, controller_epoch: int
+) -> Iterable[Operation]:
+    """Conditional writes of the partitions in which ``new`` differs from ``old``."""
+    has_moved = False
+    for before, after in zip(old.partitions, new.partitions, strict=False):
+        if before is not after:
+            has_moved |= _assignment(before) != _assignment(after)
+            yield Set(
+                znodes.state_path(new.name, after.index),
+                znodes.encode_state(after, controller_epoch),
+                before.partition_epoch,
+            )
+    if has_moved:
+        yield set_assignments(new)
+
+
+def _assignment(partition: PartitionImage) -> object:
+    return partition.replicas, partition.adding, partition.removing
+
+
 class NewTopic(NamedTuple):
     """A topic to create; -1 is the broker's default; ``assignments`` are chosen by hand."""
 
@@ -73,14 +184,10 @@ def create_topic(topic: TopicImage, controller_epoch: int) -> Iterable[Operation
     yield Create(
         znodes.config_path(ResourceType.TOPIC, topic.name), znodes.encode_configs(topic.configs)
     )
-    yield Create(znodes.topic_path(topic.name), _topic_data(topic))
+    yield Create(znodes.topic_path(topic.name), znodes.encode_topic(topic))
     yield Create(f"{znodes.topic_path(topic.name)}/partitions")
     for partition in topic.partitions:
         yield from create_partition(topic.name, partition, controller_epoch)
-
-
-def _topic_data(topic: TopicImage) -> bytes:
-    return znodes.encode_topic(topic.id, {p.index: p.replicas for p in topic.partitions})
 
 
 def create_partition(
@@ -94,38 +201,22 @@ def create_partition(
 
 def set_assignments(topic: TopicImage) -> Operation:
     """The write of a topic's replicas."""
-    return Set(znodes.topic_path(topic.name), _topic_data(topic))
+    return Set(znodes.topic_path(topic.name), znodes.encode_topic(topic))
 
 
-def delete_topic(topic: TopicImage) -> Iterable[Operation]:
-    """Writes that remove a topic with everything below it, and remember that its logs must go."""
-    yield Create(znodes.deleted_path(topic.id), topic.name.encode())
-    root = znodes.topic_path(topic.name)
-    for partition in topic.partitions:
-        path = znodes.state_path(topic.name, partition.index)
+def delete_partitions(name: str, indexes: Iterable[int]) -> Iterable[Operation]:
+    """Writes that remove partitions of a topic that goes."""
+    for index in indexes:
+        path = znodes.state_path(name, index)
         yield Delete(path)
         yield Delete(path.removesuffix("/state"))
-    yield Delete(f"{root}/partitions")
-    yield Delete(root)
-    yield Delete(znodes.config_path(ResourceType.TOPIC, topic.name))
 
 
-def forget_deleted(topics: Iterable[TopicImage]) -> list[Operation]:
-    """Writes for when the logs of deleted topics are gone."""
-    return [Delete(znodes.deleted_path(topic.id)) for topic in topics]
-
-
-def update_partitions(
-    old: TopicImage, new: TopicImage, controller_epoch: int
-) -> Iterable[Operation]:
-    """Conditional writes of the partitions in which ``new`` differs from ``old``."""
-    for before, after in zip(old.partitions, new.partitions, strict=False):
-        if before is not after:
-            yield Set(
-                znodes.state_path(new.name, after.index),
-                znodes.encode_state(after, controller_epoch),
-                before.partition_epoch,
-            )
+def delete_root(name: str) -> Iterable[Operation]:
+    """Writes that remove a topic without partitions."""
+    yield Delete(f"{znodes.topic_path(name)}/partitions")
+    yield Delete(znodes.topic_path(name))
+    yield Delete(znodes.config_path(ResourceType.TOPIC, name))
 
 
 def write_configs(

@@ -1,7 +1,8 @@
 """Performs what the controller decides, one change at a time.
 
-A change is: plan from the image → write to the store, conditional on the controller epoch → apply
-on this broker (``MetadataCache.publish``) → answer. So a reply means durable and visible. Changes
+A change is: plan from the image → write to the store with its entry in the journal, conditional on
+the controller epoch (``recording``) → apply on this broker (``MetadataCache.publish``) → answer. So
+a reply means durable and visible. The other brokers apply the journal's entries one by one. Changes
 are serialised by a lock; reads of the image never wait.
 
 This broker's registration, its candidacy for controller and its answer to an expired session are
@@ -11,13 +12,13 @@ in ``membership``.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from pybroker.cluster import features
+from pybroker.cluster import features, journal
 from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result
 from pybroker.cluster.controller import Controller
+from pybroker.cluster.deletions import confirm_deleted
 from pybroker.cluster.image import (
     DEFAULT_BROKER,
     INTERNAL_TOPICS,
@@ -29,7 +30,9 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.internal_topics import internal_topic
+from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.leadership import Leadership
+from pybroker.cluster.loading import Deleted, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.plan import (
     NewPartitions,
@@ -38,23 +41,18 @@ from pybroker.cluster.plan import (
     Plan,
     Step,
     TopicName,
-    forget_deleted,
 )
+from pybroker.cluster.reassignments import Reassignment
+from pybroker.cluster.recording import Fenced, Recorder
+from pybroker.cluster.topic_steps import removal_steps
 from pybroker.config import BrokerConfig
-from pybroker.coordination.interface import (
-    BadVersion,
-    CoordinationError,
-    CoordinationStore,
-)
+from pybroker.coordination.interface import CoordinationStore
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import to_base64
 
 T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
-
 
 class ControllerService:
     """Changes of the cluster's metadata, as async methods; raises NotController elsewhere."""
@@ -73,80 +71,117 @@ class ControllerService:
         self._node_id = node_id
         self._controller = controller
         self._configs = ConfigController(config, node_id)
-        self._leadership: Leadership | None = None
+        self._recorder: Recorder | None = None
+        self.on_fenced: Callable[[], object] = lambda: None
+        """Called when a write has shown that another controller is there."""
+        self.create_elsewhere: Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
+        """Asks the controller for topics where this broker is not it."""
+        self.create_elsewhere = self.create_topics
         self._lock = asyncio.Lock()
 
     @property
     def is_controller(self) -> bool:
         """True while this broker is the cluster's controller, as far as it knows."""
-        return self._leadership is not None
+        return self._recorder is not None
 
     async def take_over(
         self,
         leadership: Leadership,
         image: MetadataImage,
-        restarted: Iterable[int] = (),
-        deleted: Sequence[TopicImage] = (),
+        brokers: Mapping[int, BrokerRegistration],
+        deleted: Sequence[Deleted] = (),
     ) -> None:
-        """Begins a term: ``image`` is what the store holds; elects leaders, then shows it.
+        """Begins a term: ``image`` is the newest there is, ``brokers`` are alive now.
 
-        Brokers in ``restarted``, and those whose epoch is not the one known before, lead only
-        after a new election. Of the topics in ``deleted``, whose deletion was interrupted, logs
-        may be left; they go now.
+        Says so, elects leaders, finishes what deletions have left, then shows the image. Of the
+        topics in ``deleted`` logs may be left here; they go now. Raises NotController where another
+        term has begun already.
         """
         async with self._lock:
-            known = self._cache.image.brokers
-            again = set(restarted) | {
-                id
-                for id, broker in image.brokers.items()
-                if id in known and known[id].epoch != broker.epoch
-            }
-            steps = self._controller.change_brokers(image, image.brokers, again).steps
-            for step in filter(None, (features.begin(image), *steps)):
-                await self._write(step, leadership)
-                image = image.apply(step.delta)
-            self._leadership = leadership
+            recorder = await Recorder.open(self.store, leadership)
+            announcement = self._controller.begin_term(image, self._node_id, leadership.epoch)
+            image = await _recorded(recorder, [announcement], image)
+            begin = features.begin(image)
+            image = await _recorded(recorder, [begin] if begin else [], image)
+            elections = self._controller.change_brokers(image, brokers)
+            image = await _recorded(recorder, elections.steps, image)
+            for name, indexes in await load_remains(self.store, deleted):
+                await _recorded(recorder, removal_steps(name, indexes), image)
             await self._publish_image(image, deleted)
-            await self._forget_deleted(deleted)
+            self._recorder = recorder
 
-    async def follow(self, image: MetadataImage) -> None:
-        """Another broker is the controller: shows ``image``."""
+    async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = ()) -> None:
+        """Another broker is the controller: shows ``image``, the newest there is."""
         async with self._lock:
-            self._leadership = None
-            await self._publish_image(image)
+            self._recorder = None
+            await self._publish_image(image, deleted)
+
+    async def follow_entry(self, data: bytes) -> None:
+        """Applies the journal's next entry."""
+        async with self._lock:
+            delta = journal.decode(data, self._cache.image)
+            await self._publish(delta)
+            await self._confirm_deleted(topic.id for topic in delta.deleted.values())
 
     def step_down(self) -> None:
         """The term is over."""
-        self._leadership = None
+        self._recorder = None
 
-    async def _publish_image(
-        self, image: MetadataImage, interrupted: Sequence[TopicImage] = ()
-    ) -> None:
-        """Makes the current image into ``image`` by one delta; its ``deleted`` has the topics of
-        interrupted deletions too, by id.
+    async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
+        """Makes the current image into ``image`` by one delta; its ``deleted`` has, by id, the
+        ``noted`` topics of which this broker may have logs too.
         """
         old = self._cache.image
-        deleted = {to_base64(topic.id): topic for topic in interrupted} | {
+        here = [topic for topic in noted if topic.may_be_on(self._node_id)]
+        deleted = {to_base64(topic.id): topic.image() for topic in here} | {
             name: topic
             for name, topic in old.topics.items()
             if name not in image.topics or image.topics[name].id != topic.id
         }
         changed = {n: t for n, t in image.topics.items() if old.topics.get(n) != t}
         configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
-        brokers = {**dict.fromkeys(old.brokers), **image.brokers}
-        controller = (image.controller_id, image.controller_epoch)
-        finalized = (image.features_epoch, image.features)
-        await self._publish(MetadataDelta(changed, deleted, brokers, configs, controller, finalized))
+        await self._publish(
+            MetadataDelta(
+                changed,
+                deleted,
+                {**dict.fromkeys(old.brokers), **image.brokers},
+                configs,
+                (image.controller_id, image.controller_epoch),
+                (image.features_epoch, image.features),
+                image.version,
+            )
+        )
+        await self._confirm_deleted(topic.id for topic in deleted.values())
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
+        await self._change(lambda image: self._controller.change_brokers(image, brokers))
 
-        def plan(image: MetadataImage) -> Plan[None]:
-            if image.brokers == brokers:
-                return Plan(None)
-            return self._controller.change_brokers(image, brokers)
+    async def alter_partition(
+        self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> list[IsrOutcome]:
+        """The partition as it is then, or an error, for each change that its leader proposes.
 
-        await self._change(plan)
+        Raises StaleBrokerEpoch.
+        """
+        return await self._change(
+            lambda image: self._controller.alter_partition(image, leader, broker_epoch, changes)
+        )
+
+    async def alter_reassignments(
+        self, requests: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> list[KafkaError | None]:
+        """None or the error of each request; what is accepted is under way when this returns."""
+        return await self._change(
+            lambda image: self._controller.alter_reassignments(
+                image, requests, may_change_factor=may_change_factor
+            )
+        )
+
+    async def rebalance(self) -> None:
+        """Preferred leaders come back, where too many are away."""
+        percentage = self._config["leader.imbalance.per.broker.percentage"]
+        await self._change(lambda image: self._controller.rebalance(image, percentage))
 
     async def create_topics(
         self, requests: Sequence[NewTopic], *, validate_only: bool = False
@@ -193,7 +228,8 @@ class ControllerService:
     async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
         """Creates the topics that do not exist, internal ones with their own configuration."""
         requests = [self._request(name) for name in names]
-        outcomes = dict(zip(names, await self.create_topics(requests), strict=True))
+        create = self.create_topics if self.is_controller else self.create_elsewhere
+        outcomes = dict(zip(names, await create(requests), strict=True))
         for name, outcome in outcomes.items():
             existing = self._cache.image.topic(name)
             if isinstance(outcome, errors.TopicAlreadyExists) and existing is not None:
@@ -228,36 +264,32 @@ class ControllerService:
             return await work()
 
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        if self._leadership is None:
+        if self._recorder is None:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
         plan = decide(self._cache.image)
-        for step in plan.steps:
-            await self._write(step, self._leadership)
-            await self._publish(step.delta)
-            await self._forget_deleted(step.delta.deleted.values())
+        deleted: list[TopicImage] = []
+        try:
+            for step in plan.steps:
+                await self._record(step)
+                deleted += step.delta.deleted.values()
+        finally:
+            await self._confirm_deleted(topic.id for topic in deleted)
         return plan.results
 
-    async def _forget_deleted(self, topics: Iterable[TopicImage]) -> None:
-        """Their logs are gone. What cannot be written now is done at the next start."""
-        operations = forget_deleted(topics)
+    async def _record(self, step: Step) -> None:
+        if self._recorder is None:
+            raise errors.NotController(f"broker {self._node_id} is the controller no more")
         try:
-            if operations:
-                await self.store.multi(operations)
-        except CoordinationError as error:
-            _log.warning("deleted topics stay noted in the coordination store: %s", error)
+            await self._recorder.write(step, self._cache.image)
+        except Fenced:
+            self.step_down()
+            self.on_fenced()
+            raise
+        if step.delta:
+            await self._publish(step.delta)
 
-    async def _write(self, step: Step, leadership: Leadership) -> None:
-        if not step.operations:
-            return
-        try:
-            await self.store.multi([leadership.check(), *step.operations])
-        except BadVersion as error:
-            if error.index == 0:
-                self.step_down()
-            raise errors.NotController(f"another controller changed this: {error}") from error
-        except CoordinationError as error:
-            _log.error("the coordination store refused a change: %s", error)
-            raise errors.UnknownServerError(f"coordination store: {error}") from error
+    async def _confirm_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        await confirm_deleted(self.store, self._node_id, topic_ids)
 
     async def _publish(self, delta: MetadataDelta) -> None:
         if any(resource is ResourceType.BROKER for resource, _ in delta.configs):
@@ -267,3 +299,14 @@ class ControllerService:
                 cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
             )
         await self._cache.publish(delta)
+
+
+async def _recorded(
+    recorder: Recorder, steps: Iterable[Step], image: MetadataImage
+) -> MetadataImage:
+    """Writes steps that nobody here sees yet; returns the image after them."""
+    for step in steps:
+        await recorder.write(step, image)
+        if step.delta:
+            image = image.apply(step.delta)
+    return image

@@ -9,6 +9,9 @@
     /config/topics/t, /config/brokers/1, /config/brokers/<default>, /config/groups/g
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /latest_producer_id_block               the last block of producer ids given out
+    /pybroker/journal/0000000007            what changed in version 7 of the metadata (``journal``)
+    /pybroker/known                         the controller, and the live brokers as it took them into account
+    /pybroker/unfit/1          (ephemeral)  what a live broker cannot do: it stops, it has lost a disk
     /feature                                finalized features; its version: their epoch
 """
 
@@ -16,9 +19,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pybroker.cluster.image import BrokerRegistration, Configs, PartitionImage, ResourceType
+from pybroker.cluster.image import (
+    BrokerRegistration,
+    Configs,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
 from pybroker.config import Endpoint
 from pyclient.protocol.uuids import from_base64, to_base64
 
@@ -31,6 +40,10 @@ DELETED_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 DEFAULT_ENTITY: Final = "<default>"
+OWN: Final = "/pybroker"
+JOURNAL: Final = f"{OWN}/journal"
+KNOWN: Final = f"{OWN}/known"
+UNFIT: Final = f"{OWN}/unfit"
 
 CONFIG_FOLDERS: Final[Mapping[ResourceType, str]] = {
     ResourceType.TOPIC: "/config/topics",
@@ -47,6 +60,10 @@ FOLDERS: Final = (
     "/consumers",
     "/admin",
     DELETED_TOPICS,
+    OWN,
+    JOURNAL,
+    KNOWN,
+    UNFIT,
 )
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
@@ -62,6 +79,11 @@ def topic_path(name: str) -> str:
     return f"{TOPICS}/{name}"
 
 
+def partitions_path(name: str) -> str:
+    """The folder of a topic's partitions."""
+    return f"{TOPICS}/{name}/partitions"
+
+
 def state_path(name: str, index: int) -> str:
     """Where a partition's leader and ISR are."""
     return f"{TOPICS}/{name}/partitions/{index}/state"
@@ -75,6 +97,16 @@ def deleted_path(topic_id: bytes) -> str:
 def config_path(resource_type: ResourceType, name: str) -> str:
     """Where a resource's configuration is; an empty name is the default of all."""
     return f"{CONFIG_FOLDERS[resource_type]}/{name or DEFAULT_ENTITY}"
+
+
+def journal_path(version: int) -> str:
+    """Where it is said what changed in that version of the metadata."""
+    return f"{JOURNAL}/{version:010d}"
+
+
+def unfit_path(node_id: int) -> str:
+    """Where a live broker says what it cannot do."""
+    return f"{UNFIT}/{node_id}"
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -113,6 +145,8 @@ def encode_broker(broker: BrokerRegistration, now_ms: int) -> bytes:
         },
         "features": {},
         "log_dirs": list(broker.log_dirs),
+        "clean": broker.is_clean,
+        "boot": broker.boot,
     }
     if broker.rack is not None:
         fields["rack"] = broker.rack
@@ -129,6 +163,8 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
         tuple(_endpoint(text, protocols) for text in fields["endpoints"]),
         fields.get("rack"),
         tuple(fields.get("log_dirs", ())),
+        fields.get("clean", False),
+        fields.get("boot", ""),
     )
 
 
@@ -138,22 +174,37 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     return Endpoint(listener, protocols[listener], host.strip("[]"), int(port))
 
 
-def encode_topic(topic_id: bytes, partitions: Mapping[int, tuple[int, ...]]) -> bytes:
+class Assignment(NamedTuple):
+    """The replicas of a partition, and those that a reassignment brings and takes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+def encode_topic(topic: TopicImage) -> bytes:
     """/brokers/topics/T: the replicas of each partition."""
+    partitions = topic.partitions
     fields = {
-        "partitions": {str(index): replicas for index, replicas in partitions.items()},
-        "topic_id": to_base64(topic_id),
-        "adding_replicas": {},
-        "removing_replicas": {},
+        "partitions": {str(p.index): p.replicas for p in partitions},
+        "topic_id": to_base64(topic.id),
+        "adding_replicas": {str(p.index): p.adding for p in partitions if p.adding},
+        "removing_replicas": {str(p.index): p.removing for p in partitions if p.removing},
         "version": 3,
     }
     return _compact(fields).encode()
 
 
-def decode_topic(data: bytes) -> tuple[bytes, dict[int, tuple[int, ...]]]:
+def decode_topic(data: bytes) -> tuple[bytes, dict[int, Assignment]]:
     """/brokers/topics/T: the topic's id and the replicas of each partition."""
     fields = json.loads(data)
-    partitions = {int(index): tuple(r) for index, r in fields["partitions"].items()}
+    adding, removing = fields.get("adding_replicas", {}), fields.get("removing_replicas", {})
+    partitions = {
+        int(index): Assignment(
+            tuple(replicas), tuple(adding.get(index, ())), tuple(removing.get(index, ()))
+        )
+        for index, replicas in fields["partitions"].items()
+    }
     return from_base64(fields["topic_id"]), partitions
 
 
@@ -166,17 +217,64 @@ def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
         "leader_epoch": partition.leader_epoch,
         "isr": partition.isr,
     }
+    if partition.elr:
+        fields["elr"] = partition.elr
     return _compact(fields).encode()
 
 
-def decode_state(
-    index: int, data: bytes, version: int, replicas: tuple[int, ...]
-) -> PartitionImage:
+def decode_state(index: int, data: bytes, version: int, assigned: Assignment) -> PartitionImage:
     """/brokers/topics/T/partitions/P/state; ``version`` is the node's."""
     fields = json.loads(data)
     return PartitionImage(
-        index, fields["leader"], fields["leader_epoch"], version, replicas, tuple(fields["isr"])
+        index,
+        fields["leader"],
+        fields["leader_epoch"],
+        version,
+        assigned.replicas,
+        tuple(fields["isr"]),
+        elr=tuple(fields.get("elr", ())),
+        adding=assigned.adding,
+        removing=assigned.removing,
     )
+
+
+class Left(NamedTuple):
+    """A topic that is gone: on ``brokers`` logs of it may be left; None: on any."""
+
+    name: str
+    brokers: tuple[int, ...] | None
+
+
+def left_of(topic: TopicImage) -> Left:
+    """What is left of ``topic`` when it has just been deleted."""
+    brokers = {broker for partition in topic.partitions for broker in partition.replicas}
+    return Left(topic.name, tuple(sorted(brokers)))
+
+
+def encode_left(left: Left) -> bytes:
+    """/admin/delete_topics/T."""
+    return _compact({"topic": left.name, "brokers": left.brokers}).encode()
+
+
+def decode_left(data: bytes) -> Left:
+    """/admin/delete_topics/T; a bare name is from the time when clusters had one broker."""
+    if not data.startswith(b"{"):
+        return Left(data.decode(), None)
+    fields = json.loads(data)
+    return Left(fields["topic"], tuple(fields["brokers"]))
+
+
+def encode_unfit(*, is_leaving: bool, offline: frozenset[tuple[bytes, int]]) -> bytes:
+    """/pybroker/unfit/N: whether the broker stops; replicas whose disk it has lost."""
+    replicas = [[to_base64(topic_id), index] for topic_id, index in sorted(offline)]
+    return _compact({"leaving": is_leaving, "offline": replicas}).encode()
+
+
+def decode_unfit(data: bytes) -> tuple[bool, frozenset[tuple[bytes, int]]]:
+    """/pybroker/unfit/N."""
+    fields = json.loads(data)
+    replicas = frozenset((from_base64(id), index) for id, index in fields["offline"])
+    return fields["leaving"], replicas
 
 
 def encode_configs(configs: Configs) -> bytes:

@@ -92,7 +92,11 @@ class EmbeddedServer:
         store = self._stores.pop(session_id, None)
         if store is not None:
             store.session.change(state)
-        self._fire(await self.run(lambda: self._tree.expire(session_id)))
+
+        def work() -> None:
+            self._loop.call_soon_threadsafe(self._fire, self._tree.expire(session_id))
+
+        await self.run(work)
 
     async def renew(self, store: EmbeddedStore) -> None:
         """A new session for a store whose session expired."""

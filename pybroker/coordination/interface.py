@@ -8,7 +8,7 @@ A watch says *that* something happened at a node, never what: it was created, ch
 a child came or went. The watcher reads again. It stays until it is cancelled, may be called once
 for several changes, also without a change, and never misses the last one. (So a store whose own
 watches fire once can arm them again before it calls back.) It is called after the commit, on the
-event loop.
+event loop. It holds from the next read of its store on, at the latest: watch first, then read.
 
 A session ends by ``close``, or by expiry, when the store has not heard of it for too long. An
 expired session's ephemeral nodes are gone and every call raises SessionExpired, until
@@ -58,6 +58,10 @@ class SessionExpired(CoordinationError):
 
 class ConnectionLoss(CoordinationError):
     """The store cannot be reached; whether a write happened is unknown."""
+
+
+class TooLarge(CoordinationError):
+    """A ``multi`` of more bytes than the store takes at once; it was not sent."""
 
 
 class Stat(NamedTuple):
@@ -175,7 +179,10 @@ class CoordinationStore(Protocol):
         """Names of the children, sorted. NoNode."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All operations or none; per operation the path created, the Stat after a Set, or None."""
+        """All operations or none; per operation the path created, the Stat after a Set, or None.
+
+        ZooKeeper takes a mebibyte at once: TooLarge.
+        """
 
     def watch(self, path: str, callback: Callable[[str], None]) -> Watch:
         """Calls ``callback(path)`` after changes at the node, which need not exist yet."""

@@ -13,17 +13,18 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import TRANSACTIONS_TOPIC, MetadataImage
+from pybroker.cluster.image import NO_LEADER, TRANSACTIONS_TOPIC, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.runtime import Decide, Replicas, Runtime
 from pybroker.coordinator.shard import Producer, Result
 from pybroker.coordinator.txn.adding import Admission
 from pybroker.coordinator.txn.describing import Filter
-from pybroker.coordinator.txn.gate import Gate
+from pybroker.coordinator.txn.gate import Coordinator, Gate
 from pybroker.coordinator.txn.marker_sender import MarkerSender, Writer
 from pybroker.coordinator.txn.marker_writer import MarkerWriter, Offsets
 from pybroker.coordinator.txn.producer_ids import OutOfIds, SpareIds
+from pybroker.coordinator.txn.remote import Peers, RemoteCoordinator, RemoteWriter, WhoeverCoordinates
 from pybroker.coordinator.txn.settings import TransactionSettings
 from pybroker.coordinator.txn.shard import IdsWanted, TransactionShard
 from pybroker.coordinator.txn.transaction import Ending
@@ -64,14 +65,17 @@ class TransactionCoordinator:
         clock: Clock,
         producer_ids: ProducerIds,
         offsets: Offsets,
+        peers: Peers | None = None,
     ) -> None:
+        """``peers``: the way to other brokers, None where there are none."""
         self._node_id = node_id
         self._metadata = metadata
+        self._peers = peers
         self._producer_ids = producer_ids
         self._spare_ids = SpareIds()
         self._filling: asyncio.Task[None] | None = None
         settings = TransactionSettings.from_config(config)
-        timeout_ms = config["request.timeout.ms"]
+        timeout_ms = self._timeout_ms = config["request.timeout.ms"]
         self.runtime: Runtime[TransactionShard] = Runtime(
             TRANSACTIONS_TOPIC,
             lambda partition: TransactionShard(settings, self._spare_ids, self._version),
@@ -82,7 +86,7 @@ class TransactionCoordinator:
         )
         self.markers = MarkerWriter(replicas, offsets, clock, timeout_ms)
         self._sender = MarkerSender(self, lambda: metadata.image, self._writer)
-        self._gate = Gate(self, config, clock)
+        self._gate = Gate(WhoeverCoordinates(self._coordinator), config, clock)
 
     def close(self) -> None:
         """Lets go of all transactions: who waits is told NOT_COORDINATOR."""
@@ -229,8 +233,23 @@ class TransactionCoordinator:
             logger.error("no producer id for a transaction that has timed out: %s", error)
 
     def _writer(self, broker: int) -> Writer | None:
-        """The way to a partition's leader: there is none yet to other brokers."""
-        return self.markers if broker == self._node_id else None
+        """The way to a partition's leader, None where nobody leads."""
+        if broker == self._node_id:
+            return self.markers
+        if broker == NO_LEADER or self._peers is None:
+            return None
+        return RemoteWriter(self._peers, broker, self._timeout_ms)
+
+    def _coordinator(self, transactional_id: str) -> Coordinator:
+        """Who coordinates the id, as the metadata has it. Raises NotCoordinator."""
+        partition = self.partition_of(transactional_id) if transactional_id else 0
+        image = self._metadata.image.partition(TRANSACTIONS_TOPIC, partition)
+        leader = self._node_id if image is None else image.leader
+        if leader == self._node_id or self._peers is None:
+            return self
+        if leader == NO_LEADER:
+            raise errors.CoordinatorNotAvailable(f"{TRANSACTIONS_TOPIC}-{partition} has no leader")
+        return RemoteCoordinator(self._peers, leader, self._timeout_ms)
 
     def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool:
         """Whether transactional ids of the partition are here (in that epoch)."""

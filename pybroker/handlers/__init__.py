@@ -18,13 +18,15 @@ closed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from pybroker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
@@ -43,6 +45,7 @@ from pybroker.handlers import (
     describe_transactions,
     elect_leaders,
     end_txn,
+    envelope,
     fetch,
     find_coordinator,
     heartbeat,
@@ -53,6 +56,7 @@ from pybroker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -60,16 +64,21 @@ from pybroker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     update_features,
     write_txn_markers,
 )
 from pybroker.handlers.call import Call
+from pybroker.handlers.forwarding import forwarded
 from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     AlterConfigs,
+    AlterPartition,
+    AlterPartitionReassignments,
     AlterReplicaLogDirs,
     ApiVersions,
     ConsumerGroupDescribe,
@@ -88,6 +97,7 @@ from pyclient.protocol import (
     DescribeTransactions,
     ElectLeaders,
     EndTxn,
+    Envelope,
     Fetch,
     FindCoordinator,
     Heartbeat,
@@ -98,6 +108,7 @@ from pyclient.protocol import (
     ListConfigResources,
     ListGroups,
     ListOffsets,
+    ListPartitionReassignments,
     ListTransactions,
     Metadata,
     OffsetCommit,
@@ -105,6 +116,8 @@ from pyclient.protocol import (
     OffsetFetch,
     OffsetForLeaderEpoch,
     Produce,
+    SaslAuthenticate,
+    SaslHandshake,
     SyncGroup,
     TxnOffsetCommit,
     UpdateFeatures,
@@ -139,6 +152,8 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     SyncGroup: sync_group.handle,
     DescribeGroups: describe_groups.handle,
     ListGroups: list_groups.handle,
+    SaslHandshake: sasl_handshake.handle,
+    SaslAuthenticate: sasl_authenticate.handle,
     ApiVersions: api_versions.handle,
     CreateTopics: create_topics.handle,
     DeleteTopics: delete_topics.handle,
@@ -158,6 +173,8 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     DeleteGroups: delete_groups.handle,
     ElectLeaders: elect_leaders.handle,
     IncrementalAlterConfigs: incremental_alter_configs.handle,
+    AlterPartitionReassignments: alter_partition_reassignments.handle,
+    ListPartitionReassignments: list_partition_reassignments.handle,
     OffsetDelete: offset_delete.handle,
     UpdateFeatures: update_features.handle,
     DescribeCluster: describe_cluster.handle,
@@ -170,11 +187,32 @@ SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
     DescribeTopicPartitions: describe_topic_partitions.handle,
 }
 
+CONTROLLED: dict[Api, Handler] = {
+    CreateTopics: create_topics.handle,
+    DeleteTopics: delete_topics.handle,
+    CreatePartitions: create_partitions.handle,
+    AlterConfigs: alter_configs.handle,
+    IncrementalAlterConfigs: incremental_alter_configs.handle,
+    ElectLeaders: elect_leaders.handle,
+    AlterPartitionReassignments: alter_partition_reassignments.handle,
+    UpdateFeatures: update_features.handle,
+}
+"""What the controller does; other brokers hand it on."""
 
-def rows() -> list[Row]:
-    """``SERVED`` with the version ranges filled in, by API key."""
+SERVED |= {api: forwarded(api, handle) for api, handle in CONTROLLED.items()}
+SERVED[IncrementalAlterConfigs] = incremental_alter_configs.handle_anywhere
+
+BETWEEN_BROKERS: dict[Api, Handler | tuple[Handler, int, int]] = {
+    AlterPartition: alter_partition.handle,
+    Envelope: envelope.handle,
+}
+"""What only brokers of this cluster may ask: served, but not advertised."""
+
+
+def rows(table: Mapping[Api, Handler | tuple[Handler, int, int]] = SERVED) -> list[Row]:
+    """``SERVED``, or another table, with the version ranges filled in, by API key."""
     served = []
-    for api, row in SERVED.items():
+    for api, row in table.items():
         handle, low, high = (
             row if isinstance(row, tuple) else (row, api.min_version, api.max_version)
         )

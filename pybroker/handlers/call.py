@@ -21,6 +21,10 @@ class Connection(Protocol):
     peer_address: tuple[str, int]
     client_software_name: str
     client_software_version: str
+    broker_id: int | None
+    """The broker of this cluster at the other end, once it has proved itself (``cluster.peer_secret``)."""
+    authentication: Any
+    """The proof that is under way."""
 
     def hold(self) -> None:
         """No further request is read until ``release`` has been called as often."""
@@ -42,6 +46,7 @@ class Broker(Protocol):
     config: Any
     metadata: Any
     controller: Any
+    forwarding: Any
     replicas: Any
     logs: Any
     groups: Any
@@ -49,6 +54,9 @@ class Broker(Protocol):
     producer_ids: Any
     executor: ThreadPoolExecutor
     loop: AbstractEventLoop
+    peers: Any
+    """Requests to other brokers: ``await peers.request(node_id, message)``."""
+    peer_secret: bytes
 
     def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
         """Host and port of every live broker, by node id, as the client on ``connection`` should

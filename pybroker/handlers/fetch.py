@@ -14,9 +14,11 @@ from typing import Any
 
 from pybroker.handlers.call import Call
 from pybroker.handlers.leader_hint import add_leader_hint
-from pybroker.replication.fetch_session import Context, Key
+from pybroker.replication.fetch_session import Answer, Context, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
 from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
+from pybroker.replication.follower_session import Asked
+from pybroker.replication.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
 
 Response = Fetch.Response
@@ -25,6 +27,7 @@ PartitionData = Response.PartitionData
 AbortedTransaction = Response.AbortedTransaction
 
 FOLLOWER_READS_SINCE, TOPIC_IDS_SINCE, REPLICA_STATE_SINCE, HINTS_SINCE = 11, 13, 15, 16
+NOBODY = UNKNOWN_EPOCH = -1
 UNKNOWN = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
 HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
@@ -32,8 +35,9 @@ HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 def handle(request: Fetch.Request, call: Call) -> Any:
     """The response, or its future where there is not enough yet."""
     broker = call.broker
-    if is_from_replica(request, call.version):
-        return refuse(request)
+    replica = replica_of(request, call.version)
+    if replica != NOBODY:
+        return follow(request, call, replica)
     by_id = call.version >= TOPIC_IDS_SINCE
     try:
         context = broker.replicas.sessions.context(
@@ -46,6 +50,7 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         )
     except errors.KafkaError as error:
         return Response(error_code=error.code)
+    redirects = request.rack_id and is_rack_aware(broker.config)
     fetch = FetchOperation(
         context.partitions,
         broker.replicas.resolve,
@@ -53,15 +58,38 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         max_bytes=min(request.max_bytes, broker.config["fetch.max.bytes"]),
         isolation=isolation(request.isolation_level),
         must_lead=call.version < FOLLOWER_READS_SINCE,
+        select=by_rack(request.rack_id, broker.metadata.image.brokers) if redirects else None,
     )
     return broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
 
 
-def is_from_replica(request: Fetch.Request, version: int) -> bool:
-    """True where somebody fetches as a follower."""
+def follow(request: Fetch.Request, call: Call, replica: int) -> Any:
+    """The response to a follower, or its future."""
+    leading = call.broker.replicas.leading
+    if replica != call.connection.broker_id or leading is None:
+        return refuse(request)
+    by_id = call.version >= TOPIC_IDS_SINCE
+    asked = Asked(
+        request.session_id,
+        request.session_epoch,
+        UNKNOWN_EPOCH if request.replica_state is None else request.replica_state.replica_epoch,
+        wanted(request, by_id),
+        forgotten(request, by_id),
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+    )
+    try:
+        return leading.fetch(replica, asked, call.broker.replicas.resolve, partial(response_of, call))
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
+
+
+def replica_of(request: Fetch.Request, version: int) -> int:
+    """The broker that somebody fetches as, negative for a consumer."""
     if version < REPLICA_STATE_SINCE:
-        return request.replica_id >= 0
-    return request.replica_state is not None and request.replica_state.replica_id >= 0
+        return max(request.replica_id, NOBODY)
+    return max(request.replica_state.replica_id, NOBODY) if request.replica_state is not None else NOBODY
 
 
 def refuse(request: Fetch.Request) -> Fetch.Response:
@@ -131,6 +159,11 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
         session_id, answers = context.answer(reads, call.broker.clock.monotonic_ms())
     except errors.KafkaError as error:
         return Response(error_code=error.code)
+    return response_of(call, session_id, answers)
+
+
+def response_of(call: Call, session_id: int, answers: list[Answer]) -> Fetch.Response:
+    """The response that carries these answers."""
     response = Response(session_id=session_id)
     topic: TopicResponse | None = None
     key: str | bytes | None = None

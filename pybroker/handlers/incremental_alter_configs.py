@@ -10,8 +10,36 @@ from pybroker.cluster.config_changes import ConfigChange, KeyChange, Result, che
 from pybroker.cluster.image import ResourceType
 from pybroker.handlers import broker_loggers
 from pybroker.handlers.call import Call
+from pybroker.handlers.forwarding import forwarded, settled
 from pyclient.protocol import IncrementalAlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
+
+
+async def handle_anywhere(
+    request: IncrementalAlterConfigs.Request, call: Call
+) -> IncrementalAlterConfigs.Response:
+    """Loggers belong to the broker that is asked, all else to the controller."""
+    loggers = [r for r in request.resources if r.resource_type == ResourceType.BROKER_LOGGER]
+    if not loggers or call.broker.controller.is_controller:
+        return await _at_controller(request, call)
+    others = [r for r in request.resources if r.resource_type != ResourceType.BROKER_LOGGER]
+    here = await handle(_part(request, loggers), call)
+    there = await _at_controller(_part(request, others), call)
+    parts = {True: iter(here.responses), False: iter(there.responses)}
+    return IncrementalAlterConfigs.Response(
+        responses=[
+            next(parts[r.resource_type == ResourceType.BROKER_LOGGER]) for r in request.resources
+        ]
+    )
+
+
+def _part(
+    request: IncrementalAlterConfigs.Request,
+    resources: list[IncrementalAlterConfigs.Request.AlterConfigsResource],
+) -> IncrementalAlterConfigs.Request:
+    return IncrementalAlterConfigs.Request(
+        resources=resources, validate_only=request.validate_only
+    )
 
 
 async def handle(
@@ -41,6 +69,16 @@ async def handle(
             for change, error in zip(changes, results, strict=True)
         ]
     )
+
+
+_forwarded = forwarded(IncrementalAlterConfigs, handle)
+
+
+async def _at_controller(
+    request: IncrementalAlterConfigs.Request, call: Call
+) -> IncrementalAlterConfigs.Response:
+    response: IncrementalAlterConfigs.Response = await settled(_forwarded(request, call))
+    return response
 
 
 async def _alter(

@@ -120,7 +120,7 @@ def _response(
             for id, (host, port) in addresses.items()
         ],
         cluster_id=call.broker.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=image.live_controller,
         topics=[
             _describe(topic, addresses, operations, call.version)
             if isinstance(topic, TopicImage)

@@ -30,6 +30,7 @@ class Durability:
     __slots__ = (
         "_lock",
         "_log",
+        "_point",
         "deleted",
         "names_synced",
         "recovery_point",
@@ -40,6 +41,8 @@ class Durability:
     def __init__(self, log: LogFiles, recovery_point: int) -> None:
         self._log = log
         self._lock = threading.RLock()
+        self._point = threading.Lock()
+        """Guards ``recovery_point`` and ``truncations``, for a moment; ``_lock`` may be held for a whole sync."""
         self.recovery_point = recovery_point
         self.topic_id_synced = True
         """False where ``partition.metadata`` was written and may be lost."""
@@ -79,15 +82,21 @@ class Durability:
             if end > self.recovery_point:
                 self._log.segments.sync(self.recovery_point, end)
                 self._sync_names()
-                if truncations == self.truncations:
-                    self.recovery_point = end
+                with self._point:
+                    if truncations == self.truncations:
+                        self.recovery_point = end
             return self.recovery_point
 
     def lower(self, offset: int) -> None:
-        """The log is about to be cut to ``offset``; raises KafkaStorageError."""
-        self.truncations += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
+        """The log is about to be cut to ``offset``, or has just been: to be called before and after, as a
+        sync that begins in between still finds what is cut off. Raises KafkaStorageError.
+        """
+        with self._point:
+            self.truncations += 1
+            is_lower = offset < self.recovery_point
+            if is_lower:
+                self.recovery_point = offset
+        if is_lower:
             self._log.log_dir.checkpoint_recovery_points()
 
     def save_files(self, segments: Iterable[Segment] = ()) -> None:

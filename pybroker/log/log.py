@@ -227,6 +227,8 @@ class Log(LogFiles):
         view = memoryview(records)
         for run in runs(batches, self._segment_bytes - self._active.size, self._segment_bytes):
             self._append_run(run, view[run[0].position : run[-1].end], now_ms)
+        if self.log_end_offset - self._durability.recovery_point >= self._flush_messages:
+            self.flush()
         return AppendInfo(first, self.log_end_offset - 1, -1, self.log_start_offset)
 
     def _append_run(self, run: list[Batch], data: memoryview, now_ms: int) -> None:
@@ -403,6 +405,7 @@ class Log(LogFiles):
     def _ends_at(self, offset: int) -> None:
         """The log has been cut to ``offset``: everything that is derived from it follows."""
         self.log_end_offset = offset
+        self._durability.lower(offset)  # again: a sync may have begun before the cut
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.clean_offset > offset:
             self.clean_offset = offset

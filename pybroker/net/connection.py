@@ -73,6 +73,8 @@ class Connection:
         "_stopped",
         "_writing",
         "active_at",
+        "authentication",
+        "broker_id",
         "client_software_name",
         "client_software_version",
         "listener_name",
@@ -106,6 +108,8 @@ class Connection:
         self.local_address = local_address
         self.peer_address = peer_address
         self.client_software_name = self.client_software_version = "unknown"
+        self.broker_id: int | None = None
+        self.authentication: Any = None
         self._read(True)
 
     @property

@@ -136,7 +136,7 @@ class PartitionRead:
     @property
     def is_urgent(self) -> bool:
         """True where the fetcher should hear of it now, however little there is."""
-        return self.error is not None or self.diverging is not None
+        return self.error is not None or self.diverging is not None or self.preferred_read_replica != UNKNOWN
 
 
 class Fetch:
@@ -148,6 +148,7 @@ class Fetch:
         "_max_bytes",
         "_min_bytes",
         "_must_lead",
+        "_select",
         "partitions",
         "reads",
         "size",
@@ -163,10 +164,12 @@ class Fetch:
         max_bytes: int,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         must_lead: bool = True,
+        select: Callable[[Partition, FetchPartition], int] | None = None,
     ) -> None:
         """``find`` raises KafkaError.
 
-        ``must_lead``: a follower may not answer (Fetch before v11).
+        ``must_lead``: a follower may not answer (Fetch before v11). ``select``: the replica that the
+        fetcher should ask instead (UNKNOWN: this one).
         """
         self.wanted = wanted
         self.partitions: list[Partition | None] = []
@@ -179,6 +182,7 @@ class Fetch:
         self._min_bytes = min(min_bytes, max_bytes)
         self._isolation = isolation
         self._must_lead = must_lead
+        self._select = select
 
     def read_all(self) -> bool:
         """Reads every partition; True where the fetch should be answered now."""
@@ -210,6 +214,11 @@ class Fetch:
         return read.is_urgent or self.size >= self._min_bytes
 
     def _read(self, partition: Partition, wanted: FetchPartition) -> PartitionRead:
+        if self._select is not None:
+            replica = self._select(partition, wanted)
+            if replica != UNKNOWN:
+                partition.check(wanted.current_leader_epoch, must_lead=True)
+                return _redirected(partition, replica)
         left = self._max_bytes - self.size
         return partition.read(
             wanted,
@@ -218,3 +227,10 @@ class Fetch:
             min_one=self.size == 0,
             must_lead=self._must_lead,
         )
+
+
+def _redirected(partition: Partition, replica: int) -> PartitionRead:
+    log = partition.log
+    read = PartitionRead(log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    read.preferred_read_replica = replica
+    return read

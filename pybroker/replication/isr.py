@@ -44,8 +44,10 @@ class Follower:
     """What the leader knows of a follower, all of it from its fetches."""
 
     __slots__ = (
+        "broker_epoch",
         "caught_up_ms",
         "fetched_ms",
+        "is_eligible",
         "leader_end_at_fetch",
         "log_end_offset",
         "log_start_offset",
@@ -57,6 +59,10 @@ class Follower:
         self.fetched_ms = now_ms
         self.caught_up_ms = now_ms
         self.leader_end_at_fetch = UNKNOWN_OFFSET
+        self.broker_epoch = UNKNOWN_OFFSET
+        """The registration of the broker that fetches."""
+        self.is_eligible = True
+        """False where that is not the one that the cluster knows: it may not come in yet."""
 
     def on_fetch(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> None:
         """It asks for ``offset``, so it has everything below."""
@@ -68,6 +74,12 @@ class Follower:
         self.log_start_offset = log_start_offset
         self.leader_end_at_fetch = leader_end
         self.fetched_ms = now_ms
+
+    def was_caught_up(self, fetched_ms: int) -> None:
+        """It asked again for the end of the log at that time, and nothing had come since."""
+        self.caught_up_ms = max(self.caught_up_ms, fetched_ms)
+        self.fetched_ms = max(self.fetched_ms, fetched_ms)
+        self.leader_end_at_fetch = self.log_end_offset
 
     def is_behind(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """True where it lacks records, and has for longer than allowed."""
@@ -119,15 +131,32 @@ class IsrTracker:
         leader_end: int,
         high_watermark: int,
         now_ms: int,
+        broker_epoch: int = UNKNOWN_OFFSET,
+        is_eligible: bool = True,
     ) -> Expand | None:
         """A follower fetches; perhaps it is in sync again. KeyError where it is no replica."""
         follower = self.followers[replica]
         follower.on_fetch(offset, log_start_offset, leader_end, now_ms)
+        follower.broker_epoch = broker_epoch
+        follower.is_eligible = is_eligible
         if replica in self.members or self.pending is not None:
             return None
-        if offset < high_watermark or offset < self._epoch_start:
+        return self._expand(replica, high_watermark)
+
+    def _expand(self, replica: int, high_watermark: int) -> Expand | None:
+        follower = self.followers[replica]
+        if not follower.is_eligible or follower.log_end_offset < max(high_watermark, self._epoch_start):
             return None
         return self._propose(Expand(replica, self.members | {replica}))
+
+    def next_expand(self, high_watermark: int) -> Expand | None:
+        """The controller has answered; perhaps another follower has got in sync meanwhile."""
+        if self.pending is None:
+            for replica in sorted(self.followers.keys() - self.members):
+                proposal = self._expand(replica, high_watermark)
+                if proposal is not None:
+                    return proposal
+        return None
 
     def on_tick(self, leader_end: int, now_ms: int) -> Shrink | None:
         """Time has passed; perhaps members have fallen behind."""
@@ -144,6 +173,32 @@ class IsrTracker:
         self.pending = proposal
         self._maximal = self._others()
         return proposal
+
+    def reassign(self, replicas: Collection[int], now_ms: int) -> None:
+        """The partition has other replicas now; what is known of those that stay is kept.
+
+        A proposal with one that is none any more can only be refused: the controller knew before.
+        """
+        self.followers = {
+            id: self.followers.get(id) or Follower(now_ms) for id in replicas if id != self._leader
+        }
+        if self.pending is not None and not self.pending.members <= {self._leader, *replicas}:
+            self.pending = None
+        self._maximal = self._others()
+
+    def set_eligible(self, replica: int, broker_epoch: int) -> bool:
+        """The cluster knows this registration now; True where a follower has waited for that."""
+        follower = self.followers.get(replica)
+        if follower is None or follower.is_eligible or follower.broker_epoch != broker_epoch:
+            return False
+        follower.is_eligible = True
+        return True
+
+    def set_ineligible(self, replica: int) -> None:
+        """The broker has gone, or the controller does not want it for now."""
+        follower = self.followers.get(replica)
+        if follower is not None:
+            follower.is_eligible = False
 
     def confirm(self, members: Collection[int]) -> None:
         """The controller has decided."""

@@ -18,6 +18,8 @@ what is ``purgatory``'s matter: after each call that says so the caller wakes th
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pybroker.cluster.image import NO_LEADER, PartitionImage
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd
@@ -104,10 +106,13 @@ class Partition:
         self.is_leader = image.leader == self.node_id and self._unavailable is None
         if not self.is_leader:
             self.isr = None
-        elif changed or self.isr is None or not same_replicas:
+        elif changed or self.isr is None:
             self._begin_epoch(image, now_ms)
-        elif image.partition_epoch > known[1]:
-            self.isr.confirm(image.isr)
+        else:
+            if not same_replicas:  # also where the controller's answer has told this epoch before
+                self.isr.reassign(image.replicas, now_ms)
+            if image.partition_epoch > known[1]:
+                self.isr.confirm(image.isr)
         self.reconfigured()
         self.advance()
         return changed
@@ -233,6 +238,11 @@ class Partition:
             raise errors.NotEnoughReplicasAfterAppend(self._lacking())
         return True
 
+    @property
+    def is_stuck(self) -> bool:
+        """True where the high watermark stands still: fewer are in sync than min.insync.replicas."""
+        return self._lacks_replicas
+
     # Reading
 
     def read(
@@ -284,10 +294,20 @@ class Partition:
 
     # Followers
 
-    def on_follower_fetch(self, replica: int, offset: int, log_start_offset: int, now_ms: int) -> Expand | None:
-        """A follower has fetched from ``offset``;
+    def on_follower_fetch(
+        self,
+        replica: int,
+        offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        broker_epoch: int = -1,
+        *,
+        is_eligible: bool = True,
+    ) -> Expand | None:
+        """A follower has fetched from ``offset``, where our logs agree.
 
-        Wake those who wait. Raises as ``check_leader``, UnknownLeaderEpoch.
+        ``broker_epoch``: its registration, by which it may be in sync where ``is_eligible``. Wake
+        those who wait. Raises as ``check_leader``, UnknownLeaderEpoch.
         """
         self.check_leader()
         assert self.isr is not None
@@ -300,9 +320,24 @@ class Partition:
             leader_end=self.log.log_end_offset,
             high_watermark=self.log.high_watermark,
             now_ms=now_ms,
+            broker_epoch=broker_epoch,
+            is_eligible=is_eligible,
         )
         self.advance()
         return proposal
+
+    def decided(self, leader_epoch: int, partition_epoch: int, members: Collection[int]) -> bool:
+        """The controller has answered a proposal; the metadata that says so may come later.
+
+        True where that was news; wake those who wait.
+        """
+        if self.isr is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
+            return False
+        self.partition_epoch = partition_epoch
+        self.isr.confirm(members)
+        self.reconfigured()
+        self.advance()
+        return True
 
     def on_tick(self, now_ms: int) -> Shrink | None:
         """Time has passed (monotonic): perhaps a follower has fallen behind."""

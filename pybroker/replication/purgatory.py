@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from pybroker.replication.deadlines import Deadline, Deadlines
 from pybroker.replication.fetching import Fetch, PartitionRead
@@ -100,10 +100,12 @@ class WaitingAck(Waiting):
         self._synced = synced
 
     def woken(self, number: int = 0) -> None:
-        """Looks whether the promise holds now."""
+        """Looks whether the promise holds now, or cannot be kept for the time being."""
         try:
             if self.holds():
                 self.answer(None)
+            elif self._partition.is_stuck:
+                self.fail(errors.NotEnoughReplicasAfterAppend(f"{self._partition} lost too many in-sync replicas"))
         except errors.KafkaError as error:
             self.fail(error)
 
@@ -141,27 +143,50 @@ class WaitingDelete(Waiting):
         self.fail(errors.RequestTimedOut("not every replica has deleted the records yet"))
 
 
+class Watcher(Protocol):
+    """What wants to know of changes: a request that waits, or a session of them."""
+
+    def woken(self, number: Any) -> None:
+        """The partition that was given under ``number`` has changed."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """The broker stops."""
+        ...
+
+
 class Purgatory:
     """All that waits on this broker, by partition."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._deadlines = Deadlines(loop)
-        self._waiting: dict[Partition, dict[Waiting, int]] = {}
+        self._waiting: dict[Partition, dict[Watcher, Any]] = {}
 
     def __len__(self) -> int:
         """How many requests wait."""
-        return len({waiting for watchers in self._waiting.values() for waiting in watchers})
+        found = {each for watchers in self._waiting.values() for each in watchers}
+        return sum(isinstance(each, Waiting) for each in found)
 
     def park(self, waiting: Waiting, partitions: Iterable[Partition], timeout_ms: int) -> None:
         """``waiting`` waits for a change of any of ``partitions``, at most ``timeout_ms``."""
         waiting.watched = tuple(partitions)
         for number, partition in enumerate(waiting.watched):
-            watchers = self._waiting.get(partition)
-            if watchers is None:
-                watchers = self._waiting[partition] = {}
-            watchers[waiting] = number
+            self.watch(waiting, partition, number)
         waiting.deadline = self._deadlines.add(timeout_ms, waiting.expired)
+
+    def watch(self, watcher: Watcher, partition: Partition, number: Any) -> None:
+        """Calls ``watcher.woken(number)`` after each change of ``partition``, until ``unwatch``."""
+        watchers = self._waiting.get(partition)
+        if watchers is None:
+            watchers = self._waiting[partition] = {}
+        watchers[watcher] = number
+
+    def unwatch(self, watcher: Watcher, partition: Partition) -> None:
+        """Calls it no more."""
+        watchers = self._waiting[partition]
+        del watchers[watcher]
+        if not watchers:
+            del self._waiting[partition]
 
     def wake(self, partition: Partition) -> None:
         """``partition`` has changed."""
@@ -173,10 +198,7 @@ class Purgatory:
     def remove(self, waiting: Waiting) -> None:
         """``waiting`` is about to be done."""
         for partition in waiting.watched:
-            watchers = self._waiting[partition]
-            del watchers[waiting]
-            if not watchers:
-                del self._waiting[partition]
+            self.unwatch(waiting, partition)
         waiting.watched = ()
         if waiting.deadline is not None:
             self._deadlines.cancel(waiting.deadline)

@@ -23,7 +23,6 @@ from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage,
 from pybroker.config import BrokerConfig, ConfigError, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
-from pybroker.log.group_commit import Done, GroupCommit
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
@@ -31,15 +30,19 @@ from pybroker.log.marker import EndTxnMarker
 from pybroker.log.marker import encode as encode_marker
 from pybroker.log.storage import Bytes
 from pybroker.replication.fetch_session import FetchSessions
+from pybroker.replication.fetchers import Fetchers, Peers
 from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
+from pybroker.replication.isr_changes import IsrChanges, Send
+from pybroker.replication.leading import Leading
 from pybroker.replication.moves import Moves
 from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.promises import Promises
 from pybroker.replication.purgatory import (
     Purgatory,
-    WaitingAck,
     WaitingDelete,
     WaitingFetch,
 )
+from pybroker.replication.throttled import ReplicationThrottle
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -93,15 +96,35 @@ class ReplicaManager:
         """Partitions by index by topic name; only those with a log on this broker."""
         self.topic_ids: dict[bytes, dict[int, Partition]] = {}
         """The same by topic id."""
+        self.leading: Leading | None = None
+        """The followers of what is led here, and what is followed: None for a broker without others."""
+        self.fetchers: Fetchers | None = None
         self._loop = loop
         self._executor = executor
-        self._commits: dict[Partition, GroupCommit] = {}
+        self._promises = Promises(self.purgatory, loop, executor)
+        self.promise = self._promises.promise
+        self.sync = self._promises.sync
         self._listeners: list[Leadership] = []
         self._unannounced: dict[TopicPartition, int] = {}
         """Leader epochs that have begun here, but are not in the published metadata yet."""
         self._started = False
         logs.on_dir_failure(self.on_dir_failure)
         config.on_change(self._on_config_change)
+
+    def connect(
+        self, peers: Peers, send: Send, image: Callable[[], MetadataImage], broker_epoch: Callable[[], int]
+    ) -> None:
+        """There are other brokers: ``peers`` reaches them, ``send`` asks the controller to change an
+        ISR, ``image()`` is the published metadata, ``broker_epoch()`` that of its registration.
+        """
+        loop, config = self._loop, self.config
+        changes = IsrChanges(self.node_id, image, send, self.purgatory.wake, loop)
+        sending = ReplicationThrottle("leader", self.node_id, config, image)
+        self.leading = Leading(self, self.purgatory, image, changes, config, sending.delay_ms, self.clock, loop)
+        fetching = ReplicationThrottle("follower", self.node_id, config, image)
+        self.fetchers = Fetchers(
+            self.node_id, peers, self, config, fetching.delay_ms, self.clock, loop, broker_epoch
+        )
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
@@ -207,51 +230,6 @@ class ReplicaManager:
         )
         return Appended(info, self.promise(partition, info.last_offset, timeout_ms))
 
-    def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> WaitingAck | None:
-        """The future of acks=all for the records up to ``last_offset``, None where it holds
-        already.
-
-        Raises as ``Partition.is_replicated``.
-        """
-        synced = partition.log.config.flush_acks
-        if not synced and partition.is_replicated(last_offset):
-            return None
-        waiting = WaitingAck(self.purgatory, partition, last_offset, synced)
-        if waiting.holds():
-            return None
-        self.purgatory.park(waiting, (partition,), timeout_ms)
-        if synced:
-            self._sync(partition, last_offset + 1, waiting)
-        return waiting
-
-    def _sync(self, partition: Partition, offset: int, waiting: WaitingAck) -> None:
-        """Brings everything below ``offset`` to the disk, by one sync for all who want that."""
-        commit = self._commits.get(partition)
-        if commit is None:
-            commit = self._commits[partition] = GroupCommit(partition.log, self._on_pool)
-
-        def synced(error: Exception | None) -> None:
-            if error is None:
-                waiting.woken()
-            else:
-                waiting.fail(error)
-
-        if commit.wait(offset, synced):
-            waiting.woken()
-
-    def _on_pool(self, work: Callable[[], object], done: Done) -> None:
-        """Runs ``work`` on a pool thread, then ``done(error or None)`` here."""
-
-        def run() -> None:
-            error: Exception | None = None
-            try:
-                work()
-            except Exception as failure:
-                error = failure
-            self._loop.call_soon_threadsafe(done, error)
-
-        self._executor.submit(run)
-
     # Fetching
 
     def fetch(
@@ -298,7 +276,9 @@ class ReplicaManager:
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
-        self.image = image
+        before, self.image = self.image, image
+        if self.leading is not None:
+            self.leading.on_brokers(delta.brokers)
         for topic in delta.deleted.values():
             await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
         if not self._started:
@@ -307,12 +287,24 @@ class ReplicaManager:
             self._drop_offline()
         for topic in delta.changed.values():
             config = self._config_of(topic)
-            for partition in topic.partitions:
+            for partition in self._news(topic, before.topic_by_id(topic.id)):
                 if await self._place(topic, partition, config):
                     await asyncio.sleep(0)
         if not self._started:
             self._started = True
             self._report_strays()
+
+    def _news(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
+        """The partitions that are not as before: of thousands, often one."""
+        if before is None or before.configs != topic.configs:
+            yield from topic.partitions
+            return
+        here = self.topics.get(topic.name, {})
+        known = len(before.partitions)
+        for index, partition in enumerate(topic.partitions):
+            is_same = index < known and partition is before.partitions[index]
+            if not is_same or (index not in here and self.node_id in partition.replicas):
+                yield partition
 
     async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
         """Gives one partition its log and its role, or takes it away; True where that took time."""
@@ -355,6 +347,10 @@ class ReplicaManager:
         led = partition.is_leader
         changed = partition.become(image, self.clock.monotonic_ms())
         self.purgatory.wake(partition)
+        if changed and self.fetchers is not None:
+            self.fetchers.assign(partition)
+        if self.leading is not None and partition.is_leader:
+            self.leading.changes.consider(partition)
         if changed and partition.is_leader:
             self._unannounced[partition.topic_partition] = partition.leader_epoch
         elif led and not partition.is_leader:
@@ -402,7 +398,9 @@ class ReplicaManager:
             partition.go()
         else:
             partition.go_offline(failure)
-        self._commits.pop(partition, None)
+        self._promises.forget(partition)
+        if self.fetchers is not None:
+            self.fetchers.stop(partition)
         self.purgatory.wake(partition)
         if led:
             self._tell_end(partition.topic_partition)
@@ -444,6 +442,19 @@ class ReplicaManager:
             if partition.log.log_dir.offline and partition.is_available:
                 self._stop(partition, partition.log.log_dir.storage_error())
 
+    def lost(self) -> frozenset[tuple[bytes, int]]:
+        """Replicas, by topic id and index, that should be here and are on no disk that works."""
+        return frozenset(
+            (topic.id, image.index)
+            for topic in self.image.topics.values()
+            for image in topic.partitions
+            if self.node_id in image.replicas and not self._is_here(topic.name, image.index)
+        )
+
+    def _is_here(self, topic: str, index: int) -> bool:
+        partition = self.topics.get(topic, {}).get(index)
+        return partition is not None and not partition.log.log_dir.offline
+
     def _report_strays(self) -> None:
         """Logs of topics that do not exist:
 
@@ -460,5 +471,8 @@ class ReplicaManager:
 
     def close(self) -> None:
         """Cancels whatever waits or moves; nothing is appended any more."""
+        if self.fetchers is not None and self.leading is not None:
+            self.fetchers.close()
+            self.leading.close()
         self.moves.close()
         self.purgatory.close()

@@ -7,13 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 READY = re.compile(r"pybroker ready: bootstrap=127\.0\.0\.1:(\d+) pids=(\d+)\n")
+ALL_READY = re.compile(r"pybroker ready: bootstrap=(127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*) pids=([\d,]+)\n")
 DEADLINE_S = 20
+PATIENCE_S = 60
 
 
 class Ended(NamedTuple):
@@ -62,11 +65,56 @@ class Running:
         return Ended(self.process.returncode, out, err)
 
 
+class RunningFleet(Running):
+    """Several brokers that have said that they are ready; ``port`` is the first one's."""
+
+    def __init__(self, process: subprocess.Popen[str], ports: list[int], pids: list[int]) -> None:
+        super().__init__(process, ports[0])
+        self.ports = ports
+        self.pids = pids
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits until ``condition`` holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs, or is halted."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 @contextmanager
-def broker(
+def fleet(
     data_dir: Path | str, *arguments: object, env: Mapping[str, str] | None = None
-) -> Iterator[Running]:
-    """A running broker on a free port; killed at the end if it still runs."""
+) -> Iterator[RunningFleet]:
+    """Several running brokers on free ports; none is left at the end."""
+    with started(data_dir, *arguments, env=env) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ready = ALL_READY.fullmatch(process.stdout.readline())
+        assert ready, process.stderr.read()
+        pids = [int(pid) for pid in ready[2].split(",")]
+        try:
+            yield RunningFleet(process, [int(address.split(":")[1]) for address in ready[1].split(",")], pids)
+        finally:
+            process.kill()
+            for pid in pids:
+                until(lambda pid=pid: not is_alive(pid))
+
+
+@contextmanager
+def started(
+    data_dir: Path | str, *arguments: object, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The command on free ports; killed at the end if it still runs."""
     process = subprocess.Popen(
         command("--port", 0, "--data-dir", data_dir, *arguments),
         stdout=subprocess.PIPE,
@@ -77,12 +125,23 @@ def broker(
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        ready = READY.fullmatch(process.stdout.readline())
-        assert ready, process.stderr.read()
-        assert int(ready[2]) == process.pid
-        yield Running(process, int(ready[1]))
+        yield process
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
         process.stderr.close()
+
+
+@contextmanager
+def broker(
+    data_dir: Path | str, *arguments: object, env: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """A running broker on a free port; killed at the end if it still runs."""
+    with started(data_dir, *arguments, env=env) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ready = READY.fullmatch(process.stdout.readline())
+        assert ready, process.stderr.read()
+        assert int(ready[2]) == process.pid
+        yield Running(process, int(ready[1]))

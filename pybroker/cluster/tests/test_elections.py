@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.cluster.elections import after_change, after_changes, elect
+from pybroker.cluster.elections import (
+    Standing,
+    after_change,
+    after_changes,
+    elect,
+    with_isr,
+)
 from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 
 
 def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionImage:
     return PartitionImage(0, leader, 5, 7, replicas, isr)
+
+
+def standing(*fit: int, restarted: Collection[int] = (), lost: Collection[int] = ()) -> Standing:
+    return Standing(
+        frozenset(fit), restarted=frozenset(restarted) | frozenset(lost), lost=frozenset(lost)
+    )
+
+
+class UncleanForB:
+    def min_isr(self, topic: TopicImage) -> int:
+        return 1
+
+    def is_unclean_allowed(self, topic: TopicImage) -> bool:
+        return topic.name == "b"
 
 
 def test_the_first_live_isr_member_of_the_replica_list_leads() -> None:
@@ -38,36 +59,36 @@ def test_unclean_election_prefers_a_clean_leader() -> None:
 
 
 def test_a_dead_follower_leaves_the_isr_and_the_leader_stays_in_its_epoch() -> None:
-    after = after_change(partition(1, (1, 2), (1, 2)), {1}, ())
+    after = after_change(partition(1, (1, 2), (1, 2)), standing(1))
     assert (after.leader, after.isr) == (1, (1,))
     assert (after.leader_epoch, after.partition_epoch) == (5, 8)
 
 
 def test_a_partition_that_is_not_concerned_stays_the_same_object() -> None:
     before = partition(1, (1, 2), (1, 2))
-    assert after_change(before, {1, 2, 3}, {2}) is before
+    assert after_change(before, standing(1, 2, 3, restarted={2})) is before
     offline = partition(NO_LEADER, (1,), (1,))
-    assert after_change(offline, {2}, ()) is offline
+    assert after_change(offline, standing(2)) is offline
 
 
 def test_a_restarted_leader_leads_in_a_new_epoch() -> None:
-    after = after_change(partition(1, (1,), (1,)), {1}, {1})
+    after = after_change(partition(1, (1,), (1,)), standing(1, restarted={1}))
     assert (after.leader, after.leader_epoch) == (1, 6)
 
 
 def test_an_offline_partition_comes_back_with_its_last_isr_member() -> None:
     offline = partition(NO_LEADER, (1, 2), (2,))
-    assert after_change(offline, {1}, ()) is offline
-    assert after_change(offline, {1, 2}, ()).leader == 2
+    assert after_change(offline, standing(1)) is offline
+    assert after_change(offline, standing(1, 2)).leader == 2
 
 
 def test_unclean_election_is_asked_per_topic() -> None:
     lost = partition(1, (1, 2), (1,))
     topics = {name: TopicImage(name, name.encode() * 16, (lost,)) for name in "ab"}
     image = MetadataImage(topics=topics)
-    changed = after_changes(image, {2}, (), lambda topic: topic.name == "b")
-    assert changed["a"].partitions[0].leader == NO_LEADER
-    assert changed["b"].partitions[0].leader == 2
+    changed = {t.name: ps for t, ps in after_changes(image, standing(2), UncleanForB())}
+    assert changed["a"][0].leader == NO_LEADER
+    assert changed["b"][0].leader == 2
 
 
 @given(
@@ -80,7 +101,7 @@ def test_through_any_history_the_leader_is_alive_and_in_an_isr_that_never_gets_e
     state = partition(replicas[0], tuple(replicas), tuple(replicas))
     for alive, unclean in history:
         before = state
-        state = after_change(state, alive, (), unclean=unclean)
+        state = after_change(state, Standing(frozenset(alive)), unclean=unclean)
         assert state.isr
         assert set(state.isr) <= set(replicas)
         assert state.leader == NO_LEADER or state.leader in alive & set(state.isr)
@@ -98,3 +119,88 @@ def test_electing_twice_changes_nothing_but_the_epochs(unclean: bool) -> None:
     twice = elect(once, {2, 3}, unclean=unclean)
     epochs = {"leader_epoch": 7, "partition_epoch": 9}
     assert twice == replace(once, **epochs)
+
+
+def test_members_that_leave_an_isr_which_is_too_small_stay_eligible() -> None:
+    three = partition(1, (1, 2, 3), (1, 2, 3))
+    two = after_change(three, standing(1, 2), min_isr=2)
+    assert (two.isr, two.elr) == ((1, 2), ())
+    one = after_change(two, standing(1), min_isr=2)
+    assert (one.isr, one.elr) == ((1,), (2,))
+    assert with_isr(one, (1, 3), 2).elr == ()
+
+
+def test_an_eligible_replica_leads_where_the_isr_is_dead() -> None:
+    one = replace(partition(1, (1, 2, 3), (1,)), elr=(2,))
+    after = after_change(one, standing(2, 3), min_isr=2)
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
+    assert after_change(one, standing(3), min_isr=2).leader == NO_LEADER
+
+
+def test_case_27_the_last_replica_after_a_power_cut_is_not_elected_over_a_fuller_log() -> None:
+    offline = replace(partition(NO_LEADER, (1, 2, 3), (1,)), elr=(2,))
+    waits = after_change(offline, standing(1, lost={1}), min_isr=2)
+    assert (waits.leader, waits.isr, waits.elr) == (NO_LEADER, (2,), ())
+    led = after_change(waits, standing(1, 2), min_isr=2)
+    assert (led.leader, led.isr) == (2, (2,))
+
+
+def test_where_all_have_lost_something_one_of_the_last_isr_leads() -> None:
+    offline = replace(partition(NO_LEADER, (1, 2, 3), (1, 2)))
+    waits = after_change(offline, standing(1, 3, lost={1, 3}))
+    assert (waits.leader, waits.isr) == (NO_LEADER, (2,))
+    led = after_change(waits, standing(1, 2, 3, lost={2}))
+    assert (led.leader, led.isr) == (2, (2,))
+
+
+def test_a_member_that_came_back_after_a_power_cut_is_not_in_sync() -> None:
+    before = partition(1, (1, 2, 3), (1, 2, 3))
+    after = after_change(before, standing(1, 2, 3, lost={2}), min_isr=2)
+    assert (after.leader, after.isr, after.elr) == (1, (1, 3), ())
+    alone = after_change(after, standing(1, 2, 3, lost={3}), min_isr=2)
+    assert (alone.isr, alone.elr) == ((1,), ())
+
+
+def test_a_leaving_leader_leads_on_where_nobody_else_can() -> None:
+    before = partition(1, (1, 2), (1,))
+    leaving = Standing(frozenset({2}), frozenset({1}))
+    assert after_change(before, leaving) is before
+    handed_over = after_change(partition(1, (1, 2), (1, 2)), leaving)
+    assert (handed_over.leader, handed_over.isr) == (2, (2,))
+
+
+def test_a_lost_disk_concerns_its_replicas_only() -> None:
+    first = partition(1, (1, 2), (1, 2))
+    topic = TopicImage("b", bytes(16), (first, replace(first, index=1)))
+    lost = Standing(frozenset({1, 2}), offline={(topic.id, 0): frozenset({1})})
+    assert lost.at(topic.id, 0).fit == {2}
+    assert lost.at(topic.id, 1) is lost
+    [(_, [after])] = after_changes(MetadataImage(topics={"b": topic}), lost, UncleanForB())
+    assert (after.index, after.leader) == (0, 2)
+
+
+@given(
+    st.integers(1, 3),
+    st.lists(
+        st.tuples(st.sets(st.integers(1, 3)), st.sets(st.integers(1, 3))), min_size=1, max_size=12
+    ),
+)
+def test_whoever_leads_has_everything_that_was_committed(
+    min_isr: int, history: list[tuple[set[int], set[int]]]
+) -> None:
+    """Each round: who is there, who of them comes from a power cut. ``whole`` are the replicas that
+    have every committed record; the leader commits while the ISR is large enough."""
+    state = partition(1, (1, 2, 3), (1, 2, 3))
+    whole, alive = {1, 2, 3}, {1, 2, 3}
+    for now, cut in history:
+        lost = (now - alive) & cut
+        state = after_change(
+            state, standing(*now, lost=lost, restarted=now - alive), min_isr=min_isr
+        )
+        alive = now
+        whole -= lost
+        if not whole:
+            return
+        assert state.leader in whole | {NO_LEADER}
+        if state.leader != NO_LEADER and len(state.isr) >= min_isr:
+            whole &= set(state.isr)

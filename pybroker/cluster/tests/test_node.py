@@ -440,3 +440,27 @@ def test_clients_are_told_the_address_they_used_unless_one_is_advertised(run: Ru
         assert other.addresses("SSL", ("10.0.0.1", 1)) == {2: ("10.0.0.1", 1)}
 
     run(scenario)
+
+
+def test_a_store_from_before_there_were_several_brokers_is_taken_over(run: Run) -> None:
+    images: list[MetadataImage] = []
+
+    async def first(cluster: Cluster) -> None:
+        node, store, _ = await cluster.broker()
+        await node.controller.create_topics([NewTopic("t", 3, 1), NewTopic("u", 1, 1)])
+        images.append(node.metadata.image)
+        await node.leave()
+        for name in await store.children(znodes.JOURNAL):
+            await store.delete(f"{znodes.JOURNAL}/{name}")
+        for path in (znodes.JOURNAL, znodes.KNOWN, znodes.UNFIT, znodes.OWN):
+            await store.delete(path)
+
+    async def second(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker(was_clean=True)
+        assert node.metadata.image.topics == images[0].topics
+        assert set(node.metadata.image.brokers) == {1}
+        await node.controller.create_topics([NewTopic("v", 1, 1)])
+        assert "v" in node.metadata.image.topics
+
+    run(first)
+    run(second)

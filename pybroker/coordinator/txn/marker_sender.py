@@ -106,11 +106,12 @@ class MarkerSender:
         self, marker: EndTxnMarker, left: set[TopicPartition], transactional_id: str
     ) -> None:
         """Tries every partition that is left, and takes those out of it that are done."""
+        sending = []
         for leader, partitions in self._by_leader(left, transactional_id).items():
             writer = self._writer(leader)
-            if writer is None:
-                continue
-            outcomes = await writer.write(marker, partitions)
+            if writer is not None:
+                sending.append(writer.write(marker, partitions))
+        for outcomes in await _all(sending):
             for each, error in outcomes.items():
                 if error is None:
                     left.discard(each)
@@ -131,3 +132,8 @@ class MarkerSender:
             else:
                 leaders.setdefault(found.leader, []).append(each)
         return leaders
+
+
+async def _all(sending: Sequence[Awaitable[Outcomes]]) -> Sequence[Outcomes]:
+    """All outcomes; a broker that is slow does not hold up the others."""
+    return [await sending[0]] if len(sending) == 1 else await asyncio.gather(*sending)

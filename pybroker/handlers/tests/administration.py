@@ -14,10 +14,16 @@ from pybroker.config import BrokerConfig, Endpoint
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.handlers import rows
 from pybroker.handlers.call import Call
+from pyclient.protocol import errors
 from pyclient.protocol.apis import Api
 
 HANDLERS = {row.api: row.handle for row in rows()}
 LOCAL = ("10.1.2.3", 9092)
+
+
+async def nobody(*_: object) -> None:
+    """The controller is not to be found."""
+    raise errors.NotController
 
 
 class Administration:
@@ -32,6 +38,7 @@ class Administration:
             config=config,
             metadata=node.metadata,
             controller=node.controller,
+            forwarding=SimpleNamespace(ask=nobody),
             endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),
         )
 

@@ -16,8 +16,8 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Makes brokers, whose log dirs lie in one temporary folder, and closes them."""
     made: list[Node] = []
 
-    def make(**options: Any) -> Node:
-        made.append(Node(tmp_path, **options))
+    def make(root: Path = tmp_path, **options: Any) -> Node:
+        made.append(Node(root, **options))
         return made[-1]
 
     yield make

@@ -49,7 +49,7 @@ def values(records: Any) -> list[bytes | None]:
 
 
 class Node:
-    """Broker 1."""
+    """One broker, by default broker 1."""
 
     def __init__(
         self,
@@ -58,9 +58,10 @@ class Node:
         dirs: int = 1,
         storage: Storage | None = None,
         settings: Mapping[str, Any] | None = None,
+        node_id: int = NODE,
     ) -> None:
         self.paths = [str(root / f"dir{number}") for number in range(dirs)]
-        self.node_id = NODE
+        self.node_id = node_id
         self.storage = storage or Storage()
         self.config = BrokerConfig(settings or {})
         self.clock = ManualClock(NOW)
@@ -80,11 +81,11 @@ class Node:
             lambda topic: topic_config(self.config, {}),
             self.clock,
             cluster_id="cluster",
-            node_id=NODE,
+            node_id=self.node_id,
             executor=self.executor,
         )
         self.logs.load()
-        self.replicas = ReplicaManager(NODE, self.logs, self.config, self.clock, self.loop, self.executor)
+        self.replicas = ReplicaManager(self.node_id, self.logs, self.config, self.clock, self.loop, self.executor)
         self.led: list[tuple[TopicPartition, int | None]] = []
         self.replicas.on_leadership(lambda tp, epoch: self.led.append((tp, epoch)))
         image = self.metadata.image

@@ -112,3 +112,52 @@ def test_low_watermark_is_the_least_log_start() -> None:
     isr.followers[2].log_start_offset = 4
     isr.followers[3].log_start_offset = 7
     assert isr.low_watermark(9) == 4
+
+
+def test_what_is_known_of_replicas_that_stay_outlives_a_reassignment() -> None:
+    isr = tracker()
+    fetch(isr, 2, 20, end=20)
+    fetch(isr, 3, 20, end=20)
+    isr.reassign((1, 2, 4), now_ms=0)
+    isr.confirm((1, 2))
+    assert isr.least_log_end(20) == 20
+    assert set(isr.followers) == {2, 4}
+
+
+def test_a_proposal_of_one_that_is_no_replica_any_more_is_dropped_and_any_other_is_not() -> None:
+    isr = tracker((1, 2))
+    assert fetch(isr, 3, 10, end=10) == Expand(3, frozenset({1, 2, 3}))
+    isr.reassign((1, 2, 3, 4), now_ms=0)
+    assert isr.pending is not None
+    isr.reassign((1, 2), now_ms=0)
+    assert isr.pending is None
+    fetch(isr, 2, 20, end=20)
+    assert isr.least_log_end(20) == 20
+
+
+def test_a_follower_whose_registration_is_not_known_yet_waits_for_that() -> None:
+    isr = tracker((1, 2))
+    proposal = isr.on_fetch(
+        3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=9, is_eligible=False
+    )
+    assert proposal is None
+    assert not isr.set_eligible(3, 8)
+    assert isr.next_expand(20) is None
+    assert isr.set_eligible(3, 9)
+    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}))
+
+
+def test_the_next_follower_is_proposed_when_the_one_before_is_decided() -> None:
+    isr = tracker((1,))
+    assert fetch(isr, 2, 20, end=20, high_watermark=20) is not None
+    assert fetch(isr, 3, 20, end=20, high_watermark=20) is None
+    isr.confirm((1, 2))
+    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}))
+
+
+def test_case_15_a_follower_that_had_everything_was_caught_up_at_its_last_fetch() -> None:
+    isr = tracker((1, 2))
+    fetch(isr, 2, 20, end=20)
+    isr.followers[2].was_caught_up(40_000)
+    assert isr.on_tick(21, 40_000 + LAG_MS) is None
+    assert isr.on_tick(21, 40_001 + LAG_MS) is not None

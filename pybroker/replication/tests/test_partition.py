@@ -228,6 +228,21 @@ def test_case_15_follower_out_and_in_again(node: Node) -> None:
     assert expand.members == {1, 2, 3}
 
 
+def test_a_replica_that_is_none_any_more_does_not_hold_the_high_watermark_though_its_epoch_was_told_before(
+    node: Node,
+) -> None:
+    """The answer to a proposal ends a reassignment; the removed replica fetches once more before the metadata comes."""
+    partition = three_replicas(node, isr=(1, 2))
+    partition.append(batch(b"a", b"b"), -1, NOW)
+    partition.on_follower_fetch(2, 2, 0, 0)
+    assert partition.decided(5, 1, (1, 2))
+    assert partition.on_follower_fetch(3, 2, 0, 0) is not None
+    partition.append(batch(b"c"), -1, NOW)
+    node.create(replicas=(1, 2), isr=(1, 2), epoch=5, partition_epoch=1)
+    partition.on_follower_fetch(2, 3, 0, 0)
+    assert partition.high_watermark == 3
+
+
 def test_offline_partition_answers_so_and_stays_so(node: Node) -> None:
     partition = node.create()
     partition.append(batch(b"a"), 1, NOW)

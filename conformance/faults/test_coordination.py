@@ -1,0 +1,231 @@
+"""What holds brokers together is taken away: killed and halted brokers, controllers, ZooKeeper servers.
+
+S31, S95, S96, S97 and cases 22, 23, 24, on processes under load. What was acked stays, once, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from kazoo.client import KazooClient
+
+from conformance.clusters import Cluster
+from conformance.drivers.base import Place
+from conformance.ensemble import Ensemble, ensemble
+from conformance.faults.history import PartitionHistory
+from conformance.faults.load import IdempotentWriter, name_of
+from conformance.scenarios.support import until
+
+pytestmark = pytest.mark.ours
+
+PARTITIONS = 4
+SESSION_MS = 3_000
+CONFIG = {
+    "zookeeper_session_timeout_ms": SESSION_MS,
+    "replica_lag_time_max_ms": 5_000,
+    "group_initial_rebalance_delay_ms": 0,
+}
+
+
+class Loaded:
+    """A cluster with a writer on a topic of three replicas."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.topic = "t"
+        cluster.create_topic(self.topic, PARTITIONS, 3, min_insync_replicas=2)
+        self.places = {Place(self.topic, number): PartitionHistory() for number in range(PARTITIONS)}
+        settings = {"socket_timeout_ms": 2_000, "linger_ms": 2, "max_in_flight": 5}
+        self.writer = IdempotentWriter(cluster, "writer", 1, self.places, **settings)  # type: ignore[arg-type]
+        self.writer.start()
+        self.goes_on()
+
+    def goes_on(self, partitions: range = range(PARTITIONS)) -> None:
+        """Waits until something is acked in every one of these partitions that was not before."""
+        histories = [self.places[Place(self.topic, number)] for number in partitions]
+        before = [len(history.acked) for history in histories]
+        until(
+            lambda: all(len(each.acked) > count for each, count in zip(histories, before, strict=True)),
+            "acks in every partition",
+        )
+
+    def replace(self, victim: int, number: signal.Signals) -> None:
+        """Ends a broker; returns when there is another process and all is in sync."""
+        before = self.cluster.pid(victim)
+        self.cluster.kill(victim, number)
+        self.goes_on()
+        until(lambda: self.cluster.pid(victim) not in (0, before), "another process")
+        until(self.is_whole, "all replicas in sync")
+
+    def halt(self, victim: int) -> None:
+        """Halts a broker until others have taken its place, and lets it come back."""
+        self.cluster.halt(victim)
+        until(lambda: self.cluster.controller(without=victim) not in (victim, -1), "another controller")
+        until(lambda: victim not in self._leaders(victim), "other leaders")
+        self.goes_on()
+        self.cluster.resume(victim)
+        until(self.is_whole, "all replicas in sync")
+        self.goes_on()
+
+    def _leaders(self, without: int) -> set[int]:
+        return {row.leader for row in self.cluster.partitions(self.topic, without).values()}
+
+    def is_whole(self) -> bool:
+        return self.cluster.is_in_sync(self.topic)
+
+    def finish(self) -> None:
+        """Stops the writer and checks everything that it was told."""
+        self.writer.stop()
+        until(self.is_whole, "all replicas in sync")
+        for place, history in self.places.items():
+            anomalies = history.check(self._log(place))
+            assert not anomalies, anomalies[:10]
+
+    def _log(self, place: Place) -> list[tuple[int, bytes]]:
+        """The partition from its first record to its last."""
+        options = {"bootstrap.servers": self.cluster.bootstrap, "group.id": "check", "enable.partition.eof": True}
+        consumer = confluent_kafka.Consumer({**options, "log_level": 0})
+        consumer.assign([confluent_kafka.TopicPartition(place.topic, place.partition, 0)])
+        rows: list[tuple[int, bytes]] = []
+        ended = False
+
+        def read() -> bool:
+            nonlocal ended
+            for message in consumer.consume(1_000, 0.5):
+                error = message.error()
+                if error is None:
+                    rows.append((message.offset(), name_of(message.value())))
+                else:
+                    ended = ended or error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+            return ended
+
+        until(read, f"the end of {place}")
+        consumer.close()
+        return rows
+
+
+Start = Callable[..., Loaded]
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
+    with ensemble(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def three_servers(tmp_path: Path) -> Iterator[Ensemble]:
+    with ensemble(tmp_path, 3) as running:
+        yield running
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts three brokers and the load, on the embedded store or on the ensemble given."""
+    with ExitStack() as running:
+
+        def on(servers: Ensemble | None = None) -> Loaded:
+            place = f"{servers.hosts}/kafka" if servers else None
+            return Loaded(running.enter_context(Cluster(tmp_path / "data", 3, place, **CONFIG)))
+
+        yield on
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(1_200)])])
+def test_s31_a_broker_killed_again_and_again_costs_nothing_acked(start: Start, kills: int) -> None:
+    loaded = start()
+    dice = random.Random(kills)
+    for _ in range(kills):
+        victim = dice.choice(loaded.cluster.ids)
+        loaded.replace(victim, dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+    loaded.finish()
+
+
+def test_s95_s96_another_broker_takes_over_from_a_killed_controller_in_the_next_epoch(
+    start: Start, zookeeper: Ensemble
+) -> None:
+    loaded = start(zookeeper)
+    client = KazooClient(f"{zookeeper.hosts}/kafka")
+    client.start()
+    try:
+        first = json.loads(client.get("/controller")[0])["brokerid"]
+        epoch = int(client.get("/controller_epoch")[0])
+        assert loaded.cluster.controller() == first
+        assert sorted(client.get_children("/brokers/ids")) == ["1", "2", "3"]
+        assert "t" in client.get_children("/brokers/topics")
+        loaded.cluster.kill(first)
+        until(lambda: int(client.get("/controller_epoch")[0]) == epoch + 1, "the next epoch")
+        until(lambda: client.exists("/controller") is not None, "a controller")
+        second = json.loads(client.get("/controller")[0])["brokerid"]
+        until(lambda: loaded.cluster.controller(without=first) == second, "Metadata to name it")
+        loaded.goes_on()
+    finally:
+        client.stop()
+        client.close()
+    loaded.finish()
+
+
+@pytest.mark.long
+def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(start: Start) -> None:
+    loaded = start()
+    cluster = loaded.cluster
+    for _ in range(3):
+        with cluster.joined(4) as fourth:
+            assert cluster.brokers() == [1, 2, 3, 4]
+            cluster.reassign("t", {number: (4, 1 + number % 3, 1 + (number + 1) % 3) for number in range(PARTITIONS)})
+            loaded.goes_on()
+            cluster.reassign("t", {number: (1, 2, 3) for number in range(PARTITIONS)})
+            fourth.terminate()
+            assert fourth.wait(60) == 0
+        until(lambda: cluster.brokers() == [1, 2, 3], "the broker to be gone")
+        loaded.goes_on()
+    loaded.finish()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["embedded", "three_servers"])
+def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
+    start: Start, place: str, request: pytest.FixtureRequest
+) -> None:
+    loaded = start(None if place == "embedded" else request.getfixturevalue(place))
+    for _ in range(3):
+        loaded.halt(loaded.cluster.controller())
+    loaded.finish()
+
+
+@pytest.mark.long
+def test_case_23_without_zookeeper_leaders_serve_and_it_heals_by_itself(start: Start, zookeeper: Ensemble) -> None:
+    loaded = start(zookeeper)
+    before = loaded.cluster.partitions("t")
+    zookeeper.stop()
+    time.sleep(SESSION_MS / 1_000)
+    loaded.goes_on()
+    assert loaded.cluster.partitions("t") == before
+    zookeeper.start()
+    victim = before[0].leader
+    loaded.cluster.kill(victim)
+    loaded.goes_on()
+    until(loaded.is_whole, "all replicas in sync")
+    loaded.finish()
+
+
+@pytest.mark.long
+def test_case_24_zookeeper_restarted_while_a_controller_is_elected(start: Start, three_servers: Ensemble) -> None:
+    loaded = start(three_servers)
+    for _ in range(5):
+        server = three_servers.leader()
+        server.kill()
+        loaded.cluster.kill(loaded.cluster.controller())
+        loaded.goes_on()
+        server.start()
+        three_servers.wait_for(server)
+        until(loaded.is_whole, "all replicas in sync")
+    loaded.finish()

@@ -1,0 +1,122 @@
+"""The brokers of one data folder, restarted one after the other, so that nothing is away for long.
+
+A broker is stopped in order (it hands its leaderships over first) only while every replica of every partition is in
+sync, and the next one waits until that is so again. The supervisor starts the stopped one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.verbs import Failure
+from pybroker.data_folder import LOCK, PID
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+
+POLL_S = 0.1
+
+
+def all_in_sync(admin: Admin) -> bool:
+    """Whether every replica of every partition is in sync."""
+    names = list(admin.list_topics(list_internal=True))
+    described = admin.describe_topics(names) if names else {}
+    return all(
+        len(partition.isr) == len(partition.replicas)
+        for topic in described.values()
+        for partition in topic.partitions
+    )
+
+
+def _number(file: Path) -> int:
+    """The process that the file names, 0 if there is none."""
+    try:
+        return int(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _parent(pid: int) -> int | None:
+    """The parent of a process; None where the system does not tell, or the process is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+class RollingRestart:
+    """Restarts the brokers whose pid files are in ``root``; ``tell`` hears of each."""
+
+    def __init__(self, root: Path, cluster: Cluster, timeout_s: float, tell: Callable[[str], None]) -> None:
+        self._root = root
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._tell = tell
+
+    def run(self) -> None:
+        """Raises Failure where a broker would not come back, or does not in time."""
+        brokers = self._brokers()
+        if not brokers:
+            raise Failure(f"{self._root}: no broker runs here: --data-dir names another folder")
+        with self._cluster.admin() as admin:
+            found = admin.describe_cluster()
+        self._cluster = self._cluster._replace(bootstrap=",".join(f"{each.host}:{each.port}" for each in found.brokers))
+        controller = found.controller_id
+        for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
+            self._restart(node_id)
+
+    def _brokers(self) -> list[int]:
+        """The brokers that the supervisor of the folder would start again."""
+        supervisor = _number(self._root / LOCK)
+        found = {
+            int(file.parent.name.removeprefix("broker-")): _number(file)
+            for file in self._root.glob(f"broker-*/{PID}")
+            if file.parent.name.removeprefix("broker-").isdigit()
+        }
+        if supervisor in found.values():
+            raise Failure(f"{self._root} has a single broker, process {supervisor}: nobody would start it again")
+        return [node_id for node_id, pid in found.items() if _parent(pid) in (supervisor, None)]
+
+    def _restart(self, node_id: int) -> None:
+        file = self._root / f"broker-{node_id}" / PID
+        self._until(self._is_in_sync, "every replica to be in sync")
+        before, began = _number(file), time.monotonic()
+        try:
+            os.kill(before, signal.SIGTERM)
+        except OSError as error:
+            raise Failure(f"broker {node_id}, process {before}: {error.strerror}") from error
+        self._until(lambda: _number(file) not in (0, before), f"broker {node_id} to start again")
+        self._until(lambda: self._is_there(node_id), f"broker {node_id} to be registered")
+        self._until(self._is_in_sync, "every replica to be in sync")
+        took_s = time.monotonic() - began
+        self._tell(f"broker {node_id}: process {before} is now {_number(file)}, in sync after {took_s:.1f} s")
+
+    def _is_there(self, node_id: int) -> bool:
+        return self._ask(lambda admin: node_id in {broker.id for broker in admin.describe_cluster().brokers})
+
+    def _is_in_sync(self) -> bool:
+        return self._ask(all_in_sync)
+
+    def _ask(self, question: Callable[[Admin], bool]) -> bool:
+        """The answer of a client that is new: the broker that an old one knew may be the one that is away."""
+        from pyclient.errors import KafkaError
+
+        try:
+            with self._cluster.admin() as admin:
+                return question(admin)
+        except (KafkaError, TimeoutError):
+            return False
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"not within {self._timeout_s:g} s: {what}")
+            time.sleep(POLL_S)

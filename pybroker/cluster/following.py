@@ -1,0 +1,131 @@
+"""How a broker's image keeps up with the journal.
+
+A broker that is not the controller applies entry after entry, each as the controller itself has
+applied it. It watches for the next one, reads what there is, and waits. Where entries that it lacks
+have been removed already, as after a long pause, it reads everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from pybroker.cluster import journal, znodes
+from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.loading import load_image, newest_version
+from pybroker.coordination.interface import CoordinationError, CoordinationStore, SessionState
+
+BATCH = 8
+PAUSE_S = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """The next entries, at most ``BATCH``. ``is_near``: the entry before them is there, so none of
+    them has been removed.
+    """
+
+    entries: list[bytes]
+    is_near: bool
+
+
+async def entries_after(store: CoordinationStore, version: int) -> Found:
+    """What the journal has after ``version``."""
+    paths = [znodes.journal_path(version + n) for n in range(BATCH + 1)]
+    last, *nodes = await store.get_many(paths)
+    found = []
+    for node in nodes:
+        if node is None:
+            break
+        found.append(node[0])
+    return Found(found, last is not None)
+
+
+async def is_behind(store: CoordinationStore, version: int) -> bool:
+    """True where entries after ``version`` were there, and the next one is gone already."""
+    if await newest_version(store) <= version:
+        return False
+    return await store.exists(znodes.journal_path(version + 1)) is None
+
+
+async def newest(store: CoordinationStore, image: MetadataImage) -> MetadataImage:
+    """The newest image that the store tells, starting from ``image`` where that can be done."""
+    if image.version == 0:
+        image = await load_image(store, image.cluster_id)
+    while True:
+        found = await entries_after(store, image.version)
+        for data in found.entries:
+            image = image.apply(journal.decode(data, image))
+        if found.entries:
+            continue
+        if found.is_near or not await is_behind(store, image.version):
+            return image
+        image = await load_image(store, image.cluster_id)
+
+
+class Following:
+    """The task that follows; ``version()`` is where this broker is, ``apply(data)`` takes it one
+    further, ``reload()`` to the newest there is.
+    """
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        version: Callable[[], int],
+        apply: Callable[[bytes], Awaitable[None]],
+        reload: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._version = version
+        self._apply = apply
+        self._reload = reload
+        self._wake = asyncio.Event()
+        self._is_wanted = False
+        self._task: asyncio.Task[None] | None = None
+        store.session.on_change(self._on_session)
+
+    def start(self) -> None:
+        """Begins, unless it has."""
+        self._is_wanted = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        """Ends; an entry that is being applied is applied first."""
+        self._is_wanted = False
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while self._is_wanted:
+            self._wake.clear()
+            version = self._version()
+            watch = self._store.watch(
+                znodes.journal_path(version + 1), lambda path: self._wake.set()
+            )
+            try:
+                await self._advance(version)
+                if self._version() == version:
+                    await self._wake.wait()
+            except CoordinationError as error:
+                _log.info("following the metadata: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(PAUSE_S)
+            finally:
+                watch.cancel()
+
+    async def _advance(self, version: int) -> None:
+        found = await entries_after(self._store, version)
+        if not found.entries and not found.is_near and await is_behind(self._store, version):
+            await self._reload()
+        for data in found.entries:
+            if not self._is_wanted:
+                return
+            await self._apply(data)

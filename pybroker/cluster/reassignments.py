@@ -1,0 +1,128 @@
+"""Reassignments: partitions move to other brokers while they are written and read (KIP-455).
+
+A reassignment names the replicas that a partition shall have, its *target*. Until all that it adds
+are in sync the partition has both: the target's replicas and those it takes away. Then it has the
+target alone; where the leader is not in it another one is elected. A new reassignment replaces one
+that is under way, and null takes it back.
+
+Pure: the service writes what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pybroker.cluster.elections import Rules, Standing, elect
+from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.plan import PartitionChanges, Plan
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+
+class Reassignment(NamedTuple):
+    """Which replicas a partition shall have; None takes a reassignment back."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+def alter_reassignments(
+    image: MetadataImage,
+    requests: Sequence[Reassignment],
+    rules: Rules,
+    *,
+    may_change_factor: bool = True,
+) -> Plan[list[KafkaError | None]]:
+    """None or the error of each request."""
+    standing = Standing.of(image.brokers, image.brokers)
+    changes = PartitionChanges(image)
+    results: list[KafkaError | None] = []
+    for request in requests:
+        try:
+            topic = _topic(image, request)
+            partition = changes.current(topic, request.partition)
+            moved = _moved(image, partition, request, may_change_factor=may_change_factor)
+            fit = standing.at(topic.id, request.partition).fit
+            after = completed(moved, fit, rules.min_isr(topic))
+            changes.add(topic, replace(after, partition_epoch=partition.partition_epoch + 1))
+            results.append(None)
+        except KafkaError as error:
+            results.append(error)
+    return Plan(results, changes.steps())
+
+
+def _topic(image: MetadataImage, request: Reassignment) -> TopicImage:
+    topic = image.topic(request.topic)
+    if topic is None or not 0 <= request.partition < len(topic.partitions):
+        name = f"{request.topic}-{request.partition}"
+        raise errors.UnknownTopicOrPartition(f"there is no partition {name}")
+    return topic
+
+
+def _moved(
+    image: MetadataImage,
+    partition: PartitionImage,
+    request: Reassignment,
+    *,
+    may_change_factor: bool,
+) -> PartitionImage:
+    target = request.replicas
+    if target is None:
+        return _taken_back(partition)
+    _check_target(image, target)
+    stable = [broker for broker in partition.replicas if broker not in partition.adding]
+    if not may_change_factor and len(target) != len(stable):
+        raise errors.InvalidReplicationFactor(
+            f"{list(target)} has {len(target)} replicas, the partition {len(stable)}"
+        )
+    return _towards(partition, target, stable)
+
+
+def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
+    if not target:
+        raise errors.InvalidReplicaAssignment("a partition has at least one replica")
+    if len(set(target)) != len(target):
+        raise errors.InvalidReplicaAssignment(f"{list(target)} names a broker twice")
+    unknown = [broker for broker in target if broker not in image.brokers]
+    if unknown:
+        raise errors.InvalidReplicaAssignment(f"broker {unknown[0]} is not registered")
+
+
+def _towards(
+    partition: PartitionImage, target: tuple[int, ...], stable: Sequence[int]
+) -> PartitionImage:
+    """With the target, and what it takes away as long as that is needed."""
+    removing = [broker for broker in partition.replicas if broker not in target]
+    dropped = [b for b in removing if b not in stable and b not in partition.isr]
+    removing = [broker for broker in removing if broker not in dropped]
+    return replace(
+        partition,
+        replicas=(*target, *removing),
+        adding=tuple(broker for broker in target if broker not in stable),
+        removing=tuple(removing),
+        elr=tuple(broker for broker in partition.elr if broker not in dropped),
+    )
+
+
+def _taken_back(partition: PartitionImage) -> PartitionImage:
+    """With the replicas of before; the added ones go, as in a reassignment to the others."""
+    if not partition.adding and not partition.removing:
+        raise errors.NoReassignmentInProgress("the partition is not being reassigned")
+    stable = tuple(broker for broker in partition.replicas if broker not in partition.adding)
+    return replace(_towards(partition, stable, stable), adding=())
+
+
+def completed(
+    partition: PartitionImage, fit: Collection[int], min_isr: int
+) -> PartitionImage:
+    """The partition without what its reassignment takes away, where everything added is in sync."""
+    target = partition.target
+    isr = tuple(broker for broker in partition.isr if broker in target)
+    if not isr or not set(partition.adding) <= set(isr):
+        return partition
+    elr = tuple(broker for broker in partition.elr if broker in target)
+    done = replace(partition, replicas=target, isr=isr, elr=elr, adding=(), removing=())
+    return done if partition.leader in (*target, NO_LEADER) else elect(done, fit, min_isr=min_isr)

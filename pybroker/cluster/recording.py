@@ -1,0 +1,108 @@
+"""Writes a controller's steps: the change and its entry in the journal, in one ``multi``.
+
+The ``multi`` fails where the term is over (the epoch's node has another version) or somebody else
+has written the next version; either way this broker is the controller no more. A write of which
+nobody knows whether it was done, because the connection broke, is tried again: it can be done only
+once, and its entry says whether it was ours. What stays unknown is found out by the next write, or
+by the next term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+
+from pybroker.cluster import journal, znodes
+from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.leadership import Leadership
+from pybroker.cluster.plan import Step
+from pybroker.coordination.interface import (
+    BadVersion,
+    ConnectionLoss,
+    CoordinationError,
+    CoordinationStore,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionState,
+)
+from pyclient.protocol import errors
+
+PRUNED_PER_STEP = 10
+PAUSE_S = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+class Fenced(errors.NotController):
+    """Another controller has written: the term is over."""
+
+
+class Recorder:
+    """Writes the steps of one term."""
+
+    def __init__(
+        self, store: CoordinationStore, leadership: Leadership, versions: Iterable[int]
+    ) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._versions = deque(versions)
+
+    @classmethod
+    async def open(cls, store: CoordinationStore, leadership: Leadership) -> Recorder:
+        """For a term that has begun."""
+        return cls(store, leadership, map(int, await store.children(znodes.JOURNAL)))
+
+    async def write(self, step: Step, image: MetadataImage) -> None:
+        """Writes a step that is made of ``image``; raises Fenced, UnknownServerError."""
+        operations = [self._leadership.check(), *step.operations]
+        if not step.delta:
+            await self._perform(operations, None)
+            return
+        version = image.version + 1
+        data = journal.encode(step.delta, image, self._leadership.epoch)
+        entry = Create(znodes.journal_path(version), data)
+        old = self._too_old()
+        await self._perform([*operations, entry, *old], entry)
+        for _ in old:
+            self._versions.popleft()
+        self._versions.append(version)
+
+    def _too_old(self) -> list[Operation]:
+        count = min(len(self._versions) - journal.KEPT, PRUNED_PER_STEP)
+        return [Delete(znodes.journal_path(self._versions[n])) for n in range(max(0, count))]
+
+    async def _perform(self, operations: list[Operation], entry: Create | None) -> None:
+        try:
+            await self._attempt(operations, entry)
+        except (BadVersion, NodeExists, NoNode) as error:
+            raise Fenced(f"another controller changed this: {error}") from error
+        except CoordinationError as error:
+            _log.error("the coordination store refused a change: %s", error)
+            raise errors.UnknownServerError(f"coordination store: {error}") from error
+
+    async def _attempt(self, operations: list[Operation], entry: Create | None) -> None:
+        try:
+            await self._store.multi(operations)
+            return
+        except ConnectionLoss as error:
+            _log.warning("whether a change was written is unknown, it is tried again: %s", error)
+        await self._reconnected()
+        try:
+            await self._store.multi(operations)
+        except (BadVersion, NodeExists, NoNode):
+            if entry is None or not await self._is_there(entry):
+                raise
+
+    async def _reconnected(self) -> None:
+        await asyncio.sleep(PAUSE_S)
+        while self._store.session.state is SessionState.SUSPENDED:
+            await asyncio.sleep(PAUSE_S)
+
+    async def _is_there(self, entry: Create) -> bool:
+        [found] = await self._store.get_many([entry.path])
+        return found is not None and found[0] == entry.data

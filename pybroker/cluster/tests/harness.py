@@ -1,0 +1,157 @@
+"""Several brokers' cluster rooms in one process, on one store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from pybroker.clock import ManualClock
+from pybroker.cluster import znodes
+from pybroker.cluster.following import newest
+from pybroker.cluster.image import MetadataDelta, MetadataImage
+from pybroker.cluster.node import ClusterNode
+from pybroker.config import BrokerConfig, Endpoint
+from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
+
+PATIENCE_S = 60.0
+
+
+class Member:
+    """One broker: its node, its session, and what its image was at each version."""
+
+    def __init__(self, node_id: int, node: ClusterNode, store: EmbeddedStore) -> None:
+        self.id = node_id
+        self.node = node
+        self.store = store
+        self.deltas: list[MetadataDelta] = []
+        self.history: dict[int, MetadataImage] = {}
+        node.metadata.add_listener(self._remember)
+
+    async def _remember(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.deltas.append(delta)
+        self.history[image.version] = image
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.node.metadata.image
+
+    @property
+    def is_controller(self) -> bool:
+        return self.node.controller.is_controller
+
+    async def die(self) -> None:
+        """As kill -9: the session ends, nothing is said before."""
+        await self.store.close()
+        await self.node.leave()
+        await self.store.close()  # of a session that it was about to begin
+
+
+class Members:
+    """Brokers on one store: a file, or whatever ``open_server`` gives."""
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        open_server: Callable[[], Awaitable[Any]] | None = None,
+        **settings: str,
+    ) -> None:
+        self._open = open_server or (lambda: EmbeddedServer.open(str(file)))
+        self._settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.alive: dict[int, Member] = {}
+
+    async def __aenter__(self) -> Members:
+        self.server: Any = await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for member in self.alive.values():
+            await member.node.leave()
+        await self.server.close()
+
+    async def start(
+        self,
+        *ids: int,
+        was_clean: bool = False,
+        rack: str = "",
+        wrap: Callable[[EmbeddedStore], Any] = lambda store: store,
+    ) -> Member:
+        """Starts brokers one after the other; returns the last."""
+        for node_id in ids:
+            settings = self._settings | ({"broker.rack": rack} if rack else {})
+            store = wrap(await self.server.connect())
+            node = await ClusterNode.open(store, BrokerConfig(settings), node_id, ManualClock())
+            self.alive[node_id] = Member(node_id, node, store)
+            listener = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + node_id)
+            await node.join({"PLAINTEXT": listener}, was_clean=was_clean)
+        return self.alive[ids[-1]]
+
+    async def die(self, node_id: int) -> None:
+        """A broker ends without a word."""
+        await self.alive.pop(node_id).die()
+
+    @property
+    def controller(self) -> Member:
+        """The one that takes changes."""
+        return next(member for member in self.alive.values() if member.is_controller)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Waits for a state."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not holds():
+                await asyncio.sleep(0.002)
+
+    @property
+    def has_settled(self) -> bool:
+        """True where one is the controller and all have the same image."""
+        images = [member.image for member in self.alive.values()]
+        controllers = [m for m in self.alive.values() if m.is_controller]
+        return (
+            len(controllers) == 1
+            and all(set(image.brokers) == set(self.alive) for image in images)
+            and len({image.version for image in images}) == 1
+        )
+
+    async def settled(self) -> MetadataImage:
+        """Waits until all have the same image, which it returns."""
+        await self.until(lambda: self.has_settled)
+        return next(iter(self.alive.values())).image
+
+    async def check_store(self) -> None:
+        """A broker that came now would load what the others have followed."""
+        store = await self.server.connect()
+        image = await self.settled()
+        loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
+        while loaded.version != image.version:  # something was still under way
+            image = await self.settled()
+            loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
+        assert loaded == image
+        assert await store.children(znodes.TOPICS) == sorted(image.topics)
+        for name, topic in image.topics.items():
+            indexes = await store.children(znodes.partitions_path(name))
+            assert sorted(map(int, indexes)) == list(range(len(topic.partitions)))
+        await store.close()
+
+
+def check_agreement(members: Members) -> None:
+    """Every broker has had the same image at the same version."""
+    seen: dict[int, MetadataImage] = {}
+    for member in members.alive.values():
+        for version, image in member.history.items():
+            known = seen.setdefault(version, image)
+            assert known == image, f"broker {member.id} differs at version {version}"
+
+
+def run(file: Path, scenario: Callable[[Members], Awaitable[None]], **settings: str) -> None:
+    """Runs a scenario, and looks whether all agree at its end."""
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_S), Members(file, **settings) as members:
+            await scenario(members)
+            check_agreement(members)
+            if members.alive:
+                await members.check_store()
+
+    asyncio.run(main())

@@ -1,0 +1,65 @@
+"""Several brokers on a real ZooKeeper: what is larger than one write to it may be, and who is who."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.ensemble import Ensemble, ensemble
+from pybroker.cluster.image import NO_LEADER
+from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.tests.harness import Members, check_agreement
+from pybroker.coordination.zookeeper import ZooKeeperStore
+
+LONG_NAME = "t" * 249
+
+
+class Sessions:
+    """Sessions on an ensemble, below a chroot of their own."""
+
+    def __init__(self, hosts: str) -> None:
+        self._hosts = hosts
+        self._stores: list[ZooKeeperStore] = []
+
+    async def connect(self) -> ZooKeeperStore:
+        self._stores.append(await ZooKeeperStore.open(self._hosts, 6_000, 30_000))
+        return self._stores[-1]
+
+    async def close(self) -> None:
+        for store in self._stores:
+            await store.close()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with ensemble(tmp_path_factory.mktemp("alone")) as running:
+        yield running
+
+
+def test_topics_of_thousands_of_partitions_fit_and_survive_their_controller(
+    alone: Ensemble, tmp_path: Path
+) -> None:
+    async def sessions() -> Sessions:
+        return Sessions(f"{alone.hosts}/large")
+
+    async def main() -> None:
+        async with asyncio.timeout(60), Members(tmp_path, open_server=sessions) as members:
+            await members.start(1, 2, 3)
+            service = members.controller.node.controller
+            await service.create_topics([NewTopic(LONG_NAME, 3_000, 3), NewTopic("u", 1, 3)])
+            await service.create_partitions([NewPartitions(LONG_NAME, 4_000)])
+            image = await members.settled()
+            assert len(image.topics[LONG_NAME].partitions) == 4_000
+            await members.die(image.controller_id)
+            image = await members.settled()
+            assert all(p.leader != NO_LEADER for p in image.topics[LONG_NAME].partitions)
+            check_agreement(members)
+            await members.check_store()
+            await members.controller.node.controller.delete_topics([TopicName(LONG_NAME)])
+            assert set((await members.settled()).topics) == {"u"}
+            await members.check_store()
+
+    asyncio.run(main())

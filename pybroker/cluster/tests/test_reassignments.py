@@ -1,0 +1,176 @@
+"""Partitions move to other brokers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.cluster.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from pybroker.cluster.isr_changes import InSync, IsrChange, alter_partition
+from pybroker.cluster.reassignments import Reassignment, alter_reassignments
+from pyclient.protocol import errors
+
+
+class OneIsEnough:
+    def min_isr(self, topic: TopicImage) -> int:
+        return 1
+
+    def is_unclean_allowed(self, topic: TopicImage) -> bool:
+        return False
+
+
+RULES = OneIsEnough()
+
+
+class State:
+    """One partition on brokers 1 to 6, as a controller has it."""
+
+    def __init__(self, replicas: tuple[int, ...], isr: tuple[int, ...] | None = None) -> None:
+        first = PartitionImage(0, replicas[0], 5, 7, replicas, isr or replicas)
+        topic = TopicImage("t", bytes(16), (first,))
+        brokers = {id: BrokerRegistration(id, 1, ()) for id in range(1, 7)}
+        self.image = MetadataImage(
+            brokers=brokers, topics={"t": topic}, names={topic.id: "t"}, controller_epoch=1
+        )
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.image.topics["t"].partitions[0]
+
+    def move(self, *target: int, may_change_factor: bool = True) -> object:
+        return self._alter(target, may_change_factor)
+
+    def take_back(self) -> object:
+        return self._alter(None, True)
+
+    def _alter(self, target: tuple[int, ...] | None, may_change_factor: bool) -> object:
+        request = Reassignment("t", 0, target)
+        plan = alter_reassignments(
+            self.image, [request], RULES, may_change_factor=may_change_factor
+        )
+        self._apply(plan.steps)
+        return plan.results[0]
+
+    def in_sync(self, *isr: int) -> object:
+        known = self.partition
+        members = tuple(InSync(broker) for broker in isr)
+        change = IsrChange(bytes(16), 0, known.leader_epoch, known.partition_epoch, members)
+        plan = alter_partition(self.image, known.leader, 1, [change], RULES)
+        self._apply(plan.steps)
+        return plan.results[0]
+
+    def _apply(self, steps: list) -> None:  # type: ignore[type-arg]
+        for step in steps:
+            self.image = self.image.apply(step.delta)
+
+
+def test_s98_a_partition_has_both_until_the_new_replicas_are_in_sync() -> None:
+    state = State((1, 2))
+    assert state.move(3, 4) is None
+    moving = state.partition
+    assert moving.replicas == (3, 4, 1, 2)
+    assert (moving.adding, moving.removing) == ((3, 4), (1, 2))
+    assert (moving.leader, moving.leader_epoch, moving.partition_epoch) == (1, 5, 8)
+    state.in_sync(1, 2, 3)
+    assert state.partition.adding == (3, 4)
+    assert isinstance(state.in_sync(1, 2, 3, 4), errors.NewLeaderElected)
+    done = state.partition
+    assert (done.replicas, done.isr, done.leader) == ((3, 4), (3, 4), 3)
+    assert (done.adding, done.removing) == ((), ())
+    assert (done.leader_epoch, done.partition_epoch) == (6, 10)
+
+
+def test_s98_more_replicas_keep_the_leader() -> None:
+    state = State((1,))
+    state.move(1, 2, 3)
+    assert isinstance(state.in_sync(1, 2, 3), PartitionImage)
+    assert (state.partition.replicas, state.partition.leader) == ((1, 2, 3), 1)
+    assert state.partition.leader_epoch == 5
+
+
+def test_fewer_replicas_or_another_order_is_done_at_once() -> None:
+    state = State((1, 2, 3))
+    state.move(2, 1)
+    assert (state.partition.replicas, state.partition.isr) == ((2, 1), (1, 2))
+    assert (state.partition.leader, state.partition.removing) == (1, ())
+    state.move(2)
+    assert (state.partition.replicas, state.partition.leader) == ((2,), 2)
+
+
+def test_the_last_replica_in_sync_stays_until_another_one_is() -> None:
+    state = State((1, 2), (1,))
+    state.move(2)
+    assert state.partition.replicas == (2, 1)
+    assert state.partition.removing == (1,)
+    assert isinstance(state.in_sync(1, 2), errors.NewLeaderElected)
+    assert (state.partition.replicas, state.partition.leader) == ((2,), 2)
+
+
+def test_a_reassignment_is_taken_back() -> None:
+    state = State((1, 2))
+    assert isinstance(state.take_back(), errors.NoReassignmentInProgress)
+    state.move(3, 4)
+    state.in_sync(1, 2, 3)
+    assert state.take_back() is None
+    assert (state.partition.replicas, state.partition.isr) == ((1, 2), (1, 2))
+    assert state.partition.adding == ()
+
+
+def test_a_new_reassignment_replaces_one_that_is_under_way() -> None:
+    state = State((1, 2))
+    state.move(3, 4)
+    state.move(5, 1)
+    assert set(state.partition.replicas) == {5, 1, 2}
+    assert (state.partition.adding, state.partition.removing) == ((5,), (2,))
+    state.in_sync(1, 2, 5)
+    assert (state.partition.replicas, state.partition.leader) == ((5, 1), 1)
+
+
+def test_targets_that_cannot_be_are_refused() -> None:
+    state = State((1, 2))
+    before = state.partition
+    assert isinstance(state.move(), errors.InvalidReplicaAssignment)
+    assert isinstance(state.move(1, 1), errors.InvalidReplicaAssignment)
+    assert isinstance(state.move(1, 9), errors.InvalidReplicaAssignment)
+    refused = state.move(1, 2, 3, may_change_factor=False)
+    assert isinstance(refused, errors.InvalidReplicationFactor)
+    unknown = alter_reassignments(state.image, [Reassignment("t", 1, (1,))], RULES)
+    assert isinstance(unknown.results[0], errors.UnknownTopicOrPartition)
+    assert state.partition == before
+
+
+targets = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True).map(tuple)
+
+
+@given(targets, st.lists(st.none() | targets | st.sets(st.integers(1, 6)), max_size=10))
+def test_through_any_history_the_leader_is_in_an_isr_of_replicas(
+    replicas: tuple[int, ...], history: list[tuple[int, ...] | set[int] | None]
+) -> None:
+    state = State(replicas)
+    for event in history:
+        before = state.partition
+        if event is None:
+            state.take_back()
+        elif isinstance(event, set):
+            isr = [b for b in before.replicas if b in event or b == before.leader]
+            state.in_sync(*isr)
+        else:
+            state.move(*event)
+        after = state.partition
+        assert after.leader != NO_LEADER
+        assert after.leader in after.isr
+        assert set(after.isr) <= set(after.replicas)
+        assert len(set(after.replicas)) == len(after.replicas)
+        assert set(after.adding) <= set(after.replicas)
+        assert not set(after.adding) & set(after.removing)
+        changed = replace(after, partition_epoch=before.partition_epoch) != before
+        assert after.partition_epoch >= before.partition_epoch + changed
+        assert after.partition_epoch <= before.partition_epoch + 1

@@ -1,0 +1,438 @@
+"""Several brokers on one store: all have the controller's image, whoever that is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pybroker.clock import ManualClock
+from pybroker.cluster import journal, membership, znodes
+from pybroker.cluster.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.image import (
+    NO_LEADER,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from pybroker.cluster.isr_changes import InSync, IsrChange
+from pybroker.cluster.membership import BrokerIdTaken
+from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.tests.harness import Member, Members, run
+from pybroker.config import BrokerConfig
+from pybroker.coordination.tests.suite import eventually
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+
+def assigned(name: str, *replicas: tuple[int, ...]) -> NewTopic:
+    return NewTopic(name, -1, -1, tuple(enumerate(replicas)))
+
+
+def partition_of(image: MetadataImage, topic: str = "t", index: int = 0) -> PartitionImage:
+    found = image.partition(topic, index)
+    assert found is not None
+    return found
+
+
+def proposal(image: MetadataImage, *isr: int, topic: str = "t", index: int = 0) -> IsrChange:
+    known = partition_of(image, topic, index)
+    members = tuple(InSync(id, image.brokers[id].epoch if id in image.brokers else 0) for id in isr)
+    return IsrChange(
+        image.topics[topic].id, index, known.leader_epoch, known.partition_epoch, members
+    )
+
+
+async def propose(members: Members, leader: int, *changes: IsrChange) -> list[object]:
+    image = members.controller.image
+    return list(
+        await members.controller.node.controller.alter_partition(
+            leader, image.brokers[leader].epoch, changes
+        )
+    )
+
+
+def test_every_broker_gets_what_the_controller_has_changed(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", 4, 2, configs=(("retention.ms", "5"),))])
+        await service.create_partitions([NewPartitions("t", 6)])
+        await service.create_topics([NewTopic("u", 1, 3)])
+        await service.delete_topics([TopicName("t")])
+        image = await members.settled()
+        assert set(image.topics) == {"u"}
+        assert image.controller_id == 1
+        for member in members.alive.values():
+            assert member.image == image
+
+    run(tmp_path / "db", scenario)
+
+
+def test_s95_the_next_broker_takes_over_and_the_epoch_grows_by_one(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
+        await members.die(1)
+        image = await members.settled()
+        assert image.controller_epoch == 2
+        assert image.controller_id in (2, 3)
+        assert partition_of(image).leader == 2
+        assert partition_of(image).isr == (2, 3)
+        await members.die(image.controller_id)
+        image = await members.settled()
+        assert image.controller_epoch == 3
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_that_joins_late_loads_what_the_others_followed(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2), (2, 1))])
+        await members.start(3)
+        image = await members.settled()
+        assert members.alive[3].image == image
+        assert len(members.alive[3].deltas) == 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_s92_a_dead_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (2, 3))])
+        await members.die(2)
+        image = await members.settled()
+        assert partition_of(image).leader == 3
+        await members.start(2)
+        image = await members.settled()
+        assert (partition_of(image).leader, partition_of(image).isr) == (3, (3,))
+        [outcome] = await propose(members, 3, proposal(image, 2, 3))
+        assert isinstance(outcome, PartitionImage)
+        assert outcome.isr == (2, 3)
+        preferred = await members.controller.node.controller.elect_leaders(
+            [TopicPartition("t", 0)], unclean=False
+        )
+        assert set(preferred.values()) == {None}
+        assert partition_of(await members.settled()).leader == 2
+
+    run(tmp_path / "db", scenario)
+
+
+@pytest.mark.parametrize("unclean", ["false", "true"])
+def test_s94_unclean_election_only_where_it_is_allowed(tmp_path: Path, unclean: str) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        request = assigned("t", (2, 3))._replace(
+            configs=(("unclean.leader.election.enable", unclean), ("min.insync.replicas", "1"))
+        )
+        await members.controller.node.controller.create_topics([request])
+        await members.die(3)
+        image = await members.settled()
+        await members.die(2)
+        await members.start(3)
+        image = await members.settled()
+        expected = 3 if unclean == "true" else NO_LEADER
+        assert partition_of(image).leader == expected
+        assert partition_of(image).isr == ((3,) if unclean == "true" else (2,))
+
+    run(tmp_path / "db", scenario)
+
+
+def test_cases_17_and_25_proposals_of_old_epochs_are_refused(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (2, 3))])
+        image = await members.settled()
+        old = proposal(image, 2)
+        assert isinstance((await propose(members, 2, old))[0], PartitionImage)
+        image = await members.settled()
+        outcomes = await propose(
+            members,
+            2,
+            old,
+            proposal(image, 2, 3)._replace(leader_epoch=-1),
+            proposal(image, 2, 3)._replace(partition_epoch=99),
+            proposal(image, 2, 1),
+            proposal(image, 3),
+            proposal(image, 2, 3)._replace(topic_id=bytes(16)),
+            proposal(image, 2, 3)._replace(partition=7),
+        )
+        assert [type(outcome) for outcome in outcomes] == [
+            errors.InvalidUpdateVersion,
+            errors.FencedLeaderEpoch,
+            errors.NotController,
+            errors.InvalidRequest,
+            errors.InvalidRequest,
+            errors.UnknownTopicId,
+            errors.UnknownTopicOrPartition,
+        ]
+        [outcome] = await propose(members, 3, proposal(image, 2, 3))
+        assert isinstance(outcome, errors.InvalidRequest)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_21_a_broker_of_an_old_registration_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2))])
+        image = await members.settled()
+        with pytest.raises(errors.StaleBrokerEpoch):
+            await members.controller.node.controller.alter_partition(
+                1, image.brokers[1].epoch - 1, [proposal(image, 1)]
+            )
+
+    run(tmp_path / "db", scenario)
+
+
+def test_who_is_gone_leaving_or_registered_anew_is_not_in_sync(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
+        image = await members.settled()
+        await members.die(3)
+        image = await members.settled()
+        [outcome] = await propose(members, 1, proposal(image, 1, 2, 3))
+        assert isinstance(outcome, errors.IneligibleReplica)
+        await members.start(3)
+        stale = image.brokers[2].epoch
+        image = await members.settled()
+        change = proposal(image, 1, 2)._replace(isr=(InSync(1), InSync(2), InSync(3, stale)))
+        [outcome] = await propose(members, 1, change)
+        assert isinstance(outcome, errors.IneligibleReplica)
+        membership = members.alive[3].node._membership
+        assert membership is not None
+        await membership.tell(is_leaving=True)
+        await members.until(lambda: members.controller.image.brokers[3].is_leaving)
+        [outcome] = await propose(members, 1, proposal(members.controller.image, 1, 2, 3))
+        assert isinstance(outcome, errors.IneligibleReplica)
+
+    run(tmp_path / "db", scenario)
+
+
+@pytest.mark.parametrize("leaver", [1, 2])
+def test_case_28_leaders_move_before_a_broker_stops(tmp_path: Path, leaver: int) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics(
+            [assigned("t", (leaver, 3), (3, leaver)), assigned("u", (leaver,))]
+        )
+        member = members.alive[leaver]
+        await member.node.retire()
+        image = member.image
+        assert [p.leader for p in image.topics["t"].partitions] == [3, 3]
+        assert [p.isr for p in image.topics["t"].partitions] == [(3,), (3,)]
+        assert partition_of(image, "u").leader == leaver
+        await members.die(leaver)
+        image = await members.settled()
+        assert partition_of(image, "u").leader == NO_LEADER
+        await members.start(leaver, was_clean=True)
+        image = await members.settled()
+        assert partition_of(image, "u").leader == leaver
+        assert not image.brokers[leaver].is_leaving
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_topic_deleted_while_a_broker_is_down_is_told_to_it_when_it_returns(
+    tmp_path: Path,
+) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        [topic] = await service.create_topics([assigned("t", (1, 2, 3))])
+        assert isinstance(topic, TopicImage)
+        await members.settled()
+        await members.die(3)
+        await service.delete_topics([TopicName("t")])
+        store = members.controller.store
+
+        async def brokers_left() -> object:
+            return znodes.decode_left((await store.get(znodes.deleted_path(topic.id)))[0]).brokers
+
+        async with asyncio.timeout(60):
+            while await brokers_left() != (3,):
+                await asyncio.sleep(0.01)
+        await service.create_topics([assigned("t", (1, 2))])
+        member = await members.start(3)
+        assert [gone.id for gone in member.deltas[0].deleted.values()] == [topic.id]
+        assert "t" in member.image.topics
+        async with asyncio.timeout(60):
+            while await store.children(znodes.DELETED_TOPICS):
+                await asyncio.sleep(0.01)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_whoever_has_fallen_behind_the_journal_reads_everything_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "KEPT", 5)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        following = _membership(members.alive[2])._following
+        await following.stop()
+        for n in range(30):
+            await members.controller.node.controller.create_topics([NewTopic(f"t{n}", 1, 1)])
+        names = await members.controller.store.children(znodes.JOURNAL)
+        assert len(names) <= 6
+        following.start()
+        image = await members.settled()
+        assert len(image.topics) == 30
+
+    run(tmp_path / "db", scenario)
+
+
+def _membership(member: Member):  # type: ignore[no-untyped-def]
+    assert member.node._membership is not None
+    return member.node._membership
+
+
+def test_case_20_whoever_writes_the_next_entry_first_is_the_controller(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        image = await members.settled()
+        other = await members.server.connect()
+        await other.create(znodes.journal_path(image.version + 1), journal_entry(image))
+        with pytest.raises(errors.NotController):
+            await members.alive[1].node.controller.create_topics([NewTopic("t", 1, 1)])
+        image = await members.settled()
+        assert image.controller_epoch == 2
+        await members.controller.node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert "t" in (await members.settled()).topics
+
+    run(tmp_path / "db", scenario)
+
+
+def journal_entry(image: MetadataImage) -> bytes:
+    return journal.encode(MetadataDelta(controller=(image.controller_id, 1)), image, 1)
+
+
+def test_case_22_a_controller_whose_session_expired_is_one_broker_of_many(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
+        before = (await members.settled()).brokers[1].epoch
+        await members.server.expire(members.alive[1].store.session.id)
+        await eventually(lambda: members.alive[2].image.controller_epoch >= 2)
+        image = await members.settled()
+        assert image.brokers[1].epoch > before
+        assert partition_of(image).leader_epoch >= 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_restarted_cluster_has_everything_again(tmp_path: Path) -> None:
+    images: list[MetadataImage] = []
+
+    async def first(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([NewTopic("t", 5, 3)])
+        images.append(await members.settled())
+
+    async def second(members: Members) -> None:
+        await asyncio.gather(*(members.start(id, was_clean=True) for id in (3, 1, 2)))
+        image = await members.settled()
+        assert image.topics["t"].id == images[0].topics["t"].id
+        assert all(p.leader != NO_LEADER for p in image.topics["t"].partitions)
+
+    run(tmp_path / "db", first)
+    run(tmp_path / "db", second)
+
+
+def test_s99_preferred_leaders_come_back_by_themselves(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        request = assigned("t", *[(2, 3)] * 4)
+        await members.controller.node.controller.create_topics([request])
+        await members.die(2)
+        await members.start(2)
+        image = await members.settled()
+        assert {p.leader for p in image.topics["t"].partitions} == {3}
+        changes = [proposal(image, 2, 3, index=index) for index in range(3)]
+        await propose(members, 3, *changes)
+        leaders = [2, 2, 2, 3]  # who is not in sync stays away
+        await members.until(
+            lambda: [p.leader for p in members.alive[1].image.topics["t"].partitions] == leaders
+        )
+
+    run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
+
+
+def test_fewer_replicas_that_are_enough_make_no_eligible_leaders(tmp_path: Path) -> None:
+    """Once one replica may commit alone, those that left before do not have everything."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        request = assigned("t", (2, 3))._replace(configs=(("min.insync.replicas", "2"),))
+        await service.create_topics([request])
+        await members.die(3)
+        assert partition_of(await members.settled()).elr == (3,)
+        key = KeyChange("min.insync.replicas", 0, "1")
+        await service.alter_configs([ConfigChange(2, "t", (key,))])
+        assert partition_of(await members.settled()).elr == ()
+        await members.die(2)
+        await members.start(3)
+        assert partition_of(await members.settled()).leader == NO_LEADER
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        request = assigned("t", (2, 3))._replace(configs=(("min.insync.replicas", "2"),))
+        await members.controller.node.controller.create_topics([request])
+        await members.die(3)
+        await members.settled()
+        await members.die(2)
+        await members.settled()
+        await members.start(3)
+        image = await members.settled()
+        assert (partition_of(image).leader, partition_of(image).elr) == (3, (2,))
+        stored = await members.server.connect()
+        data, _ = await stored.get("/brokers/topics/t/partitions/0/state")
+        assert b'"elr":[2]' in data
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_whose_id_another_one_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "NAMESAKE_S", 0.4)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        first = members.alive[2]
+        other = ClusterNode(
+            await members.server.connect(), BrokerConfig({}), 2, ManualClock(), first.node.cluster_id
+        )
+        with pytest.raises(BrokerIdTaken, match="broker 2 runs already, at PLAINTEXT://"):
+            await other.join({}, directory_ids=["another disk"])
+        assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        before = (await members.settled()).brokers[2].epoch
+        past = members.alive[2]  # its session lives on, as after a kill until it expires
+        await past.node.leave()
+        await members.start(2)
+        assert (await members.settled()).brokers[2].epoch > before
+        await past.store.close()
+        assert set((await members.settled()).brokers) == {1, 2}
+
+    run(tmp_path / "db", scenario)

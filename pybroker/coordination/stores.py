@@ -1,0 +1,48 @@
+"""Which coordination store a broker uses, and its opening.
+
+    file        embedded, in this process, alone on its SQLite file (one broker)
+    socket      the embedded store of the supervisor, over its Unix socket (``--processes N``)
+    zookeeper   an ensemble: ``host:port,host:port/chroot`` (several machines)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeAlias
+
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.coordination.interface import CoordinationStore
+
+SESSION_TIMEOUT_MS = 18_000
+
+StoreFactory: TypeAlias = Callable[[], Awaitable[CoordinationStore]]
+
+
+class StoreOptions(NamedTuple):
+    """Where the store is: exactly one of the three places."""
+
+    file: str | None = None
+    socket: str | None = None
+    zookeeper: str | None = None
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    connection_timeout_ms: int | None = None
+    """How long to wait for ZooKeeper at first; None: as long as for the session."""
+
+    def __str__(self) -> str:
+        return self.zookeeper or self.socket or str(self.file)
+
+
+async def open_store(options: StoreOptions) -> CoordinationStore:
+    """A store with a session of its own. Raises ConnectionLoss where it cannot be reached."""
+    if options.file is not None:
+        return await EmbeddedStore.open(options.file)
+    if options.socket is not None:
+        from pybroker.coordination.remote import RemoteStore  # as below: what is not used costs no start
+
+        return await RemoteStore.open(options.socket, options.session_timeout_ms)
+    if options.zookeeper is not None:
+        from pybroker.coordination.zookeeper import ZooKeeperStore
+
+        waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
+        return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms)
+    raise ValueError(f"no coordination store: {options!r}")

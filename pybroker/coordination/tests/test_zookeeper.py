@@ -1,0 +1,250 @@
+"""A real ZooKeeper, alone and as an ensemble of three: the common suite, and what a network adds."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from conformance.ensemble import Ensemble, ensemble
+from pybroker.coordination.interface import (
+    ConnectionLoss,
+    CoordinationStore,
+    Create,
+    SessionExpired,
+    SessionState,
+    TooLarge,
+)
+from pybroker.coordination.stores import StoreOptions, open_store
+from pybroker.coordination.tests.suite import Connect, CoordinationSuite, eventually
+from pybroker.coordination.zookeeper import ZooKeeperStore
+
+TIMEOUT_MS = 20_000
+
+chroots = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with ensemble(tmp_path_factory.mktemp("alone")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with ensemble(tmp_path_factory.mktemp("three"), 3) as running:
+        yield running
+
+
+async def connect(hosts: str, timeout_ms: int = TIMEOUT_MS) -> ZooKeeperStore:
+    store = await open_store(StoreOptions(zookeeper=hosts, session_timeout_ms=timeout_ms))
+    assert isinstance(store, ZooKeeperStore)
+    return store
+
+
+@asynccontextmanager
+async def stores(hosts: str) -> AsyncIterator[Connect]:
+    """Connects to a chroot of its own, and closes what was connected."""
+    opened: list[CoordinationStore] = []
+    place = f"{hosts}/tests/{next(chroots)}"
+
+    async def one() -> CoordinationStore:
+        opened.append(await connect(place))
+        return opened[-1]
+
+    try:
+        yield one
+    finally:
+        await asyncio.gather(*(store.close() for store in opened))
+
+
+async def end_session(store: CoordinationStore) -> None:
+    """Ends the session as its expiry would: another client takes it over and closes it."""
+    assert isinstance(store, ZooKeeperStore)
+    mine = store._client
+    hosts = ",".join(f"{host}:{port}" for host, port in mine.hosts)
+    other = KazooClient(hosts=hosts, client_id=mine.client_id, timeout=mine._session_timeout / 1000)
+
+    def close() -> None:
+        other.start()
+        other.stop()
+        other.close()
+
+    await asyncio.to_thread(close)
+
+
+class ZooKeeperSuite(CoordinationSuite):
+    largest_multi = 5_000
+    hosts: str
+
+    @asynccontextmanager
+    async def cluster(self, folder: Path) -> AsyncIterator[Connect]:
+        async with stores(self.hosts) as connect:
+            yield connect
+
+    async def expire(self, store: CoordinationStore) -> None:
+        await end_session(store)
+        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+
+
+class TestZooKeeper(ZooKeeperSuite):
+    @pytest.fixture(autouse=True)
+    def _on(self, alone: Ensemble) -> None:
+        self.hosts = alone.hosts
+
+
+class TestZooKeeperOfThree(ZooKeeperSuite):
+    @pytest.fixture(autouse=True)
+    def _on(self, three: Ensemble) -> None:
+        self.hosts = three.hosts
+
+
+def run(hosts: str, scenario: Callable[[Connect], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(100), stores(hosts) as connect:
+            await scenario(connect)
+
+    asyncio.run(main())
+
+
+def test_a_chroot_is_made_and_hides_what_is_outside(alone: Ensemble) -> None:
+    async def main() -> None:
+        outer, inner = await connect(alone.hosts), await connect(f"{alone.hosts}/kafka/one")
+        await inner.create("/a", b"1")
+        assert await inner.children("/") == ["a"]
+        assert (await outer.get("/kafka/one/a"))[0] == b"1"
+        await asyncio.gather(outer.close(), inner.close())
+
+    asyncio.run(main())
+
+
+def test_nobody_there_is_a_connection_loss_in_the_time_given() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLoss, match=r"no answer for 0\.3 s"):
+            await ZooKeeperStore.open("127.0.0.1:1", 6_000, 300)
+
+    asyncio.run(main())
+
+
+def test_a_multi_that_zookeeper_would_not_take_is_refused_and_the_session_goes_on(alone: Ensemble) -> None:
+    async def scenario(connect: Connect) -> None:
+        store = await connect()
+        with pytest.raises(TooLarge):
+            await store.multi([Create(f"/{n}", b"x" * 1000) for n in range(1000)])
+        await store.multi([Create(f"/{n}", b"x" * 1000) for n in range(960)])
+        assert len(await store.children("/")) == 960
+
+    run(alone.hosts, scenario)
+
+
+def test_case_23_calls_wait_while_zookeeper_is_away_and_the_session_lives_on(alone: Ensemble) -> None:
+    async def scenario(connect: Connect) -> None:
+        store = await connect()
+        await store.create("/e", b"mine", ephemeral=True)
+        states: list[SessionState] = []
+        store.session.on_change(states.append)
+        alone.servers[0].kill()
+        await eventually(lambda: states == [SessionState.SUSPENDED])
+        reading = asyncio.ensure_future(store.get("/e"))
+        writing = asyncio.ensure_future(store.create("/later"))
+        await asyncio.to_thread(alone.start)
+        assert (await reading)[0] == b"mine"
+        await writing
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+    run(alone.hosts, scenario)
+
+
+def test_changes_while_disconnected_reach_the_watcher(alone: Ensemble) -> None:
+    async def scenario(connect: Connect) -> None:
+        store, other = await connect(), await connect()
+        heard: list[str] = []
+        store.watch("/a", heard.append)
+        await store.exists("/a")
+        alone.servers[0].kill()
+        await eventually(lambda: store.session.state is SessionState.SUSPENDED)
+        creating = asyncio.ensure_future(other.create("/a"))
+        await asyncio.to_thread(alone.start)
+        await creating
+        await eventually(lambda: bool(heard))
+        assert await store.exists("/a") is not None
+
+    run(alone.hosts, scenario)
+
+
+def test_a_call_that_zookeeper_never_answers_ends_as_a_connection_loss_or_expiry(alone: Ensemble) -> None:
+    async def main() -> None:
+        store = await connect(f"{alone.hosts}/halted", 2_000)
+        alone.servers[0].signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(ConnectionLoss):
+                await store.create("/a")
+            with pytest.raises(ConnectionLoss):
+                await store.exists("/a")
+        finally:
+            alone.servers[0].signal(signal.SIGCONT)
+        while True:
+            try:
+                await store.get_many(["/a"])
+                break
+            except SessionExpired:
+                await store.new_session()
+            except ConnectionLoss:
+                continue
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_the_death_of_the_leading_server_costs_no_session_and_no_watch(three: Ensemble) -> None:
+    async def scenario(connect: Connect) -> None:
+        watcher, writer = await connect(), await connect()
+        heard: list[str] = []
+        watcher.watch("/a", heard.append)
+        await writer.create("/e", ephemeral=True)
+        leader = three.leader()
+        leader.kill()
+        try:
+            while True:
+                try:
+                    await writer.create("/a")
+                    break
+                except ConnectionLoss:
+                    if await writer.exists("/a") is not None:
+                        break
+            await eventually(lambda: bool(heard))
+            assert await writer.exists("/e") is not None
+            assert SessionState.CONNECTED is watcher.session.state is writer.session.state
+        finally:
+            await asyncio.to_thread(three.start)
+
+    run(three.hosts, scenario)
+
+
+def test_a_call_between_expiry_and_new_session_does_not_slip_into_kazoos_next_session(alone: Ensemble) -> None:
+    async def scenario(connect: Connect) -> None:
+        store, other = await connect(), await connect()
+        await end_session(store)
+        created = 0
+        while store.session.state is not SessionState.EXPIRED:
+            try:
+                await store.create(f"/slipped-{created}", ephemeral=True)
+                created += 1
+            except (ConnectionLoss, SessionExpired):
+                await asyncio.sleep(0)
+        assert isinstance(store, ZooKeeperStore)
+        await asyncio.wait_for(store._connected.wait(), 30)
+        with pytest.raises(SessionExpired):
+            await store.create("/slipped", ephemeral=True)
+        assert await other.children("/") == []
+        await store.new_session()
+        await store.create("/mine", ephemeral=True)
+        assert (await store.get("/mine"))[1].owner == store.session.id
+
+    run(alone.hosts, scenario)

@@ -1,0 +1,437 @@
+"""A ZooKeeper ensemble as coordination store, by kazoo.
+
+kazoo has threads of its own: one that owns the connection, two that call back. Calls go there from the event loop,
+their results and all news come back by ``call_soon_threadsafe``. What kazoo does not have is made here:
+
+- After an expiry kazoo connects anew by itself, in a new session. Calls are refused (SessionExpired) from the moment
+  in which kazoo knows of the expiry until ``new_session``: a *generation* counts kazoo's sessions, on its thread, and
+  this store accepts one of them.
+- ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are armed
+  for every watched path, again before each call back and after each reconnection, when every watch is called: what
+  happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows the arming
+  cannot miss what the watch does not report.
+- While the session is SUSPENDED a call waits for the connection, at most one session time-out. A read that lost its
+  connection is repeated; a write is not: whether it happened is unknown (ConnectionLoss).
+- ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
+  again would never end. Such a ``multi`` is refused here (TooLarge).
+
+A read sees every earlier write of the same session, and everything before that; writes of others may be seen late,
+as ZooKeeper's servers follow their leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
+from kazoo.retry import KazooRetry
+
+from pybroker.coordination.interface import (
+    ANY_VERSION,
+    BadVersion,
+    ConnectionLoss,
+    CoordinationError,
+    Create,
+    Delete,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    OperationResult,
+    Session,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    TooLarge,
+)
+
+MAX_REQUEST = (1 << 20) - 1024
+PER_OPERATION = 60
+STOP_S = 5.0
+
+T = TypeVar("T")
+Callback = Callable[[str], None]
+
+logger = logging.getLogger(__name__)
+
+_ERRORS: dict[type[Exception], type[CoordinationError]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+    kazoo_errors.ConnectionLoss: ConnectionLoss,
+    kazoo_errors.ConnectionClosedError: ConnectionLoss,
+    kazoo_errors.OperationTimeoutError: ConnectionLoss,
+    kazoo_errors.SessionMovedError: ConnectionLoss,
+}
+_NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Gives up on a server that does not answer in time to try the others within the session."""
+
+    def __init__(self, connect_s: float) -> None:
+        super().__init__()
+        self._connect_s = connect_s
+
+    def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*arguments, timeout=min(timeout, self._connect_s), **options)
+
+
+class ZooKeeperWatch:
+    """A watch of one store on one path."""
+
+    def __init__(self, store: ZooKeeperStore, path: str, callback: Callback) -> None:
+        self.store = store
+        self.path = path
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """No call begins after this."""
+        self.store.drop_watch(self)
+
+
+class _Watched:
+    """A path with its watches; ``on_event`` is what kazoo calls, on a thread of its own."""
+
+    def __init__(self, path: str, on_event: Callable[[WatchedEvent], None]) -> None:
+        self.path = path
+        self.on_event = on_event
+        self.watches: list[ZooKeeperWatch] = []
+
+
+class ZooKeeperStore:
+    """A session of a ZooKeeper ensemble; see ``CoordinationStore`` for the methods."""
+
+    def __init__(self, hosts: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=timeout_s,
+            handler=_Handler(timeout_s / 3 / (1 + hosts.count(","))),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
+        )
+        logging.getLogger("kazoo").setLevel(logging.ERROR)  # below, every attempt, and the data of every node
+        self._client.add_listener(self._on_state)
+        self._generation = 0
+        """Sessions that kazoo has lost: written by its thread."""
+        self._accepted = 0
+        self._connected = asyncio.Event()
+        self._closing = False
+        self._watched: dict[str, _Watched] = {}
+        self.session = Session(0)
+
+    @classmethod
+    async def open(cls, hosts: str, session_timeout_ms: int, connection_timeout_ms: int) -> ZooKeeperStore:
+        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss."""
+        store = cls(hosts, session_timeout_ms / 1000)
+        chroot, store._client.chroot = store._client.chroot, ""
+        store._client.start_async()
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await store._connected.wait()
+                if chroot:
+                    await store._ask(lambda: store._client.ensure_path_async(chroot))
+        except TimeoutError as error:
+            await store.close()
+            raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s") from error
+        store._client.chroot = chroot
+        return store
+
+    # -- the session -------------------------------------------------------------------------------
+
+    def _on_state(self, state: str) -> None:
+        """On kazoo's thread."""
+        if state == KazooState.LOST:
+            self._generation += 1
+        if not self._closing:
+            self._loop.call_soon_threadsafe(self._enter, state, self._generation, self._client.client_id)
+
+    def _enter(self, state: str, generation: int, client_id: tuple[int, bytes] | None) -> None:
+        if self._closing:
+            return
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+            if generation == self._accepted and client_id is not None:
+                self.session.id = client_id[0]
+                self._resume()
+            return
+        self._connected.clear()
+        if state == KazooState.LOST:
+            logger.warning("ZooKeeper: session 0x%x has expired", self.session.id & (1 << 64) - 1)
+            self.session.change(SessionState.EXPIRED)
+        elif self.session.state is SessionState.CONNECTED:
+            logger.warning("ZooKeeper: the connection is lost")
+            self.session.change(SessionState.SUSPENDED)
+
+    def _resume(self) -> None:
+        """Connected, in the accepted session: arms and calls every watch."""
+        logger.info("ZooKeeper: connected, session 0x%x", self.session.id & (1 << 64) - 1)
+        self.session.change(SessionState.CONNECTED)
+        for watched in tuple(self._watched.values()):
+            self._on_event(watched)
+
+    async def new_session(self) -> Session:
+        while self.session.state is SessionState.EXPIRED:
+            await self._connected.wait()
+            generation, client_id = self._generation, self._client.client_id
+            if client_id is None or generation != self._generation or not self._connected.is_set():
+                await asyncio.sleep(0)
+                continue
+            self._accepted = generation
+            self.session.id = client_id[0]
+            self._resume()
+        return self.session
+
+    async def close(self) -> None:
+        self._watched.clear()
+        if self.session.state is SessionState.CLOSED:
+            return
+        self.session.change(SessionState.CLOSED)
+        await self._on_thread(self._stop)
+
+    def _stop(self) -> None:
+        self._closing = True
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:
+            logger.warning("ZooKeeper: %s: %s", type(error).__name__, error)
+
+    async def _on_thread(self, work: Callable[[], None]) -> None:
+        """``work()`` on a thread that nobody waits for longer than ``STOP_S``."""
+        done = asyncio.Event()
+
+        def run() -> None:
+            work()
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=run, name="zookeeper-stop", daemon=True).start()
+        try:
+            await asyncio.wait_for(done.wait(), STOP_S)
+        except TimeoutError:
+            logger.warning("ZooKeeper does not answer: the session is left to expire")
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    async def _ready(self) -> None:
+        """Waits for the connection. Raises SessionExpired, ConnectionLoss."""
+        if self.session.state is SessionState.SUSPENDED:
+            try:
+                await asyncio.wait_for(self._connected.wait(), self._timeout_s)
+            except TimeoutError as error:
+                raise ConnectionLoss("ZooKeeper cannot be reached") from error
+        over = self.session.state in (SessionState.EXPIRED, SessionState.CLOSED)
+        if over or self._generation != self._accepted:
+            raise SessionExpired(f"session {self.session.id} is over")
+
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        """The result of one of kazoo's asynchronous calls. Raises its exception."""
+        [result] = await self._ask_all([call])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _ask_all(self, calls: Sequence[Callable[[], Any]]) -> asyncio.Future[list[Any]]:
+        """The results of several, values and exceptions, when all are there."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        results = [call() for call in calls]
+        missing = len(results)
+
+        def settle() -> None:
+            if not future.done():
+                future.set_result([each.value if each.exception is None else each.exception for each in results])
+
+        def on_one(_: Any) -> None:
+            nonlocal missing  # kazoo calls back on one thread only
+            missing -= 1
+            if not missing and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(settle)
+
+        for result in results:
+            result.rawlink(on_one)
+        return future
+
+    async def _read(self, path: str, call: Callable[[], Any]) -> Any:
+        """A read, repeated where the connection was lost."""
+        while True:
+            await self._ready()
+            try:
+                return await self._ask(call)
+            except Exception as error:
+                translated = _translated(error, path)
+                if not isinstance(translated, ConnectionLoss):
+                    raise translated from error
+                await asyncio.sleep(0)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        [created] = await self.multi([Create(path, data, ephemeral, sequence)])
+        return str(created)
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        data, stat = await self._read(path, lambda: self._client.get_async(path))
+        return data, _stat(stat)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        if not paths:
+            return []
+        while True:
+            await self._ready()
+            calls = [lambda path=path: self._client.get_async(path) for path in paths]
+            found = await self._ask_all(calls)
+            try:
+                return [_found(each, path) for each, path in zip(found, paths, strict=True)]
+            except ConnectionLoss:
+                await asyncio.sleep(0)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        [stat] = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def exists(self, path: str) -> Stat | None:
+        stat = await self._read(path, lambda: self._client.exists_async(path))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str) -> list[str]:
+        return sorted(await self._read(path, lambda: self._client.get_children_async(path)))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if not operations:
+            return []
+        self._check_size(operations)
+        await self._ready()
+        transaction = self._client.transaction()
+        for operation in operations:
+            _add(transaction, operation)
+        try:
+            results = await self._ask(transaction.commit_async)
+        except Exception as error:
+            raise _translated(error, operations[0].path) from error
+        return _results(operations, results)
+
+    def _check_size(self, operations: Sequence[Operation]) -> None:
+        size = sum(PER_OPERATION + len(self._client.chroot) + _size(each) for each in operations)
+        if size > MAX_REQUEST:
+            raise TooLarge(f"{len(operations)} operations of {size} bytes: ZooKeeper takes {MAX_REQUEST}")
+
+    # -- watches -----------------------------------------------------------------------------------
+
+    def watch(self, path: str, callback: Callback) -> ZooKeeperWatch:
+        watched = self._watched.get(path)
+        if watched is None:
+            watched = self._watched[path] = self._watch_path(path)
+            if self.session.state is SessionState.CONNECTED:
+                self._arm(watched)
+        watch = ZooKeeperWatch(self, path, callback)
+        watched.watches.append(watch)
+        return watch
+
+    def _watch_path(self, path: str) -> _Watched:
+        def on_event(event: WatchedEvent) -> None:
+            if event.type != EventType.NONE and not self._closing:
+                self._loop.call_soon_threadsafe(self._on_event, watched)
+
+        watched = _Watched(path, on_event)
+        return watched
+
+    def _on_event(self, watched: _Watched) -> None:
+        """Arms, and calls back when that is done: what happens from then on is heard of again."""
+        if self._watched.get(watched.path) is watched:
+            self._arm(watched).add_done_callback(lambda _: self._fire(watched))
+
+    def _arm(self, watched: _Watched) -> asyncio.Future[list[Any]]:
+        """Both watches; what goes wrong here is the connection, after which all are armed again."""
+        path, on_event = watched.path, watched.on_event
+        return self._ask_all(
+            [
+                lambda: self._client.exists_async(path, watch=on_event),
+                lambda: self._client.get_children_async(path, watch=on_event),
+            ]
+        )
+
+    @staticmethod
+    def _fire(watched: _Watched) -> None:
+        for watch in tuple(watched.watches):
+            if watch in watched.watches:
+                watch.callback(watched.path)
+
+    def drop_watch(self, watch: ZooKeeperWatch) -> None:
+        """For the watch: it is called no more. What is armed on the servers fires once more, for nobody."""
+        watched = self._watched.get(watch.path)
+        if watched is not None and watch in watched.watches:
+            watched.watches.remove(watch)
+            if not watched.watches:
+                del self._watched[watch.path]
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.ctime, stat.ephemeralOwner)
+
+
+def _found(result: Any, path: str) -> tuple[bytes, Stat] | None:
+    """One result of ``get_many``. Raises CoordinationError."""
+    if isinstance(result, kazoo_errors.NoNodeError):
+        return None
+    if isinstance(result, Exception):
+        raise _translated(result, path)
+    data, stat = result
+    return data, _stat(stat)
+
+
+def _translated(error: Exception, path: str, index: int = 0) -> CoordinationError:
+    """kazoo's error as this interface has it."""
+    for theirs, ours in _ERRORS.items():
+        if isinstance(error, theirs):
+            return ours(path, index)
+    return CoordinationError(f"{path}: ZooKeeper: {type(error).__name__} {error}", index)
+
+
+def _add(transaction: TransactionRequest, operation: Operation) -> None:
+    if isinstance(operation, Create):
+        transaction.create(
+            operation.path, operation.data, ephemeral=operation.ephemeral, sequence=operation.sequence
+        )
+    elif isinstance(operation, Set):
+        transaction.set_data(operation.path, operation.data, operation.version)
+    elif isinstance(operation, Delete):
+        transaction.delete(operation.path, operation.version)
+    else:
+        transaction.check(operation.path, operation.version)
+
+
+def _size(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, (Create, Set)) else b""
+    return len(operation.path) + len(data)
+
+
+def _results(operations: Sequence[Operation], results: list[Any]) -> list[OperationResult]:
+    """The results of a ``multi``; raises the error of the operation that failed."""
+    for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_AT_FAULT):
+            raise _translated(result, operation.path, index)
+    return [_result(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+
+def _result(operation: Operation, result: Any) -> OperationResult:
+    if isinstance(operation, Create):
+        return str(result)
+    return _stat(result) if isinstance(operation, Set) else None

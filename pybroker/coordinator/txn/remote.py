@@ -1,0 +1,159 @@
+"""What transactions need of other brokers: markers in partitions that these lead, and the word of a
+coordinator that is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.txn.adding import Admission
+from pybroker.coordinator.txn.gate import Coordinator
+from pybroker.coordinator.txn.marker_writer import Outcomes
+from pybroker.log.marker import EndTxnMarker
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import AddPartitionsToTxn, WriteTxnMarkers, errors
+from pyclient.protocol.errors import KafkaError
+
+PURPOSE = "transactions"
+
+
+class Peers(Protocol):
+    """What is needed of ``pybroker.net.peer.Peers``."""
+
+    def request(self, node_id: int, message: Any, *, timeout_ms: int, purpose: str) -> Awaitable[Any]: ...
+
+
+class RemoteWriter:
+    """Markers into partitions that one other broker leads."""
+
+    def __init__(self, peers: Peers, broker: int, timeout_ms: int) -> None:
+        self._peers = peers
+        self._broker = broker
+        self._timeout_ms = timeout_ms
+
+    async def write(self, marker: EndTxnMarker, partitions: Sequence[TopicPartition]) -> Outcomes:
+        """As ``MarkerWriter.write``; NetworkException, RequestTimedOut or BrokerNotAvailable for all where
+        that broker has not answered.
+        """
+        request = WriteTxnMarkers.Request(markers=[_marker(marker, partitions)])
+        try:
+            response = await self._peers.request(
+                self._broker, request, timeout_ms=self._timeout_ms, purpose=PURPOSE
+            )
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)
+        codes = {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for result in response.markers
+            for topic in result.topics
+            for each in topic.partitions
+        }
+        return {each: _error(codes.get(each)) for each in partitions}
+
+
+def _marker(
+    marker: EndTxnMarker, partitions: Iterable[TopicPartition]
+) -> WriteTxnMarkers.Request.WritableTxnMarker:
+    request = WriteTxnMarkers.Request
+    return request.WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.committed,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+        topics=[
+            request.WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in _by_topic(partitions).items()
+        ],
+    )
+
+
+class RemoteCoordinator:
+    """The coordinator on another broker, as the leaders of partitions ask it (KIP-890)."""
+
+    def __init__(self, peers: Peers, broker: int, timeout_ms: int) -> None:
+        self._peers = peers
+        self._broker = broker
+        self._timeout_ms = timeout_ms
+
+    async def add(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], version: int
+    ) -> None:
+        """Makes partitions part of the transaction of a client of v2. Raises the KafkaError of any of them."""
+        outcomes = await self._ask(transactional_id, producer, partitions, verify_only=False)
+        refusals = [error for error in outcomes.values() if error is not None]
+        for error in refusals:
+            if not isinstance(error, errors.OperationNotAttempted):
+                raise error
+        if refusals:
+            raise refusals[0]
+
+    async def verify(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+    ) -> Admission:
+        """Which of the partitions are part of the transaction."""
+        return await self._ask(transactional_id, producer, partitions, verify_only=True)
+
+    async def _ask(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], *, verify_only: bool
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        message = AddPartitionsToTxn.Request
+        transaction = message.AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            verify_only=verify_only,
+            topics=[
+                message.AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                for name, indexes in _by_topic(partitions).items()
+            ],
+        )
+        response = await self._peers.request(
+            self._broker, message(transactions=[transaction]), timeout_ms=self._timeout_ms, purpose=PURPOSE
+        )
+        codes = {
+            TopicPartition(topic.name, each.partition_index): each.partition_error_code
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for each in topic.results_by_partition
+        }
+        return {each: _error(codes.get(each)) for each in partitions}
+
+
+class WhoeverCoordinates:
+    """The coordinator of a transactional id, here or on another broker: what a ``Gate`` asks.
+
+    ``find(transactional id)`` gives it, or raises NotCoordinator.
+    """
+
+    def __init__(self, find: Callable[[str], Coordinator]) -> None:
+        self._find = find
+
+    async def add(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], version: int
+    ) -> None:
+        """As ``TransactionCoordinator.add``."""
+        await self._find(transactional_id).add(transactional_id, producer, partitions, version)
+
+    async def verify(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+    ) -> Admission:
+        """As ``TransactionCoordinator.verify``."""
+        return await self._find(transactional_id).verify(transactional_id, producer, partitions)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    return topics
+
+
+def _error(code: int | None) -> KafkaError | None:
+    """The error of a code; a partition that was not answered is one too."""
+    if code is None:
+        return errors.UnknownServerError("the partition was not answered")
+    found = errors.by_code(code)
+    return None if found is None else found()

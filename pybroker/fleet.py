@@ -1,0 +1,191 @@
+"""The brokers of one supervisor: started together, started again when one has ended, stopped together.
+
+Every broker has a keeper, a task that runs its process, over and over. A broker that cannot start the first
+time because it was misused (exit 2) ends all of them; later, and after any other end, it is started again after
+``restart_delay``, on the ports that it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from pybroker.broker_process import BrokerProcess, Hello
+from pybroker.config import BrokerConfig
+from pybroker.coordination.interface import ConnectionLoss
+from pybroker.coordination.server import StoreServer
+from pybroker.data_folder import DataFolder
+from pybroker.foreground import first_of
+from pybroker.server import StartError
+from pybroker.start_options import StartOptions, settings_of_members
+
+MISUSED = 2
+STOP_PATIENCE_S = 120.0
+
+logger = logging.getLogger("pybroker.supervisor")
+
+
+class FleetFailed(Exception):
+    """A broker was misused, and has said so itself."""
+
+
+class Member:
+    """One broker over all its processes.
+
+    hello: what its process said when it took requests, None before the first one did.
+    is_misused: it cannot start, and never has.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        settings: tuple[str, ...],
+        options: StartOptions,
+        folder: DataFolder,
+        news: Callable[[], None],
+    ) -> None:
+        self.node_id = node_id
+        self.hello: Hello | None = None
+        self.is_misused = False
+        self._news = news
+        self._process: BrokerProcess | None = None
+        self._stopping = asyncio.Event()
+        self._settings = settings
+        self._options = options
+        self._folder = folder
+
+    async def keep(self) -> bool:
+        """Runs the broker until it is stopped; whether it then stopped in order."""
+        while not self._stopping.is_set():
+            code = await self._run()
+            if self._stopping.is_set():
+                return code in (0, -signal.SIGTERM)
+            if code == MISUSED and self.hello is None:
+                self.is_misused = True
+                self._news()
+                return True
+            await self._pause(code)
+        return True
+
+    async def _pause(self, code: int) -> None:
+        delay_s = self._options.restart_delay
+        logger.warning("broker %d has ended%s; starting it again in %g s", self.node_id, _how(code), delay_s)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), delay_s)
+
+    async def _run(self) -> int:
+        """One process from start to end; returns its exit code."""
+        settings = self._settings
+        if self.hello is not None:
+            settings = (*settings, f"listeners={self.hello.listeners}")
+        try:
+            process = await BrokerProcess.start(self._options, self._folder.root, settings)
+        except OSError as error:
+            logger.error("broker %d: no process: %s", self.node_id, error)
+            return 1
+        self._process = process
+        try:
+            return await self._follow(process)
+        finally:
+            self._process = None
+
+    async def _follow(self, process: BrokerProcess) -> int:
+        logger.info("broker %d is process %d", self.node_id, process.pid)
+        if self._stopping.is_set():
+            process.stop()
+        hello = await process.hello()
+        if hello is not None:
+            self.hello = hello
+            self._news()
+        return await process.ended()
+
+    def stop(self) -> None:
+        """Stops the process in order; none follows it."""
+        self._stopping.set()
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        if self._process is not None:
+            self._process.kill()
+
+
+def _how(code: int) -> str:
+    """How a process has ended, for the log."""
+    if code < 0:
+        return f" by {signal.Signals(-code).name}"
+    return f" with exit code {code}" if code else ""
+
+
+class Fleet:
+    """All brokers of one supervisor, and the store that they share."""
+
+    def __init__(self, options: StartOptions, config: BrokerConfig, folder: DataFolder) -> None:
+        self._serves_store = not (config["zookeeper.connect"] or options.join)
+        self._folder = folder
+        self._store: StoreServer | None = None
+        self._news = asyncio.Event()
+        self._members = [
+            Member(node_id, settings, options, folder, self._news.set)
+            for node_id, settings in enumerate(settings_of_members(options, config), config["node.id"])
+        ]
+        self._keepers: list[asyncio.Task[bool]] = []
+
+    async def start(self, stop: asyncio.Event) -> bool:
+        """Starts everything; returns when every broker takes requests, or False when ``stop`` is set before.
+
+        Raises StartError, FleetFailed.
+        """
+        if self._serves_store:
+            self._store = await self._open_store()
+        self._keepers = [asyncio.ensure_future(member.keep()) for member in self._members]
+        while not all(member.hello for member in self._members):
+            self._news.clear()
+            await first_of(stop, self._news)
+            if any(member.is_misused for member in self._members):
+                raise FleetFailed
+            if stop.is_set():
+                return False
+        return True
+
+    async def _open_store(self) -> StoreServer:
+        try:
+            return await StoreServer.open(str(self._folder.store), str(self._folder.socket))
+        except ConnectionLoss as error:
+            raise StartError(f"coordination store {error}") from error
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients on this machine reach the brokers."""
+        return [address for member in self._members if member.hello for address in member.hello.addresses]
+
+    def pids(self) -> list[int]:
+        """The processes that took requests last."""
+        return [member.hello.pid for member in self._members if member.hello]
+
+    async def stop(self, at_once: asyncio.Event) -> bool:
+        """Stops everything, by force when ``at_once`` is set; whether all have stopped in order."""
+        for member in self._members:
+            member.stop()
+        clean = await self._all_ended(at_once)
+        if self._store is not None:
+            await self._store.close()
+        return clean
+
+    async def _all_ended(self, at_once: asyncio.Event) -> bool:
+        if not self._keepers:
+            return True
+        ends: asyncio.Future[list[bool]] = asyncio.gather(*self._keepers)
+        impatience = asyncio.ensure_future(at_once.wait())
+        waits: list[asyncio.Future[Any]] = [ends, impatience]
+        await asyncio.wait(waits, timeout=STOP_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        impatience.cancel()
+        if not ends.done():
+            logger.warning("not every broker has stopped: killing the rest")
+            for member in self._members:
+                member.kill()
+        return all(await ends)

@@ -1,0 +1,22 @@
+"""AlterPartition (56), 2-3: the leader of partitions proposes who is in sync, the controller decides
+(KIP-497, KIP-841, KIP-903). From brokers of this cluster only.
+"""
+
+from __future__ import annotations
+
+from pybroker.cluster.alter_partition import changes_of, response_of
+from pybroker.handlers.between_brokers import asking_broker
+from pybroker.handlers.call import Call
+from pyclient.protocol import AlterPartition, errors
+
+
+async def handle(request: AlterPartition.Request, call: Call) -> AlterPartition.Response:
+    """The partitions as they are then, or why not."""
+    changes = changes_of(request)
+    try:
+        if asking_broker(call) != request.broker_id:
+            raise errors.ClusterAuthorizationFailed("a broker speaks for itself only")
+        outcomes = await call.broker.controller.alter_partition(request.broker_id, request.broker_epoch, changes)
+    except errors.KafkaError as error:
+        return AlterPartition.Response(error_code=error.code)
+    return response_of(changes, outcomes)

@@ -1,0 +1,23 @@
+"""Envelope (58), 0: a client's request that another broker hands on to the controller (KIP-590).
+
+The response's data begin with the version of the metadata that the request has made, in 8 bytes:
+what the other broker waits for before it answers. From brokers of this cluster only.
+"""
+
+from __future__ import annotations
+
+from pybroker import handlers
+from pybroker.handlers import forwarding
+from pybroker.handlers.between_brokers import asking_broker
+from pybroker.handlers.call import Call
+from pyclient.protocol import Envelope, errors
+
+
+async def handle(request: Envelope.Request, call: Call) -> Envelope.Response:
+    """The answer of the handler that the client's request is for."""
+    try:
+        asking_broker(call)
+        data = await forwarding.open_envelope(request, call, handlers.CONTROLLED)
+    except errors.KafkaError as error:
+        return Envelope.Response(error_code=error.code)
+    return Envelope.Response(response_data=data)

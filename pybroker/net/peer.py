@@ -1,0 +1,276 @@
+"""Requests to the other brokers of the cluster.
+
+One connection per broker and *purpose*: what waits long (a follower's fetch) must not stand in the
+way of what is urgent (a marker, a change of the ISR). A connection is made when something is to be
+sent, proves itself first (``cluster.peer_secret``), and goes to where the metadata says that the
+broker is; when the broker is registered anew the old connection ends at once. After a failure the
+next attempt waits, from 20 ms doubling up to a second.
+
+Nothing is sent twice: a request whose connection is lost fails with NETWORK_EXCEPTION, one that is
+not answered in time with REQUEST_TIMED_OUT, and takes its connection with it. Whoever asked knows
+what may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyclient.protocol
+from cy.buffer import EncodeError
+from cy.frames import ReceiveMemory
+from cy.messages import Message
+from pybroker.cluster.image import BrokerRegistration, MetadataDelta, MetadataImage
+from pybroker.cluster.peer_secret import NotAPeer
+from pybroker.config import Endpoint
+from pybroker.net.peer_connection import OnDone, PeerConnection, connect
+from pyclient.protocol import errors
+from pyclient.protocol.apis import Api
+
+CONTROL: Final = "control"
+TIMEOUT_MS: Final = 30_000
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 1.0
+
+logger = logging.getLogger("pybroker.net.peer")
+
+
+class Waiting:
+    """A request that waits: first for the connection, then for its response."""
+
+    __slots__ = ("_on_done", "api", "message", "timer")
+
+    def __init__(self, api: Api, message: Message, on_done: OnDone) -> None:
+        self.api = api
+        self.message = message
+        self._on_done: OnDone | None = on_done
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._on_done is None
+
+    def done(self, response: Any, error: errors.KafkaError | None) -> None:
+        """Calls back, once."""
+        on_done, self._on_done = self._on_done, None
+        if self.timer is not None:
+            self.timer.cancel()
+        if on_done is not None:
+            on_done(response, error)
+
+
+class Peer:
+    """The way to one broker for one purpose.
+
+        idle -> connecting -> ready -> idle (lost, or moved) -> …
+    """
+
+    def __init__(self, peers: Peers, node_id: int) -> None:
+        self._peers = peers
+        self._loop = peers.loop
+        self.node_id = node_id
+        self._waiting: list[Waiting] = []
+        self._connection: PeerConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._pause_s = 0.0
+        self._retry_at = 0.0
+
+    def post(self, request: Waiting, timeout_ms: int) -> None:
+        """Sends it, now or when there is a connection."""
+        request.timer = self._loop.call_later(timeout_ms / 1000, self._on_timeout, request)
+        if self._connection is not None:
+            self._send(self._connection, request)
+            return
+        self._waiting.append(request)
+        if self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect())
+
+    def _send(self, connection: PeerConnection, request: Waiting) -> None:
+        try:
+            connection.send(request.api, connection.version_of(request.api), request.message, request.done)
+        except EncodeError as error:
+            self._loop.call_soon(request.done, None, errors.UnknownServerError(f"{request.api.name}: {error}"))
+
+    def _on_timeout(self, request: Waiting) -> None:
+        """The other broker may be stuck: what else it was asked is not to be waited for either."""
+        if request.is_done:
+            return
+        if request in self._waiting:
+            self._waiting.remove(request)
+        text = f"{request.api.name}: broker {self.node_id} has not answered"
+        request.done(None, errors.RequestTimedOut(text))
+        if self._connection is not None:
+            self._connection.lose(text)
+
+    # Connecting
+
+    async def _connect(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(max(0.0, self._retry_at - self._loop.time()))
+                endpoint = self._peers.endpoint(self.node_id)
+                if endpoint is None:
+                    self._fail(errors.BrokerNotAvailable(f"broker {self.node_id} is not registered"))
+                    return
+                try:
+                    self._ready(await self._open(endpoint))
+                    return
+                except (OSError, TimeoutError, NotAPeer, errors.KafkaError) as error:
+                    self._back_off()
+                    logger.log(self._level(), "broker %d at %s: %s", self.node_id, endpoint, error or "no answer")
+                    self._fail(errors.NetworkException(f"broker {self.node_id} at {endpoint}: {error}"))
+        finally:
+            if self._connecting is asyncio.current_task():
+                self._connecting = None
+
+    def _level(self) -> int:
+        return logging.INFO if self._pause_s <= FIRST_PAUSE_S * 2 else logging.DEBUG
+
+    async def _open(self, endpoint: Endpoint) -> PeerConnection:
+        peers = self._peers
+        async with asyncio.timeout(peers.connect_timeout_s):
+            sock = await connect(self._loop, endpoint.host, endpoint.port, peers.receive_buffer)
+            connection = PeerConnection(self._loop, sock, peers.memory, self._on_lost)
+            try:
+                await connection.authenticate(peers.secret, peers.node_id, self.node_id)
+            except BaseException:
+                connection.lose("it has not proved itself")
+                raise
+        if connection.is_closed:
+            raise errors.NetworkException("closed during the handshake")
+        return connection
+
+    def _ready(self, connection: PeerConnection) -> None:
+        self._connection = connection
+        self._pause_s = self._retry_at = 0.0
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self._send(connection, request)
+
+    def _back_off(self) -> None:
+        self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
+        self._retry_at = self._loop.time() + self._pause_s * random.uniform(0.8, 1.2)
+
+    def _fail(self, error: errors.KafkaError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            request.done(None, error)
+
+    def _on_lost(self, connection: PeerConnection) -> None:
+        if connection is self._connection:
+            self._connection = None
+            self._back_off()
+
+    def moved(self) -> None:
+        """The broker is another process now, or gone."""
+        if self._connection is not None:
+            self._connection.lose(f"broker {self.node_id} was registered anew or has gone")
+        self._pause_s = self._retry_at = 0.0
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = self._loop.create_task(self._connect())
+
+    def close(self) -> None:
+        """Ends the connection; whatever waits fails."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.lose("this broker stops")
+        self._fail(errors.NetworkException("this broker stops"))
+
+
+class Peers:
+    """All connections of this broker to others."""
+
+    def __init__(
+        self,
+        node_id: int,
+        secret: bytes,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        listener: str | None = None,
+        receive_buffer: int = -1,
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        """``listener``: the one for brokers, None for the first that they have."""
+        self.node_id = node_id
+        self.secret = secret
+        self.loop = loop
+        self.memory = ReceiveMemory()
+        self.receive_buffer = receive_buffer
+        self.connect_timeout_s = connect_timeout_s
+        self._listener = listener
+        self._brokers: Mapping[int, BrokerRegistration] = {}
+        self._peers: dict[tuple[int, str], Peer] = {}
+
+    async def request(
+        self, node_id: int, message: Message, *, timeout_ms: int = TIMEOUT_MS, purpose: str = CONTROL
+    ) -> Any:
+        """The response of broker ``node_id``; not for Fetch, whose records are gone by then.
+
+        Raises NetworkException, RequestTimedOut, BrokerNotAvailable.
+        """
+        answer: asyncio.Future[Any] = self.loop.create_future()
+
+        def done(response: Any, error: errors.KafkaError | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(response)
+
+        self.post(node_id, message, done, timeout_ms=timeout_ms, purpose=purpose)
+        return await answer
+
+    def post(
+        self,
+        node_id: int,
+        message: Message,
+        on_done: OnDone,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        purpose: str = CONTROL,
+    ) -> None:
+        """As ``request``: ``on_done(response, error)`` in the turn in which the response arrives."""
+        peer = self._peers.get((node_id, purpose))
+        if peer is None:
+            peer = self._peers[node_id, purpose] = Peer(self, node_id)
+        peer.post(Waiting(api_of(message), message, on_done), timeout_ms)
+
+    def endpoint(self, node_id: int) -> Endpoint | None:
+        """Where a broker is reached by brokers, None where it is not registered."""
+        broker = self._brokers.get(node_id)
+        return None if broker is None else self._endpoint_of(broker)
+
+    def _endpoint_of(self, broker: BrokerRegistration) -> Endpoint | None:
+        if self._listener is not None:
+            return broker.endpoint(self._listener)
+        return broker.endpoints[0] if broker.endpoints else None
+
+    async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Brokers came, went or were registered anew: the first listener of the metadata."""
+        known, self._brokers = self._brokers, image.brokers
+        for node_id, broker in delta.brokers.items():
+            before = known.get(node_id)
+            if before is not None and (broker is None or broker.epoch != before.epoch):
+                self._moved(node_id)
+
+    def _moved(self, node_id: int) -> None:
+        for (each, _), peer in self._peers.items():
+            if each == node_id:
+                peer.moved()
+
+    def close(self) -> None:
+        """Ends everything."""
+        for peer in self._peers.values():
+            peer.close()
+
+
+def api_of(message: Message) -> Api:
+    """The API whose request this is."""
+    api: Api = getattr(pyclient.protocol, type(message).__qualname__.partition(".")[0])
+    return api

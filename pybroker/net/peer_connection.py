@@ -1,0 +1,244 @@
+"""One authenticated connection to another broker: requests out, responses in, in order.
+
+A response is handed to its callback in the turn in which it arrived: the views of ``records`` in a
+Fetch response are good until the callback returns. When the connection ends, by whatever cause,
+every request in flight fails with NETWORK_EXCEPTION, and ``on_lost`` is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from cy.buffer import DecodeError
+from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
+from cy.messages import Message
+from pybroker.cluster import peer_secret
+from pyclient.protocol import ApiVersions, Produce, SaslAuthenticate, SaslHandshake, errors
+from pyclient.protocol.apis import Api
+from pyclient.protocol.frames import decode_response_header
+
+MAX_FRAME: Final = 1 << 30
+CLIENT_ID: Final = "pybroker"
+VERSIONS_VERSION, HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 3, 1, 2
+
+OnDone = Callable[[Any, "errors.KafkaError | None"], object]
+
+logger = logging.getLogger("pybroker.net.peer")
+
+
+class BrokenStream(Exception):
+    """What came is not the response to what was asked."""
+
+
+class InFlight:
+    """A request that is not answered yet."""
+
+    __slots__ = ("api", "correlation_id", "on_done", "version")
+
+    def __init__(self, api: Api, version: int, correlation_id: int, on_done: OnDone) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.on_done = on_done
+
+
+class PeerConnection:
+    """A connected socket; ``on_lost(connection)`` once, when it ends."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        memory: ReceiveMemory,
+        on_lost: Callable[[PeerConnection], object],
+    ) -> None:
+        self._loop = loop
+        self._socket: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._reader = FrameReader(memory, MAX_FRAME)
+        self._out = SendQueue()
+        self._on_lost = on_lost
+        self._writing = False
+        self._next_id = 0
+        self._in_flight: deque[InFlight] = deque()
+        self._versions: dict[int, int] = {}
+        loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the socket has ended."""
+        return self._socket is None
+
+    # Shaking hands
+
+    async def authenticate(self, secret: bytes, node_id: int, wanted: int) -> None:
+        """Proves who we are and who they are. Raises NotAPeer, KafkaError."""
+        asked = ApiVersions.Request(client_software_name=CLIENT_ID, client_software_version="0.1.0")
+        answer = await self._ask(ApiVersions, VERSIONS_VERSION, asked)
+        self._versions = {row.api_key: row.max_version for row in answer.api_keys}
+        mechanism = SaslHandshake.Request(mechanism=peer_secret.MECHANISM)
+        if (await self._ask(SaslHandshake, HANDSHAKE_VERSION, mechanism)).error_code:
+            raise peer_secret.NotAPeer("it does not know brokers")
+        client = peer_secret.Client(secret, node_id, wanted, secrets.token_bytes(peer_secret.NONCE_SIZE))
+        answer = await self._say(client.first)
+        await self._say(client.on_answer(answer.auth_bytes))
+
+    async def _say(self, message: bytes) -> Any:
+        request = SaslAuthenticate.Request(auth_bytes=message)
+        answer = await self._ask(SaslAuthenticate, AUTHENTICATE_VERSION, request)
+        if answer.error_code:
+            raise peer_secret.NotAPeer(answer.error_message or "refused")
+        return answer
+
+    async def _ask(self, api: Api, version: int, message: Message) -> Any:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(response: Any, error: errors.KafkaError | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(response)
+
+        self.send(api, version, message, done)
+        return await answer
+
+    def version_of(self, api: Api) -> int:
+        """The newest version that both know; of what only brokers speak, ours."""
+        return min(api.max_version, self._versions.get(api.key, api.max_version))
+
+    # Out
+
+    def send(self, api: Api, version: int, message: Message, on_done: OnDone) -> None:
+        """Sends a request; ``on_done(response, error)`` is called once, perhaps before this returns
+        where the connection is lost. Raises EncodeError.
+        """
+        correlation_id = self._next_id
+        frame = api.encode_request(version, correlation_id, CLIENT_ID, message)
+        self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
+        assert api is not Produce  # which may have no response
+        self._in_flight.append(InFlight(api, version, correlation_id, on_done))
+        self._out.append(frame)
+        if not self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            done = self._out.flush(self._fd)
+        except (OSError, EOFError) as error:
+            self._loop.call_soon(self.lose, error)
+            return
+        if self._writing is done:
+            self._watch_writable(not done)
+
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted:
+            self._loop.add_writer(self._fd, self._on_writable)
+        else:
+            self._loop.remove_writer(self._fd)
+        self._writing = wanted
+
+    def _on_writable(self) -> None:
+        if self._socket is not None:
+            self._flush()
+
+    # In
+
+    def _on_readable(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            count = self._reader.receive(self._fd)
+            if count > 0:
+                self._turn()
+            elif count == 0:
+                self.lose(EOFError("closed by the other broker"))
+            else:
+                assert count == AGAIN
+        except (FrameError, DecodeError, BrokenStream, OSError) as error:
+            self.lose(error)
+
+    def _turn(self) -> None:
+        reader = self._reader
+        while self._socket is not None:
+            frame = reader.next()
+            if frame is None:
+                reader.keep()
+                return
+            self._deliver(*frame)
+
+    def _deliver(self, view: memoryview, start: int, end: int) -> None:
+        if not self._in_flight:
+            raise BrokenStream("a response that nothing asked for")
+        request = self._in_flight[0]
+        header = decode_response_header(request.api, request.version, view, start, end)
+        if header.correlation_id != request.correlation_id:
+            raise BrokenStream(f"correlation id {header.correlation_id}, not {request.correlation_id}")
+        response = request.api.decode_response(request.version, view, header.position, end)
+        self._in_flight.popleft()
+        _tell(request, response, None)
+
+    # The end
+
+    def lose(self, cause: Exception | str) -> None:
+        """Ends the connection."""
+        if self._socket is None:
+            return
+        self._loop.remove_reader(self._fd)
+        if self._writing:
+            self._watch_writable(False)
+        self._socket.close()
+        self._socket = None
+        self._reader.close()
+        self._out.close()
+        self._on_lost(self)
+        lost, self._in_flight = self._in_flight, deque()
+        for request in lost:
+            _tell(request, None, errors.NetworkException(f"{request.api.name}: {cause}"))
+
+
+def _tell(request: InFlight, response: Any, error: errors.KafkaError | None) -> None:
+    try:
+        request.on_done(response, error)
+    except Exception:
+        logger.exception("what follows from %s v%d failed", request.api.name, request.version)
+
+
+async def connect(loop: asyncio.AbstractEventLoop, host: str, port: int, receive_buffer: int = -1) -> socket.socket:
+    """A connected socket. Raises OSError."""
+    found = await _resolve(loop, host, port)
+    failure: OSError | None = None
+    for family, address in found:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if receive_buffer > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            await loop.sock_connect(sock, address)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+    raise failure or OSError(f"{host} has no address")
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, Any]]:
+    """The addresses of a name; a literal address needs no thread."""
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+        return [(socket.AF_INET, (host, port))]
+    except OSError:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(row[0], row[4]) for row in found]

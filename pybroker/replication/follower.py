@@ -1,0 +1,128 @@
+"""One partition that this broker follows: where its log stands, and what a leader's answer does to it.
+
+A follower asks for the records behind its log's end and names the epoch of its last record. A leader
+whose history has something else there answers with the point up to which the two may agree
+(*diverging epoch*, KIP-595) instead of records; the follower cuts its log there and asks again, until
+they agree. So a log is cut by leader epochs only, never to the high watermark (KIP-101, KIP-279):
+what the follower has and the new leader has not goes, what both have stays.
+
+The exception is a log of the old message formats, which knows no epochs: it is cut to its high
+watermark when it begins to follow.
+
+Pure: reaches the disk only through its log; time is an argument (``wall_ms`` the calendar's, ``now_ms`` monotonic).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from pybroker.log.appending import UnexpectedOffset
+from pybroker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd
+from pybroker.log.log import Log
+from pybroker.replication.partition import Partition
+from pyclient.protocol import errors
+
+FIRST_PAUSE_MS: Final = 20
+
+Key = tuple[bytes, int]
+"""Topic id and index."""
+
+
+class Position(NamedTuple):
+    """What a follower asks of its leader."""
+
+    offset: int
+    leader_epoch: int
+    last_epoch: int
+    """That of the record before ``offset``, -1 where there is none."""
+    log_start_offset: int
+
+    def is_same_place(self, other: Position | None) -> bool:
+        """True where an answer to the other is one to this."""
+        return other is not None and self[:3] == other[:3]
+
+
+class Followed:
+    """A partition of which another broker has the lead."""
+
+    __slots__ = ("_pause_ms", "asked", "asked_in", "key", "leader_epoch", "partition", "retry_at_ms")
+
+    def __init__(self, partition: Partition, wall_ms: int) -> None:
+        self.partition = partition
+        self.key: Key = (partition.topic_id, partition.topic_partition.partition)
+        self.leader_epoch = partition.leader_epoch
+        self.asked: Position | None = None
+        """What the leader has been told last, in the session that goes on."""
+        self.asked_in = 0
+        """The number of the request that told it."""
+        self.retry_at_ms = 0
+        """Until then nothing is asked, after something went wrong."""
+        self._pause_ms = FIRST_PAUSE_MS
+        log = partition.log
+        if log.leader_epochs.latest == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark:
+            log.truncate_to(log.high_watermark, wall_ms)
+
+    @property
+    def position(self) -> Position:
+        """Where it stands."""
+        log = self.partition.log
+        return Position(log.log_end_offset, self.leader_epoch, log.leader_epochs.latest, log.log_start_offset)
+
+    def is_answer(self, number: int) -> bool:
+        """True where a response to request ``number`` speaks of where the log stands now."""
+        return self.asked_in <= number and self.position.is_same_place(self.asked)
+
+    def take(self, answer: Any, wall_ms: int) -> bool:
+        """What the leader has answered; ``answer`` is a PartitionData of Fetch without an error.
+
+        True where the log has changed, or its high watermark. Raises CorruptMessage,
+        KafkaStorageError.
+        """
+        self._pause_ms = FIRST_PAUSE_MS
+        log = self.partition.log
+        if answer.diverging_epoch is not None:
+            cut_to_agree(log, EpochEnd(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset), wall_ms)
+            return True
+        changed = False
+        if answer.records:
+            try:
+                changed = log.append_as_follower(answer.records, wall_ms) is not None
+            except UnexpectedOffset as error:
+                raise errors.CorruptMessage(f"{self.partition.topic_partition}: {error}") from error
+        return self._advance(answer.high_watermark, answer.log_start_offset) or changed
+
+    def _advance(self, high_watermark: int, log_start_offset: int) -> bool:
+        """The leader's high watermark and log start are ours as far as our log goes."""
+        log = self.partition.log
+        before = log.high_watermark
+        if min(high_watermark, log.log_end_offset) > before:
+            log.update_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.raise_log_start_offset(min(log_start_offset, log.high_watermark))
+        return log.high_watermark != before
+
+    def start_over(self, log_start_offset: int, wall_ms: int) -> None:
+        """The leader has nothing at our log's end: it has deleted what lies there, or never had it
+        and knows none of our epochs. The log begins anew where the leader's begins.
+        """
+        self.partition.log.truncate_fully_and_start_at(log_start_offset, wall_ms)
+
+    def next_pause_ms(self, longest_ms: int) -> int:
+        """Something went wrong: how long to wait, twice as long each time."""
+        pause_ms = self._pause_ms
+        self._pause_ms = min(pause_ms * 2, max(longest_ms, FIRST_PAUSE_MS))
+        return pause_ms
+
+
+def cut_to_agree(log: Log, leader: EpochEnd, wall_ms: int) -> None:
+    """Cuts ``log`` to where it and a leader may agree: ``leader`` is the newest epoch, not above our
+    last, that the leader knows, and its end there.
+    """
+    own = log.end_offset_for_epoch(leader.epoch)
+    if leader.epoch == UNDEFINED_EPOCH or own.epoch == UNDEFINED_EPOCH:
+        end = leader.end_offset
+    elif own.epoch == leader.epoch:
+        end = min(leader.end_offset, own.end_offset)
+    else:
+        end = own.end_offset
+    log.truncate_to(max(0, min(end, log.log_end_offset)), wall_ms)

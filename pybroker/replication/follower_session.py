@@ -1,0 +1,284 @@
+"""A follower's fetch session, as the leader keeps it: what costs nothing is not looked at.
+
+A broker follows thousands of partitions at another one, and asks for all of them in every request,
+though it names only those whose position has changed. So the session remembers which partitions may
+have news, its *ready* ones: those that were named, those that have changed since (it watches all of
+its partitions for good), and those of which not everything went into the last response. Only these
+are read. A request without news waits until one of its partitions changes.
+
+A partition that is not ready is one of which the follower has everything. That it goes on asking is
+what keeps it in sync there; so when such a partition changes, the follower counts as having been
+caught up at the time of its last request (Kafka notes that for every partition in every request).
+
+A session belongs to one connection and ends with it; a request that comes while another waits
+hurries that one. Loop's thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from pybroker.replication.fetch_session import INITIAL_EPOCH, Answer, Key, has_news, next_epoch
+from pybroker.replication.fetching import UNKNOWN, FetchPartition, Isolation, PartitionRead
+from pybroker.replication.partition import Partition
+from pybroker.replication.purgatory import Purgatory, Waiting
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+Respond = Callable[[int, list[Answer]], Any]
+Throttle = Callable[[TopicPartition, int, int, int], int]
+"""``ReplicationThrottle.delay_ms``."""
+Note = Callable[[FetchPartition, Partition], None]
+"""The follower has everything below the offset that it names. Raises KafkaError where it is none."""
+
+FIRST: Final = INITIAL_EPOCH
+
+
+class Asked(NamedTuple):
+    """A follower's request. ``partitions``: those that are named."""
+
+    session_id: int
+    session_epoch: int
+    broker_epoch: int
+    partitions: Mapping[Key, FetchPartition]
+    forgotten: Iterable[Key]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+class Place:
+    """One partition of a session: what is asked of it, and where it is."""
+
+    __slots__ = ("partition", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        self.partition: Partition | None = None
+
+
+class WaitingFollower(Waiting):
+    """A follower's request that waits; its session ends with its connection."""
+
+    def __init__(self, purgatory: Purgatory, session: FollowerSession) -> None:
+        super().__init__(purgatory)
+        self._session = session
+
+    def expired(self) -> None:
+        """Answers with what there is."""
+        self._session.hurry()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """The connection has ended."""
+        self._session.close()
+        return super().cancel(msg)
+
+
+class FollowerSession:
+    """The partitions that one broker follows here."""
+
+    def __init__(
+        self,
+        id: int,
+        replica: int,
+        purgatory: Purgatory,
+        find: Callable[[FetchPartition], Partition],
+        throttle: Throttle,
+        *,
+        tells_progress: bool,
+    ) -> None:
+        """``find`` raises KafkaError. ``tells_progress``: a higher high watermark is worth a response."""
+        self.id = id
+        self.replica = replica
+        self.epoch = INITIAL_EPOCH
+        """That of the next request."""
+        self.broker_epoch = -1
+        """The follower's registration: after another one it has to name everything again."""
+        self._purgatory = purgatory
+        self._find = find
+        self._throttle = throttle
+        self._tells_progress = tells_progress
+        self._places: dict[Key, Place] = {}
+        self._ready: dict[Key, None] = {}
+        self._reads: dict[Key, PartitionRead] = {}
+        """What has been read for the request that is being served."""
+        self._size = 0
+        self._min_bytes = self._max_bytes = 0
+        self._is_first = False
+        self._fetched_ms = 0
+        self._respond: Respond | None = None
+        self._waiting: WaitingFollower | None = None
+
+    # A request
+
+    def fetch(self, asked: Asked, note: Note, respond: Respond, now_ms: int) -> Any:
+        """``respond(session id, answers)``, or the future of it. Raises InvalidFetchSessionEpoch."""
+        if asked.session_epoch != self.epoch:
+            raise errors.InvalidFetchSessionEpoch(f"session {self.id} is in epoch {self.epoch}")
+        self._is_first = self.epoch == INITIAL_EPOCH
+        self.epoch = next_epoch(self.epoch)
+        self._fetched_ms = now_ms
+        self._reads, self._size = {}, 0
+        self._min_bytes, self._max_bytes = min(asked.min_bytes, asked.max_bytes), asked.max_bytes
+        self._change(asked)
+        enough = self._read_ready(asked.partitions, note)
+        if enough or asked.max_wait_ms <= 0:
+            return respond(self.id, self._answers())
+        self._respond = respond
+        self._waiting = WaitingFollower(self._purgatory, self)
+        self._purgatory.park(self._waiting, (), asked.max_wait_ms)
+        return self._waiting
+
+    def _change(self, asked: Asked) -> None:
+        for key, wanted in asked.partitions.items():
+            place = self._places.get(key)
+            if place is None:
+                place = self._places[key] = Place(wanted)
+            else:
+                place.wanted.update(wanted)
+            self._ready.setdefault(key)
+        for key in asked.forgotten:
+            place = self._places.pop(key, None)
+            self._ready.pop(key, None)
+            if place is not None and place.partition is not None:
+                self._purgatory.unwatch(self, place.partition)
+
+    def _read_ready(self, named: Mapping[Key, FetchPartition], note: Note) -> bool:
+        enough = not self._places
+        for key in tuple(self._ready):
+            if key in named or self._size < self._max_bytes:
+                enough = self._read(key) or enough
+        for key in named:
+            if not self._reads[key].is_urgent:
+                enough = self._note(key, note) or enough
+        return enough
+
+    def _note(self, key: Key, note: Note) -> bool:
+        """The follower has what lies below the offset that it names; True where it should hear something now."""
+        place, read = self._places[key], self._reads[key]
+        assert place.partition is not None
+        try:
+            note(place.wanted, place.partition)
+        except errors.KafkaError as error:
+            self._size -= read.size
+            self._reads[key] = PartitionRead(error=error)
+            return True
+        read.high_watermark = place.partition.high_watermark
+        return self._is_progress(place.wanted, read)
+
+    def _read(self, key: Key) -> bool:
+        """Reads one partition; True where the follower should hear of it now."""
+        place = self._places[key]
+        before = self._reads.get(key)
+        if before is not None:
+            self._size -= before.size
+        try:
+            partition = self._locate(key, place)
+            is_held = self._is_held(partition, 0)
+            read = partition.read(
+                place.wanted,
+                0 if is_held else max(0, self._max_bytes - self._size),
+                Isolation.LOG_END,
+                min_one=self._size == 0 and not is_held,
+                must_lead=True,
+            )
+        except errors.KafkaError as error:
+            read = PartitionRead(error=error)
+            if isinstance(error, errors.OffsetOutOfRange) and place.partition is not None:
+                read.log_start_offset = place.partition.log.log_start_offset
+        self._reads[key] = read
+        self._size += read.size
+        return read.is_urgent or self._size >= self._min_bytes or self._is_progress(place.wanted, read)
+
+    def _is_held(self, partition: Partition, used_bytes: int) -> bool:
+        """Whether the follower has to wait for records, after these: it is out of sync and throttled."""
+        isr = partition.isr
+        if isr is None or self.replica in isr.members:
+            return False
+        return self._throttle(partition.topic_partition, self.replica, used_bytes, self._fetched_ms) > 0
+
+    def _is_progress(self, wanted: FetchPartition, read: PartitionRead) -> bool:
+        return self._tells_progress and UNKNOWN != wanted.sent_high_watermark < read.high_watermark
+
+    def _locate(self, key: Key, place: Place) -> Partition:
+        """The partition, which is watched from now on. Raises KafkaError."""
+        partition = self._find(place.wanted)
+        if partition is not place.partition:
+            if place.partition is not None:
+                self._purgatory.unwatch(self, place.partition)
+            place.partition = partition
+            self._purgatory.watch(self, partition, key)
+        return partition
+
+    # While it waits, and between requests
+
+    def woken(self, key: Key) -> None:
+        """A partition of the session has changed."""
+        place = self._places.get(key)
+        if place is None:
+            return
+        if key not in self._ready:
+            self._ready[key] = None
+            self._was_caught_up(place)
+        if self._waiting is not None and self._read(key):
+            self.hurry()
+
+    def _was_caught_up(self, place: Place) -> None:
+        tracker = place.partition.isr if place.partition is not None else None
+        follower = tracker.followers.get(self.replica) if tracker is not None else None
+        if follower is not None and follower.log_end_offset == place.wanted.fetch_offset:
+            follower.was_caught_up(self._fetched_ms)
+
+    def hurry(self) -> None:
+        """The request that waits is answered with what there is."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or waiting.done():
+            return
+        assert self._respond is not None
+        try:
+            response = self._respond(self.id, self._answers())
+        except Exception as error:
+            waiting.fail(error)
+        else:
+            waiting.answer(response)
+
+    def _answers(self) -> list[Answer]:
+        """What is news; a partition of which there may be more stays ready, behind the others."""
+        answers = []
+        for key, read in self._reads.items():
+            place = self._places.get(key)
+            if place is None:
+                continue
+            if has_news(place.wanted, read) or self._is_first:
+                answers.append((place.wanted, read))
+            if read.size and place.partition is not None:
+                self._is_held(place.partition, read.size)
+            del self._ready[key]
+            if read.is_urgent or read.size or _lacks(place):
+                self._ready[key] = None
+        self._reads = {}
+        return answers
+
+    def cancel(self, msg: Any = None) -> bool:
+        """The broker stops."""
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """The session is over."""
+        waiting, self._waiting = self._waiting, None
+        for place in self._places.values():
+            if place.partition is not None:
+                self._purgatory.unwatch(self, place.partition)
+        self._places.clear()
+        self._ready.clear()
+        self._reads.clear()
+        self.epoch = -1
+        if waiting is not None and not waiting.done():
+            waiting.cancel()
+
+
+def _lacks(place: Place) -> bool:
+    """Whether there are records that the follower has not been sent."""
+    return place.partition is not None and place.wanted.fetch_offset < place.partition.log.log_end_offset

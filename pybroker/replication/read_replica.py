@@ -1,0 +1,45 @@
+"""Which replica a consumer should read from: one in its own rack, if it may (KIP-392).
+
+With ``replica.selector.class`` set to Kafka's RackAwareReplicaSelector the leader sends a consumer
+that names its rack to the replica there that has the most, of those in sync that hold the offset;
+its own rack is the leader's first of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pybroker.cluster.image import BrokerRegistration
+from pybroker.config import BrokerConfig
+from pybroker.replication.fetching import UNKNOWN, FetchPartition
+from pybroker.replication.partition import Partition
+
+RACK_AWARE: Final = "RackAwareReplicaSelector"
+
+Select = Callable[[Partition, FetchPartition], int]
+"""The replica to read from, UNKNOWN where it is this one."""
+
+
+def is_rack_aware(config: BrokerConfig) -> bool:
+    """Whether consumers are sent to replicas in their racks."""
+    return (config["replica.selector.class"] or "").rpartition(".")[2] == RACK_AWARE
+
+
+def by_rack(rack: str, brokers: Mapping[int, BrokerRegistration]) -> Select:
+    """For a consumer in ``rack``."""
+    there = {id for id, broker in brokers.items() if broker.rack == rack}
+
+    def select(partition: Partition, wanted: FetchPartition) -> int:
+        isr = partition.isr
+        if isr is None or partition.node_id in there:
+            return UNKNOWN
+        offset = wanted.fetch_offset
+        fit = [
+            (follower.log_end_offset, -id)
+            for id, follower in isr.followers.items()
+            if id in there and id in isr.members and follower.log_start_offset <= offset <= follower.log_end_offset
+        ]
+        return -max(fit)[1] if fit else UNKNOWN
+
+    return select

@@ -1,0 +1,361 @@
+"""A follower and its leader, without a network: what is asked, what is answered, where logs are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pybroker.cluster.image import BrokerRegistration, MetadataDelta
+from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
+from pybroker.handlers import fetch
+from pybroker.handlers.call import Call
+from pybroker.log.log import Log
+from pybroker.replication.partition import Partition
+from pybroker.replication.source import FetchLimits, Source
+from pybroker.replication.tests.harness import NOW, Node, batch, values
+from pybroker.replication.throttled import ReplicationThrottle
+from pyclient.protocol import Fetch, errors
+
+LEADER, FOLLOWER = 1, 2
+VERSION = Fetch.max_version
+EPOCH = 5
+
+
+class Pair:
+    """Broker 1 and broker 2, both with a replica of every topic, and what 2 fetches from 1."""
+
+    def __init__(self, make_node: Callable[..., Node], root: Path) -> None:
+        self.leader = self.node(make_node, root, LEADER)
+        self.follower = self.node(make_node, root, FOLLOWER)
+        throttle = ReplicationThrottle("follower", FOLLOWER, self.follower.config, lambda: self.follower.metadata.image)
+        self.source = Source(LEADER, FOLLOWER, lambda: EPOCH, FetchLimits(wait_max_ms=0), throttle.delay_ms)
+        self.proposals: list[IsrChange] = []
+        self.requests: list[Any] = []
+        self.now_ms = 0
+        self.leader.replicas.connect(
+            SimpleNamespace(), self._alter, lambda: self.leader.metadata.image, lambda: EPOCH  # type: ignore[arg-type]
+        )
+
+    def node(self, make_node: Callable[..., Node], root: Path, id: int) -> Node:
+        node: Any = make_node(node_id=id, root=root / str(id))
+        node.connection = SimpleNamespace(broker_id=FOLLOWER, listener_name="PLAINTEXT")
+        node.endpoint_for = lambda connection: {}
+        brokers = {each: BrokerRegistration(each, EPOCH, ()) for each in (LEADER, FOLLOWER)}
+        node.publish(MetadataDelta(brokers=brokers))
+        return node  # type: ignore[no-any-return]
+
+    async def _alter(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
+        self.proposals += changes
+        raise errors.NetworkException
+
+    def create(self, name: str = "t", *, epoch: int = 0, leader: int = LEADER, **options: Any) -> Partition:
+        """A topic led by broker 1; returns the leader's replica, and follows."""
+        made = [
+            node.create(name, replicas=(1, 2), epoch=epoch, leader=leader, partition_epoch=epoch, **options)
+            for node in (self.leader, self.follower)
+        ]
+        for partition in made:
+            if not partition.is_leader:
+                self.source.follow(partition, NOW)
+        return made[0]
+
+    def ask(self) -> tuple[int, Any]:
+        """The next request, as it comes over the wire."""
+        number, request = self.source.next_request()
+        data = Fetch.request_codec.encode(VERSION, request)
+        self.requests.append(Fetch.decode_request(VERSION, data, 0, len(data)))
+        return number, self.requests[-1]
+
+    def answer(self, request: Any) -> Any:
+        """The leader's response, or the future that waits."""
+        call = Call(self.leader, VERSION, "pybroker", self.leader.connection)  # type: ignore[attr-defined, arg-type]
+        return fetch.handle(request, call)
+
+    def hear(self, number: int, response: Any) -> list[Partition]:
+        frame = Fetch.encode_response(VERSION, 0, response)
+        pieces = frame if isinstance(frame, list) else [frame]
+        data = b"".join(piece if isinstance(piece, bytes) else piece.read() for piece in pieces)[9:]
+        decoded = Fetch.decode_response(VERSION, data, 0, len(data))
+        return self.source.on_response(number, decoded, self.now_ms, NOW)
+
+    def round(self) -> list[Partition]:
+        """One request and its response; the partitions that changed."""
+        assert self.source.may_ask(self.now_ms)
+        number, request = self.ask()
+        return self.hear(number, self.answer(request))
+
+    def log(self, name: str = "t") -> Log:
+        """The follower's."""
+        return self.follower.replicas.topics[name][0].log
+
+
+@pytest.fixture
+def pair(make_node: Callable[..., Node], tmp_path: Path) -> Pair:
+    return Pair(make_node, tmp_path)
+
+
+def contents(log: Log) -> list[bytes | None]:
+    found, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        part = log.read(offset, 1 << 20)
+        found += values(part.read())
+        offset = part.next_offset
+    return found
+
+
+def named(request: Any) -> list[tuple[int, int]]:
+    """(partition, offset) of what a request names."""
+    return [(each.partition, each.fetch_offset) for topic in request.topics for each in topic.partitions]
+
+
+# Records
+
+
+def test_the_follower_gets_the_bytes_and_the_high_watermark_follows(pair: Pair) -> None:
+    leader = pair.create()
+    pair.leader.append(b"a", b"b")
+    pair.round()
+    assert contents(pair.log()) == [b"a", b"b"]
+    assert leader.high_watermark == 0
+    pair.round()
+    assert leader.high_watermark == 2
+    pair.leader.append(b"c")
+    pair.round()
+    assert pair.log().high_watermark == 2
+    assert pair.log().read(0, 1 << 20).read() == leader.log.read(0, 1 << 20).read()
+
+
+def test_a_session_names_only_what_has_changed(pair: Pair) -> None:
+    pair.create("a")
+    pair.create("b")
+    pair.round()
+    assert len(named(pair.requests[-1])) == 2
+    pair.leader.append(b"x", topic="b")
+    pair.round()
+    assert named(pair.requests[-1]) == []
+    pair.round()
+    assert named(pair.requests[-1]) == [(0, 1)]
+    assert pair.requests[-1].topics[0].topic_id[:1] == b"b"
+
+
+def test_a_partition_that_comes_is_asked_for_while_a_request_waits(pair: Pair) -> None:
+    pair.create("a")
+    pair.round()
+    pair.source._limits = FetchLimits(wait_max_ms=30_000)
+    first, request = pair.ask()
+    waiting = pair.answer(request)
+    assert not waiting.done()
+    assert not pair.source.may_ask(0)
+    pair.create("b")
+    pair.leader.append(b"x", topic="b")
+    second, request = pair.ask()
+    response = pair.answer(request)
+    assert waiting.done()
+    pair.hear(first, waiting.result())
+    pair.hear(second, response)
+    assert contents(pair.log("b")) == [b"x"]
+
+
+def test_an_answer_to_what_was_asked_before_a_change_is_void(pair: Pair) -> None:
+    pair.create()
+    pair.leader.append(b"a")
+    number, request = pair.ask()
+    response = pair.answer(request)
+    pair.create(epoch=1)
+    pair.hear(number, response)
+    assert contents(pair.log()) == []
+    pair.round()
+    assert contents(pair.log()) == [b"a"]
+
+
+def test_a_lost_session_is_followed_by_another(pair: Pair) -> None:
+    pair.create()
+    pair.round()
+    pair.source.next_request()
+    pair.source.on_failure()
+    pair.leader.append(b"a")
+    pair.round()
+    assert pair.requests[-1].session_epoch == 0
+    assert contents(pair.log()) == [b"a"]
+
+
+def test_a_partition_that_is_dropped_is_forgotten(pair: Pair) -> None:
+    pair.create("a")
+    pair.create("b")
+    pair.round()
+    pair.source.drop((pair.follower.replicas.topics["a"][0].topic_id, 0))
+    pair.round()
+    assert [topic.topic_id[:1] for topic in pair.requests[-1].forgotten_topics_data] == [b"a"]
+
+
+def test_a_leader_that_has_not_heard_yet_is_asked_again_after_a_pause(pair: Pair) -> None:
+    pair.create("a")
+    follower = pair.follower.create("b", replicas=(1, 2), epoch=0)
+    pair.source.follow(follower, NOW)
+    pair.round()
+    pair.leader.append(b"x", topic="a")
+    pair.round()
+    assert contents(pair.log("a")) == [b"x"]
+    pair.create("b")
+    pair.now_ms = pair.source.next_due_ms() or 0
+    pair.leader.append(b"y", topic="b")
+    pair.round()
+    assert contents(pair.log("b")) == [b"y"]
+
+
+# Truncation
+
+
+def write(log: Log, epoch: int, *what: bytes) -> None:
+    for each in what:
+        log.append_as_leader(batch(each), epoch, NOW)
+
+
+def follow_until_quiet(pair: Pair, rounds: int = 10) -> None:
+    for _ in range(rounds):
+        pair.round()
+
+
+def test_case_26_what_only_the_follower_has_is_cut_off_by_epochs(pair: Pair) -> None:
+    leader = pair.create()
+    write(leader.log, 0, b"a", b"b")
+    write(pair.log(), 0, b"a", b"b", b"lost", b"lost too")
+    pair.log().update_high_watermark(1)
+    pair.create(epoch=1)
+    write(leader.log, 1, b"c")
+    follow_until_quiet(pair)
+    assert contents(pair.log()) == [b"a", b"b", b"c"]
+
+
+def test_case_26_what_both_have_stays_though_the_high_watermark_lags(pair: Pair) -> None:
+    leader = pair.create()
+    for log in (leader.log, pair.log()):
+        write(log, 0, b"a", b"b", b"c")
+    assert pair.log().high_watermark == 0
+    pair.create(epoch=1)
+    pair.round()
+    assert pair.log().log_end_offset == 3
+
+
+def test_case_26_fast_elections_leave_no_divergence(pair: Pair) -> None:
+    """The hole of KIP-279: epochs that one side has and the other has not, several in a row."""
+    leader = pair.create()
+    write(leader.log, 0, b"a")
+    write(leader.log, 3, b"d", b"e")
+    write(leader.log, 6, b"f")
+    write(pair.log(), 0, b"a", b"b")
+    write(pair.log(), 2, b"c")
+    write(pair.log(), 4, b"x", b"y")
+    pair.create(epoch=7)
+    follow_until_quiet(pair)
+    assert contents(pair.log()) == [b"a", b"d", b"e", b"f"]
+    assert pair.log().leader_epochs.entries[:3] == leader.log.leader_epochs.entries[:3]
+
+
+def test_a_follower_that_diverges_moves_no_high_watermark(pair: Pair) -> None:
+    leader = pair.create()
+    write(pair.log(), 0, b"x", b"y", b"z")
+    pair.create(epoch=1)
+    write(leader.log, 1, b"a")
+    pair.round()
+    assert leader.high_watermark == 0
+
+
+def test_a_follower_of_which_the_leader_has_deleted_everything_begins_anew(pair: Pair) -> None:
+    leader = pair.create()
+    write(pair.log(), 0, b"a")
+    write(leader.log, 0, b"a", b"b", b"c")
+    leader.log.update_high_watermark(3)
+    leader.log.roll(NOW)
+    leader.log.raise_log_start_offset(2)
+    pair.create(epoch=1)
+    follow_until_quiet(pair)
+    assert contents(pair.log()) == [b"c"]
+    assert pair.log().log_end_offset == 3
+
+
+def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
+    leader = pair.create()
+    write(leader.log, 0, b"a", b"b", b"c")
+    pair.round()
+    pair.round()
+    leader.log.raise_log_start_offset(2)
+    pair.leader.replicas.purgatory.wake(leader)
+    pair.round()
+    assert pair.log().log_start_offset == 2
+    pair.round()
+    assert leader.low_watermark() == 2
+
+
+# In sync
+
+
+def test_a_follower_that_has_caught_up_is_proposed_with_its_broker_epoch(pair: Pair) -> None:
+    pair.create(isr=(1,))
+    pair.leader.append(b"a")
+    pair.round()
+    assert pair.proposals == []
+    pair.round()
+    pair.leader.turn()
+    pair.leader.turn()
+    [change] = pair.proposals
+    assert change.isr == ((1, EPOCH), (2, EPOCH))
+
+
+def test_a_registration_that_the_cluster_does_not_know_is_not_proposed(pair: Pair) -> None:
+    pair.create(isr=(1,))
+    pair.source._broker_epoch = lambda: EPOCH + 1
+    pair.round()
+    pair.round()
+    pair.leader.turn()
+    assert pair.proposals == []
+
+
+def test_case_63_another_connection_may_not_fetch_as_that_replica(pair: Pair) -> None:
+    pair.create()
+    pair.leader.connection.broker_id = 3  # type: ignore[attr-defined]
+    _, request = pair.ask()
+    response = pair.answer(request)
+    assert response.responses[0].partitions[0].error_code == errors.ClusterAuthorizationFailed.code
+
+
+# Throttles
+
+
+def rate(node: Node, side: str, bytes_per_second: int) -> None:
+    node.config.override(broker={f"{side}.replication.throttled.rate": str(bytes_per_second)}, cluster={})
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_s98_a_throttled_replica_that_is_not_in_sync_waits_for_its_budget(pair: Pair, side: str) -> None:
+    rate(pair.leader if side == "leader" else pair.follower, side, 1000)
+    options = {f"{side}_replication_throttled_replicas": "*"}
+    pair.create(isr=(1,), **options)
+    pair.leader.clock.advance(10_000)
+    pair.leader.append(bytes(5000))
+    pair.round()
+    assert pair.log().log_end_offset == 1
+    pair.leader.append(bytes(5000))
+    if side == "leader":
+        pair.round()
+    else:
+        assert not pair.source.may_ask(pair.now_ms)
+    assert pair.log().log_end_offset == 1
+    pair.leader.clock.advance(10_000)
+    pair.now_ms = 10_000
+    pair.round()
+    assert pair.log().log_end_offset == 2
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_s98_a_replica_in_sync_is_not_throttled(pair: Pair, side: str) -> None:
+    rate(pair.leader if side == "leader" else pair.follower, side, 1)
+    pair.create(**{f"{side}_replication_throttled_replicas": "*"})
+    for _ in range(3):
+        pair.leader.append(bytes(5000))
+        pair.round()
+    assert pair.log().log_end_offset == 3

@@ -1,0 +1,58 @@
+"""Replicas that catch up must not take the network from those who are in sync (KIP-73).
+
+``leader.replication.throttled.rate`` bounds what a leader sends to followers outside the ISR,
+``follower.replication.throttled.rate`` what a follower outside the ISR fetches; both of the
+partitions that the topic's ``….replication.throttled.replicas`` names (``partition:broker``, or
+``*``). Whoever is in sync is never held up.
+
+Pure: time (monotonic milliseconds) is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from pybroker.cluster.image import MetadataImage
+from pybroker.config import BrokerConfig
+from pybroker.log.throttle import UNLIMITED, Throttle
+from pybroker.topic_partition import TopicPartition
+
+EVERYTHING: Final = "*"
+
+
+class ReplicationThrottle:
+    """The budget of one side of this broker's replication."""
+
+    def __init__(
+        self,
+        side: Literal["leader", "follower"],
+        node_id: int,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._rate_key = f"{side}.replication.throttled.rate"
+        self._replicas_key = f"{side}.replication.throttled.replicas"
+        self._node_id = node_id
+        self._config = config
+        self._image = image
+        self._throttle = Throttle()
+
+    def delay_ms(self, partition: TopicPartition, replica: int, used_bytes: int, now_ms: int) -> int:
+        """How long ``replica`` has to wait for the next records, after ``used_bytes`` more; 0 where it is
+        in sync, or not throttled.
+        """
+        rate = self._config[self._rate_key]
+        if rate >= UNLIMITED or not self._is_throttled(partition, replica):
+            return 0
+        self._throttle.bytes_per_second = rate
+        return round(self._throttle.delay(used_bytes, now_ms / 1000) * 1000)
+
+    def _is_throttled(self, partition: TopicPartition, replica: int) -> bool:
+        topic = self._image().topic(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return False
+        if replica in topic.partitions[partition.partition].isr:
+            return False
+        named = topic.configs.get(self._replicas_key, "").split(",")
+        return EVERYTHING in named or f"{partition.partition}:{self._node_id}" in named

@@ -1,0 +1,136 @@
+"""The options of ``start``, and the configuration that they, the environment and the file make."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pybroker.config import (
+    BrokerConfig,
+    ConfigError,
+    Endpoint,
+    advertised_listeners,
+    listeners,
+    unknown_variables,
+)
+from pybroker.coordination.stores import StoreOptions
+from pybroker.data_folder import DataFolder
+
+RESTART_DELAY_S = 1.0
+LAST_PORT = 65535
+_SERVER = r"(?:[^\s,:/\[\]]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?"
+ZOOKEEPER = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?:/[^\s,]*)?")
+
+logger = logging.getLogger("pybroker.start")
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """The command line of ``start``."""
+
+    settings: tuple[str, ...] = ()
+    file: str | None = None
+    data_dir: str | None = None
+    host: str | None = None
+    port: int | None = None
+    node_id: int | None = None
+    processes: int = 1
+    zookeeper: str | None = None
+    log_level: str = "info"
+    restart_delay: float = RESTART_DELAY_S
+    """Seconds until a broker process that has ended is started again."""
+    embedded: bool = False
+    """Stop also when stdin ends or the parent process does."""
+    temporary: bool = False
+    """Remove the data folder at the end."""
+    join: bool = False
+    """More brokers for those that run on this data folder, whose supervisor serves the store."""
+    member: bool = False
+    """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
+
+    @property
+    def shares_folder(self) -> bool:
+        """The data folder, and without ZooKeeper the store, are held by another process."""
+        return self.join or self.member
+
+
+def configure(options: StartOptions) -> BrokerConfig:
+    """The configuration of the (first) broker. Raises ConfigError."""
+    for line in unknown_variables(os.environ):
+        logger.warning("%s", line)
+    source = "an argument of pybroker.run()" if options.embedded else "--set"
+    given = BrokerConfig.load(options.settings, file=options.file, source=source)
+    chosen = list(options.settings)
+    node_id = given.node_id if options.node_id is None else options.node_id
+    chosen.append(f"node.id={1 if node_id is None else node_id}")
+    chosen.append(f"listeners={choose_listeners(given, options.host, options.port)}")
+    if options.zookeeper:
+        chosen.append(f"zookeeper.connect={options.zookeeper}")
+    config = BrokerConfig.load(chosen, file=options.file)
+    if config["zookeeper.connect"] and not ZOOKEEPER.fullmatch(config["zookeeper.connect"]):
+        text = config["zookeeper.connect"]
+        raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
+    if config["zookeeper.connect"] and options.join:
+        raise ConfigError("--join is for brokers of one data folder: with --zookeeper, give each its own --data-dir")
+    return config
+
+
+def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
+    """The value of ``listeners``: as configured, unless an option says otherwise."""
+    configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
+    present = listeners(given) if configured else ()
+    if present and host is None and port is None:
+        return ",".join(map(str, present))
+    first = present[0] if present else Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+    return str(
+        first._replace(
+            host=first.host if host is None else host.strip("[]"),
+            port=first.port if port is None else port,
+        )
+    )
+
+
+def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolder) -> StoreOptions:
+    """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own."""
+    timeout_ms = config["zookeeper.session.timeout.ms"]
+    if config["zookeeper.connect"]:
+        waiting_ms = config["zookeeper.connection.timeout.ms"]
+        return StoreOptions(
+            zookeeper=config["zookeeper.connect"],
+            session_timeout_ms=timeout_ms,
+            connection_timeout_ms=waiting_ms,
+        )
+    if options.shares_folder:
+        return StoreOptions(socket=str(folder.socket), session_timeout_ms=timeout_ms)
+    return StoreOptions(file=str(folder.store))
+
+
+def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:
+    """What each of several brokers has for itself. Raises ConfigError."""
+    return [settings_of_member(config, index) for index in range(options.processes)]
+
+
+def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
+    """What broker ``index`` of several has, as ``--set`` takes it. Raises ConfigError."""
+    node_id = config["node.id"] + index
+    own = [f"node.id={node_id}", f"listeners={shifted(listeners(config), index)}"]
+    told = advertised_listeners(config)
+    if told:
+        own.append(f"advertised.listeners={shifted(told.values(), index)}")
+    if config["zookeeper.connect"]:
+        own.append(f"zookeeper.connect={config['zookeeper.connect']}")
+    if config.log_dirs:
+        own.append(f"log.dirs={','.join(f'{path}/broker-{node_id}' for path in config.log_dirs)}")
+    return tuple(own)
+
+
+def shifted(endpoints: Iterable[Endpoint], index: int) -> str:
+    """Those endpoints with ports ``index`` higher; a free one (0) stays a free one."""
+    moved = [each._replace(port=each.port + index if each.port else 0) for each in endpoints]
+    for each in moved:
+        if each.port > LAST_PORT:
+            raise ConfigError(f"port {each.port} of broker {index + 1} is above {LAST_PORT}: choose a lower --port")
+    return ",".join(map(str, moved))

@@ -1,0 +1,92 @@
+"""Several brokers in this process and on this loop, over one coordination store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from pybroker import data_folder
+from pybroker.config import BrokerConfig
+from pybroker.coordination.embedded import EmbeddedServer
+from pybroker.log.log_dir import CLEAN_SHUTDOWN
+from pybroker.server import Broker
+
+PATIENCE_S = 60.0
+SETTINGS = {
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def in_loop(test: Callable[[], Awaitable[None]]) -> None:
+    """Runs a test on a loop of its own."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())  # type: ignore[arg-type]
+
+
+class Cluster:
+    """Brokers by id; those that were stopped can be started again on their data."""
+
+    def __init__(self, root: Path, **settings: str) -> None:
+        self.root = root
+        self.settings = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+        self.brokers: dict[int, Broker] = {}
+        self._ports: dict[int, int] = {}
+
+    async def __aenter__(self) -> Cluster:
+        self.store = await EmbeddedServer.open(str(self.root / "store"))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node_id in tuple(self.brokers):
+            await self.stop(node_id)
+        await self.store.close()
+
+    async def start(self, node_id: int, **settings: str) -> Broker:
+        """A broker, once it serves."""
+        own = {key.replace("_", "."): value for key, value in settings.items()}
+        listener = f"PLAINTEXT://127.0.0.1:{self._ports.get(node_id, 0)}"
+        given: dict[str, Any] = {"node.id": node_id, "listeners": listener, **self.settings, **own}
+        config = BrokerConfig(given)
+        folder = data_folder.plan(str(self.root / f"broker-{node_id}"), node_id, config.log_dirs)
+        folder.create()
+        broker = Broker(config, folder, store=self.store.connect)
+        await broker.start()
+        self.brokers[node_id] = broker
+        self._ports[node_id] = broker.addresses()[0][1]
+        return broker
+
+    async def stop(self, node_id: int) -> None:
+        """A clean stop."""
+        await self.brokers.pop(node_id).stop()
+
+    async def kill(self, node_id: int) -> None:
+        """As near to kill -9 as this process allows: session and sockets end first, and the logs
+        count as not closed.
+        """
+        broker = self.brokers.pop(node_id)
+        for connection in list(broker.net.connections):
+            connection.close()
+        broker.net.stop_accepting()
+        broker.peers.close()
+        await broker.node._store.close()
+        with contextlib.suppress(Exception):
+            await broker.stop()
+        for log_dir in broker.folder.log_dirs:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{log_dir}/{CLEAN_SHUTDOWN}")
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Waits for a state."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not holds():
+                await asyncio.sleep(0.005)

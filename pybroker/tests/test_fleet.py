@@ -1,0 +1,229 @@
+"""``--processes N``: brokers that share a store, a folder and a supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from conformance.ensemble import ensemble
+from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
+from pybroker.tests.test_start import one_line
+from pyclient import Admin, NewTopic
+
+QUICK = ("--restart-delay", "0.1")
+
+
+def pid_of(folder: Path, node_id: int) -> int:
+    """The process that the pid file names, 0 if there is none."""
+    try:
+        return int((folder / f"broker-{node_id}" / "pid").read_text())
+    except FileNotFoundError:
+        return 0
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def brokers(port: int) -> list[int]:
+    """The brokers that are registered, as the one on this port knows."""
+    with Admin(f"127.0.0.1:{port}") as admin:
+        return sorted(each.id for each in admin.describe_cluster().brokers)
+
+
+def consecutive_ports(count: int) -> int:
+    """The first of some free ports in a row."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port: int = first.getsockname()[1]
+            if port + count < 65536 and not any(answers(port + n) for n in range(1, count)):
+                return port
+
+
+def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: Path) -> None:
+    port = consecutive_ports(3)
+    with fleet(tmp_path, "--processes", 3, "--node-id", 4, "--port", port) as running:
+        assert running.ports == [port, port + 1, port + 2]
+        assert [pid_of(tmp_path, node_id) for node_id in (4, 5, 6)] == running.pids
+        assert len(set(running.pids) | {running.pid}) == 4
+        assert all(map(answers, running.ports))
+        ended = running.stop()
+        assert ended.code == 0
+        assert ended.out == ""
+        assert "Traceback" not in ended.err
+        assert not any(map(is_alive, running.pids))
+    assert not any(map(answers, running.ports))
+    assert [path.name for path in tmp_path.rglob("pid")] == []
+    assert not (tmp_path / "store.sock").exists()
+
+
+def test_a_broker_that_has_ended_starts_again_on_its_port(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2, *QUICK) as running:
+        for node_id, number in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
+            os.kill(running.pids[node_id - 1], number)
+        for node_id, pid, port in zip((1, 2), running.pids, running.ports, strict=True):
+            until(lambda node_id=node_id, pid=pid: pid_of(tmp_path, node_id) not in (0, pid))
+            until(lambda port=port: answers(port))
+        ended = running.stop()
+    assert ended.code == 0
+    assert "broker 1 has ended by SIGKILL; starting it again in 0.1 s" in ended.err
+    assert "broker 2 has ended; starting it again in 0.1 s" in ended.err
+
+
+def test_brokers_die_with_their_supervisor_and_the_next_finds_their_folder_and_who_had_joined(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running, broker(tmp_path, "--join", "--node-id", 3) as joined:
+        running.process.kill()
+        running.process.wait()
+        with fleet(tmp_path, "--processes", 2) as next_one:
+            assert not any(map(is_alive, running.pids))
+            until(lambda: brokers(next_one.port) == [1, 2, 3])
+            assert joined.stop().code == 0
+            assert next_one.stop().code == 0
+
+
+def test_a_broker_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    with started(tmp_path, "--processes", 2, *QUICK) as process:
+        until(lambda: pid_of(tmp_path, 1) != 0)
+        os.kill(pid_of(tmp_path, 1), signal.SIGKILL)
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready.startswith("pybroker ready: ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_taken_port_of_one_is_told_by_it_and_ends_all(tmp_path: Path) -> None:
+    port = consecutive_ports(2)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        ended = run("--port", port, "--data-dir", tmp_path, "--processes", 2)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert f"port {port + 1} on 127.0.0.1 is taken" in one_line(ended.err)
+    assert list(tmp_path.rglob("pid")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--port", 65535), "--port"),
+        (("--set", "log.segment.bytes=12"), "log.segment.bytes=12 is below"),
+    ],
+)
+def test_misuse_is_one_line_before_any_broker_starts(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    ended = run("--data-dir", tmp_path / "data", "--processes", 2, *arguments)
+    assert ended.code == 2, ended
+    assert told in one_line(ended.err)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_of_several_is_refused_to_others_as_long_as_they_run(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        for arguments in (("--processes", 2), ("--node-id", 2)):
+            ended = run("--port", 0, "--data-dir", tmp_path, *arguments)
+            assert ended.code == 2
+            assert f"in use by process {running.pid}" in one_line(ended.err)
+
+
+def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        with broker(tmp_path, "--join", "--node-id", 3) as joined:
+            assert brokers(running.port) == [1, 2, 3]
+            assert joined.stop().code == 0
+        until(lambda: brokers(running.port) == [1, 2])
+        ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 2)
+        assert f"broker-2 is in use by process {running.pids[1]}" in one_line(ended.err)
+        running.stop()
+    ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
+    assert ended.code == 2
+    assert "store.sock: No such file or directory: no supervisor serves it" in one_line(ended.err)
+
+
+def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2, *QUICK) as running:
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in running.ports)
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 4, 2)])
+        restart = ("cluster", "restart", "--data-dir", tmp_path)
+        ended = run(*restart, "-b", bootstrap)
+        assert ended.code == 0, ended
+        assert sorted(line.partition(":")[0] for line in ended.err.splitlines()) == ["broker 1", "broker 2"]
+        assert not {pid_of(tmp_path, 1), pid_of(tmp_path, 2)} & {0, *running.pids}
+        with Admin(bootstrap) as admin:
+            assert all(len(each.isr) == 2 for each in admin.describe_topics("t")["t"].partitions)
+        log = running.stop().err
+    ends = [line for line in log.splitlines() if "starting it again" in line]
+    assert len(ends) == 2
+    with broker(tmp_path) as alone:
+        ended = run(*restart, "-b", f"127.0.0.1:{alone.port}")
+    assert ended.code == 1
+    assert "has a single broker" in ended.err
+
+
+def test_one_broker_becomes_several_on_the_same_folder(tmp_path: Path) -> None:
+    with broker(tmp_path) as alone:
+        alone.stop()
+    identity = (tmp_path / "broker-1" / "meta.properties").read_text()
+    with fleet(tmp_path, "--processes", 2) as running:
+        running.stop()
+    assert (tmp_path / "broker-1" / "meta.properties").read_text() == identity
+
+
+def test_log_dirs_have_a_folder_for_each_broker_and_a_halted_broker_does_not_hinder_a_stop(tmp_path: Path) -> None:
+    dirs = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
+    with fleet(tmp_path / "data", "--processes", 2, "--set", dirs) as running:
+        os.kill(running.pids[0], signal.SIGSTOP)
+        assert running.stop().code == 0
+    for name in ("a/broker-1", "a/broker-2", "b/broker-1", "b/broker-2"):
+        assert (tmp_path / name / "meta.properties").exists()
+
+
+def test_a_stop_while_they_start_is_a_stop(tmp_path: Path) -> None:
+    """Embedded, with a stdin that has ended already."""
+    ended = run("--port", 0, "--data-dir", tmp_path, "--processes", 2, "--embedded")
+    assert ended.code == 0
+    assert ended.out == ""
+
+
+def test_nothing_of_several_is_left_when_the_process_of_a_test_is_killed() -> None:
+    script = "import pybroker, time\nwith pybroker.run(2) as b: print(*b.pids, b.data_dir, flush=True); time.sleep(60)"
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    first, second, folder = owner.stdout.readline().split()
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    until(lambda: not is_alive(int(first)) and not is_alive(int(second)) and not Path(folder).exists())
+
+
+def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Path) -> None:
+    with ensemble(tmp_path) as zookeeper:
+        place = ("--zookeeper", f"{zookeeper.hosts}/kafka", "--set", "zookeeper.session.timeout.ms=3000")
+        with fleet(tmp_path / "data", "--processes", 2, *QUICK, *place) as running:
+            client = KazooClient(f"{zookeeper.hosts}/kafka")
+            client.start()
+            assert sorted(client.get_children("/brokers/ids")) == ["1", "2"]
+            before = client.get("/brokers/ids/2")[1].czxid
+            registered = json.loads(client.get("/brokers/ids/2")[0])
+            assert registered["endpoints"] == [f"PLAINTEXT://127.0.0.1:{running.ports[1]}"]
+            assert json.loads(client.get("/controller")[0])["brokerid"] in (1, 2)
+            os.kill(running.pids[1], signal.SIGKILL)
+            until(lambda: pid_of(tmp_path / "data", 2) not in (0, running.pids[1]) and answers(running.ports[1]))
+            assert client.get("/brokers/ids/2")[1].czxid > before
+            assert running.stop().code == 0
+            assert client.get_children("/brokers/ids") == []
+            client.stop()
+            client.close()
+        assert not (tmp_path / "data" / "coordination.db").exists()
