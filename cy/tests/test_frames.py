@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -246,7 +247,7 @@ def test_any_cut_of_the_stream_and_any_pace_of_taking_give_the_same_frames(
     cuts.append(40_000)
     while data or len(found) < len(bodies):
         step += 1
-        if data:
+        with contextlib.suppress(BlockingIOError):  # full: many small pieces cost much room
             data = data[far.send(data[: cuts[step % len(cuts)]]) :]
         received = reader.receive(near.fileno())
         stopped = True
