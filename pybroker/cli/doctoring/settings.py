@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
 from pybroker.config import BrokerConfig, ConfigError, unknown_variables
 from pybroker.config.listeners import advertised_listeners, listeners
-from pybroker.supervisor import StartOptions, configure
+from pybroker.start_options import StartOptions, configure
 
 ANYWHERE = ("", "0.0.0.0", "::")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

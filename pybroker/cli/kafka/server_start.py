@@ -16,6 +16,7 @@ def server_start(file: str, settings: tuple[str, ...], daemon: bool) -> int:
     """
     if daemon:
         raise click.UsageError("-daemon: a broker stays in the foreground: let systemd, or nohup … &, keep it")
-    from pybroker.supervisor import StartOptions, run
+    from pybroker.start_options import StartOptions
+    from pybroker.supervisor import run
 
     return run(StartOptions(settings=settings, file=file))
