@@ -113,7 +113,7 @@ def test_records_are_deleted_before_the_offsets_of_a_file(at: tuple[Shell, str, 
         assert words in shell.refused("kafka-delete-records", *where, "--offset-json-file", file)
 
 
-def test_a_reassignment_is_proposed_and_says_what_the_broker_lacks(at: tuple[Shell, str, str], tmp_path: Path) -> None:
+def test_a_reassignment_is_proposed_started_and_verified(at: tuple[Shell, str, str], tmp_path: Path) -> None:
     shell, *where = at
     shell.done("topic", "create", "moving", "-p", 2, "-b", where[1])
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
@@ -123,7 +123,8 @@ def test_a_reassignment_is_proposed_and_says_what_the_broker_lacks(at: tuple[She
     now, then = (line for line in proposed.splitlines() if line.startswith("{"))
     assert now == then
     plan.write_text(then)
-    assert "UNSUPPORTED_BY_BROKER" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
+    assert "moving-0,moving-1" in shell.done(*tool, "--execute", "--reassignment-json-file", plan).out
+    assert "moving-1 is completed" in shell.done(*tool, "--verify", "--reassignment-json-file", plan).out
     plan.write_text('{"partitions": [{"topic": "moving"}]}')
     assert "replicas" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
 
