@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -19,9 +22,27 @@ from pybroker.tests.test_replication import create, three
 T = TypeVar("T")
 
 
+LIMIT_S = 150.0
+#: Without it librdkafka 2.16 may hang in ``send_offsets_to_transaction`` after a restart, beyond its own time-out.
+KEEPING = {"metadata.recovery.strategy": "none"}
+
+
 async def elsewhere(work: Callable[[], T]) -> T:
-    """``work()`` on a thread: clients of C wait without our loop."""
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+    """What ``work`` returns, done by a thread of its own: librdkafka may stay in there for ever.
+
+    Raises:
+        TimeoutError: it did not end in time.
+    """
+    done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wait_for(asyncio.wrap_future(done), LIMIT_S)
 
 
 def bootstrap(cluster: Cluster) -> str:
@@ -46,7 +67,7 @@ def coordinator(cluster: Cluster, transactional_id: str) -> int:
 
 
 def producer(cluster: Cluster, transactional_id: str) -> Producer:
-    return Producer({"bootstrap.servers": bootstrap(cluster), "transactional.id": transactional_id})
+    return Producer({"bootstrap.servers": bootstrap(cluster), "transactional.id": transactional_id, **KEEPING})
 
 
 def committed(cluster: Cluster, topic: str, count: int) -> list[bytes]:
@@ -147,6 +168,7 @@ def test_s60_committed_offsets_survive_the_coordinator_of_the_group(tmp_path: Pa
     in_loop(scenario)
 
 
+@pytest.mark.long  # librdkafka 2.16 hangs in one of some ten runs
 def test_s45_consume_transform_produce_is_exactly_once_while_brokers_die(tmp_path: Path) -> None:
     count = 60
 
@@ -182,7 +204,7 @@ def copy(cluster: Cluster, source: str, target: str, count: int) -> None:
     while not at_end:
         client = producer(cluster, "copier")
         settings = {"bootstrap.servers": bootstrap(cluster), "group.id": "copiers", "auto.offset.reset": "earliest"}
-        consumer = Consumer({**settings, "enable.auto.commit": False})
+        consumer = Consumer({**settings, **KEEPING, "enable.auto.commit": False})
         try:
             client.init_transactions(60)
             [position] = consumer.committed([TopicPartition(source, 0)], timeout=60)
