@@ -372,15 +372,22 @@ class Segment(SegmentFiles):
         newest = self.time_index.last()
         if newest.timestamp >= 0 and self._dated(newest) is None:
             self._rebuild_once()
-            newest = self.time_index.last()
-        indexed = self.offset_index.last()
+        start = self._last_indexed()
+        newest = self.time_index.last()
         last = self.base_offset - 1
-        for _, batch in walk(self._borrowed_file(), indexed.position, self.size):
+        for _, batch in walk(self._borrowed_file(), start, self.size):
             last = batch.last_offset
             if batch.max_timestamp > newest.timestamp:
                 newest = TimestampEntry(batch.max_timestamp, last)
         self._max_timestamp, self._max_timestamp_offset = newest
         return last
+
+    def _last_indexed(self) -> int:
+        """Where the last batch begins that the offset index truly knows; 0 where it knows none."""
+        if len(self.offset_index) and not self._agrees(self.offset_index.last()):
+            self._rebuild_once()
+        entry = self.offset_index.last()
+        return entry.position if self._agrees(entry) else 0
 
     # Cutting and closing
 

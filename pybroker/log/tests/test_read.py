@@ -208,6 +208,22 @@ def test_case_2_missing_or_corrupt_index_is_rebuilt(log, damage, suffix):
     assert len(contents(log)) == 500
 
 
+@pytest.mark.parametrize("entry", [(0x7FFF_FFFF, 0x7FFF_FFFF), (0x7FFF_FFFF, 0), (0x7FFF_FFFF, 80)])
+def test_case_2_the_end_of_the_log_is_never_that_of_a_false_index(log, entry):
+    """No lookup meets an entry that is beyond all offsets, but the end is looked for behind it."""
+    log.close()
+    path = log.segments[-1].path.removesuffix("log") + "index"
+    with open(path, "rb") as file:
+        entries = len(file.read()) // 8
+    assert entries
+    with open(path, "wb") as file:
+        file.write(struct.pack(">ii", *entry) * entries)
+    log = open_log(log.log_dir.path, log.config)
+    assert log.log_end_offset == 500
+    fill(log, [b"more"])
+    assert len(contents(log)) == 501
+
+
 # Time
 
 
