@@ -1,14 +1,15 @@
 """librdkafka's consumer, whose waits end.
 
 A synchronous ``commit`` of confluent-kafka waits without a limit, and no signal reaches a thread in there: it gets a
-thread of its own here. ``close`` of a member that was put out of its group (``max.poll.interval.ms``) may never end,
-one time in ten on a loaded machine: the rebalance callback asks librdkafka's main thread for an assignment, which no
-longer answers, and it holds the interpreter's lock while it waits (2.16). So such a consumer is not closed, but left
-alone for the rest of the process.
+thread of its own here. ``close`` may never end where a rebalance is pending, one time in ten on a loaded machine: the
+rebalance callback asks librdkafka's main thread for an assignment, which no longer answers, and it holds the
+interpreter's lock while it waits (2.16). So a consumer gives up its subscription first and is told so. One that was
+put out of its group (``max.poll.interval.ms``) is not closed, but left alone for the rest of the process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import time
@@ -21,6 +22,7 @@ import confluent_kafka
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 20.0
+LEAVE_TIMEOUT_S = 5.0
 COMMIT_TIMEOUT_S = 120.0
 
 
@@ -59,7 +61,14 @@ class Consumer(confluent_kafka.Consumer):
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
         self._max_poll_interval_s = int(settings.get("max.poll.interval.ms", 300_000)) / 1_000
+        self._is_static = "group.instance.id" in settings
+        self._subscribed = False
         self._polled = time.monotonic()
+
+    def subscribe(self, *arguments: Any, **options: Any) -> None:
+        """Subscribes."""
+        self._subscribed = True
+        super().subscribe(*arguments, **options)
 
     def poll(self, *arguments: Any, **options: Any) -> Any:
         """The next message, or None."""
@@ -76,10 +85,20 @@ class Consumer(confluent_kafka.Consumer):
         if time.monotonic() - self._polled > self._max_poll_interval_s:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
             return
+        if self._subscribed and not self._is_static:
+            self._leave()
         try:
             within(CLOSE_TIMEOUT_S, super().close, "close")
         except TimeoutError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    def _leave(self) -> None:
+        """Unsubscribes, and serves the callbacks of that and of what came before."""
+        with contextlib.suppress(confluent_kafka.KafkaException, RuntimeError):
+            self.unsubscribe()
+            deadline = time.monotonic() + LEAVE_TIMEOUT_S
+            while (self.poll(0.05) is not None or self.assignment()) and time.monotonic() < deadline:
+                pass
 
     def commit(self, *arguments: Any, **options: Any) -> Any:
         """Commits.
