@@ -73,7 +73,7 @@ def write(
 def consumer(broker: Broker, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
     """librdkafka's consumer, from the beginning unless told otherwise."""
     defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
-    defaults["heartbeat.interval.ms"] = 200
+    defaults |= {"heartbeat.interval.ms": 200, "log_level": 0}
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
     client = librdkafka.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": group, **defaults, **dotted}
