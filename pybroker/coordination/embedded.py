@@ -14,17 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from pybroker.coordination.batches import StoreOfBatches
 from pybroker.coordination.interface import (
-    ANY_VERSION,
-    Create,
-    Delete,
-    NoNode,
     Operation,
     OperationResult,
     Session,
     SessionExpired,
     SessionState,
-    Set,
     Stat,
 )
 from pybroker.coordination.tree import NodeTree
@@ -146,7 +142,7 @@ class EmbeddedWatch:
         self._store.drop_watches([self])
 
 
-class EmbeddedStore:
+class EmbeddedStore(StoreOfBatches):
     """A session on an EmbeddedServer; see ``CoordinationStore`` for the methods."""
 
     def __init__(self, server: EmbeddedServer, session: Session) -> None:
@@ -166,33 +162,9 @@ class EmbeddedStore:
         if self.session.state is not SessionState.CONNECTED:
             raise SessionExpired(f"session {self.session.id} is {self.session.state.value}")
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-    ) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequence)])
-        return str(created)
-
-    async def get(self, path: str) -> tuple[bytes, Stat]:
-        [found] = await self.get_many([path])
-        if found is None:
-            raise NoNode(path)
-        return found
-
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         self._check()
         return await self._server.read(paths)
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([Set(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def exists(self, path: str) -> Stat | None:
-        [found] = await self.get_many([path])
-        return found[1] if found else None
 
     async def children(self, path: str) -> list[str]:
         self._check()

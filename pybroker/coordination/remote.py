@@ -16,18 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pybroker.coordination import wire
+from pybroker.coordination.batches import StoreOfBatches
 from pybroker.coordination.interface import (
-    ANY_VERSION,
     ConnectionLoss,
-    Create,
-    Delete,
-    NoNode,
     Operation,
     OperationResult,
     Session,
     SessionExpired,
     SessionState,
-    Set,
     Stat,
 )
 from pybroker.coordination.server import reachable
@@ -120,7 +116,7 @@ class Connection:
         await asyncio.wait([self.ended])
 
 
-class RemoteStore:
+class RemoteStore(StoreOfBatches):
     """A session over a Unix socket; see ``CoordinationStore`` for the methods."""
 
     def __init__(self, path: str, timeout_s: float) -> None:
@@ -177,32 +173,8 @@ class RemoteStore:
         except TimeoutError as error:
             raise ConnectionLoss(f"{self._path} did not answer for {self._timeout_s:g} s") from error
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-    ) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequence)])
-        return str(created)
-
-    async def get(self, path: str) -> tuple[bytes, Stat]:
-        [found] = await self.get_many([path])
-        if found is None:
-            raise NoNode(path)
-        return found
-
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         return wire.unpack_nodes(await self._ask(Verb.READ, list(paths)))
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([Set(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def exists(self, path: str) -> Stat | None:
-        [found] = await self.get_many([path])
-        return found[1] if found else None
 
     async def children(self, path: str) -> list[str]:
         names: list[str] = await self._ask(Verb.CHILDREN, path)
