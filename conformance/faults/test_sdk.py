@@ -32,11 +32,14 @@ def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path,
 
 
 class LostAcks(Campaign):
-    """Loses acks only."""
+    """Loses acks only: the first three, for a worker may be through before a fault comes that waits for acks."""
+
+    def _begin(self) -> None:
+        self.proxy.lose_replies(count=3)
+        super()._begin()
 
     def _strike(self) -> None:
-        self.proxy.lose_replies(count=3)
-        self._await(lambda: len(self.proxy.lost) >= 3, "three lost acks")
+        self._await(lambda: len(self.proxy.lost) == 3, "three lost acks")
 
 
 def test_the_campaign_finds_what_it_looks_for(
