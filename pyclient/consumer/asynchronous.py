@@ -99,7 +99,12 @@ class Consumer(ConsumerApi):
     # -- what to read --------------------------------------------------------------------------------
 
     async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
-        """Reads these topics, or those whose whole name matches a pattern, with the others of the group."""
+        """Reads these topics, or those whose whole name matches a pattern, with the others of the group.
+
+        With group_protocol="consumer" the group's coordinator matches the pattern, by RE2/J (KIP-848): without
+        look-around and back-references, else ``poll`` raises InvalidRegularExpression. The client itself
+        matches where the broker is too old for that, or the pattern matches internal topics (exclude.internal.topics).
+        """
         await self.connect()
         self._rewind()
         self._listener = listener

@@ -122,10 +122,11 @@ class ConsumerCore:
         member = self._member()
         self.has_listener = has_listener
         with self.lock:
-            self.subscription.subscribe_pattern(pattern)
-        self.client.watch_all()
-        await self.client.all_topics(timeout=self.config.default_api_timeout_ms / 1000)
-        self._match()
+            self.subscription.subscribe_pattern(pattern, member.regex_of(pattern))
+        self.client.watch_all(self.subscription.is_matched_here)
+        if self.subscription.is_matched_here:
+            await self.client.all_topics(timeout=self._timeout)
+            self._match()
         member.start()
         member.subscription_changed()
 
@@ -138,7 +139,7 @@ class ConsumerCore:
     def _on_metadata(self, cluster: Cluster, topics: frozenset[str]) -> None:
         if self.membership is None or not self.subscription.by_group:
             return
-        if self.subscription.pattern is not None and self._match():
+        if self.subscription.is_matched_here and self._match():
             self.membership.subscription_changed()
         else:
             self.membership.topics_changed(topics)
@@ -156,6 +157,7 @@ class ConsumerCore:
             await self.commit_settled()
             await self.membership.leave("the consumer unsubscribed from all topics")
             self.client.watch_all(False)
+        self._lasting = None
         with self.lock:
             self.subscription.unsubscribe()
 

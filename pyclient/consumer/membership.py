@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
@@ -87,6 +88,10 @@ class Membership(ABC):
             failure = KafkaError(f"membership failed: {error!r}")
             failure.__cause__ = error
             self._owner.on_error(failure, lasting=True)
+
+    def regex_of(self, pattern: re.Pattern[str]) -> str | None:
+        """The pattern as the coordinator matches it, None where it does not: then the client does."""
+        return None
 
     @abstractmethod
     async def run(self) -> None:

@@ -12,12 +12,14 @@ import asyncio
 import base64
 import contextlib
 import logging
+import re
 import uuid
 from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.committed import at_coordinator
 from pyclient.consumer.membership import Membership
+from pyclient.consumer.topic_pattern import HINT, for_broker
 from pyclient.core.client import GROUP
 from pyclient.errors import KafkaError, check
 from pyclient.protocol import ConsumerGroupHeartbeat
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 FENCED: Final = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 GOODBYE_S: Final = 5.0
+REGEX_VERSION: Final = 1
+"""Of ConsumerGroupHeartbeat: the first by which the coordinator matches patterns."""
 UNRESOLVED_S: Final = 0.2
 """Between looks at the metadata for a topic of the assignment that it does not know yet."""
 
@@ -49,6 +53,12 @@ class ConsumerMembership(Membership):
 
     def topics_changed(self, topics: frozenset[str]) -> None:
         """The coordinator watches the topics itself."""
+
+    def regex_of(self, pattern: re.Pattern[str]) -> str | None:
+        client = self._client
+        if client.version(client.any_node(), ConsumerGroupHeartbeat) < REGEX_VERSION:
+            return None
+        return for_broker(pattern, self._config.exclude_internal_topics)
 
     # -- heartbeats ------------------------------------------------------------------------------------
 
@@ -74,6 +84,8 @@ class ConsumerMembership(Membership):
         elif error.retriable:
             self._told = {}
             await asyncio.sleep(wait)
+        elif error.name == "INVALID_REGULAR_EXPRESSION":
+            raise type(error)(f"{self._subscription.regex!r}: {error}; {HINT}")
         else:
             raise error
 
@@ -83,11 +95,13 @@ class ConsumerMembership(Membership):
 
     def _fields(self) -> dict[str, Any]:
         """What the coordinator has to know of us."""
+        subscription = self._subscription
         return {
             "instance_id": self.instance_id,
             "rack_id": self._config.client_rack or None,
             "rebalance_timeout_ms": self._config.max_poll_interval_ms,
-            "subscribed_topic_names": sorted(self._subscription.topics),
+            "subscribed_topic_names": [] if subscription.regex else sorted(subscription.topics),
+            "subscribed_topic_regex": subscription.regex or "",
             "server_assignor": self._config.group_remote_assignor,
             "topic_partitions": self._owned_by_id(),
         }
@@ -102,6 +116,8 @@ class ConsumerMembership(Membership):
         fields = self._fields()
         told = {} if self.epoch == JOIN else self._told
         changed = {name: value for name, value in fields.items() if name not in told or told[name] != value}
+        if not changed.get("subscribed_topic_regex") and not told.get("subscribed_topic_regex"):
+            changed.pop("subscribed_topic_regex", None)
         request = self._request(changed)
         response = await self._client.send(node, ConsumerGroupHeartbeat, request)
         check(response.error_code, response.error_message)
@@ -149,8 +165,10 @@ class ConsumerMembership(Membership):
         while any(cluster.topic_name(topic_id) is None for topic_id in target):
             if self._target is not target:
                 break
-            self._client.refresh()
-            await asyncio.sleep(UNRESOLVED_S)
+            with contextlib.suppress(KafkaError):
+                await self._client.learn_names(target)
+            if any(cluster.topic_name(topic_id) is None for topic_id in target):
+                await asyncio.sleep(UNRESOLVED_S)
         names = {topic_id: cluster.topic_name(topic_id) for topic_id in target}
         return {
             TopicPartition(name, number)

@@ -95,8 +95,10 @@ class Subscription:
     def __init__(self) -> None:
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
-        """That the group shares; of a pattern those that match now."""
+        """That the group shares; of a pattern those that match now, of a ``regex`` those that are assigned."""
         self.pattern: re.Pattern[str] | None = None
+        self.regex: str | None = None
+        """The pattern for the group's coordinator where that matches it; else ``match`` does."""
         self.states: dict[TopicPartition, PartitionState] = {}
 
     def _enter(self, mode: Mode) -> None:
@@ -109,10 +111,17 @@ class Subscription:
         self._enter(Mode.TOPICS)
         self.topics = frozenset(topics)
 
-    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """All topics whose whole name matches, also those that come later."""
+    def subscribe_pattern(self, pattern: re.Pattern[str], regex: str | None = None) -> None:
+        """All topics whose whole name matches, also those that come later; ``regex``: the coordinator
+        matches it.
+        """
         self._enter(Mode.PATTERN)
-        self.pattern = pattern
+        self.pattern, self.regex = pattern, regex
+
+    @property
+    def is_matched_here(self) -> bool:
+        """There is a pattern, which ``match`` has to be called for."""
+        return self.pattern is not None and self.regex is None
 
     def match(self, topics: Iterable[str]) -> bool:
         """The cluster has these topics: whether those that match are others than before."""
@@ -130,7 +139,8 @@ class Subscription:
 
     def unsubscribe(self) -> None:
         """Nothing is read any more."""
-        self.mode, self.pattern, self.topics = Mode.NONE, None, frozenset()
+        self.mode, self.topics = Mode.NONE, frozenset()
+        self.pattern = self.regex = None
         self.set_assigned(())
 
     @property
@@ -141,6 +151,8 @@ class Subscription:
     def set_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Exactly these are read from now on; those that were keep their places."""
         wanted = set(partitions)
+        if self.regex is not None:
+            self.topics = frozenset(tp.topic for tp in wanted)
         for tp in self.states.keys() - wanted:
             self.states.pop(tp).turn += 1
         for tp in sorted(wanted - self.states.keys()):

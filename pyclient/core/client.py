@@ -166,6 +166,13 @@ class Client:
         response: Metadata.Response = await self.send(self.any_node(), Metadata, message)
         return response
 
+    async def learn_names(self, topic_ids: Collection[bytes]) -> None:
+        """Asks for topics by their ids (16 bytes); those that the broker does not know stay unknown."""
+        topics = [Metadata.Request.MetadataRequestTopic(topic_id=each, name=None) for each in topic_ids]
+        request = Metadata.Request(topics=topics, allow_auto_topic_creation=False)
+        response = await self.send(self.any_node(), Metadata, request)
+        self.learn(response, [row.name for row in response.topics if row.name])
+
     def learn(self, response: Metadata.Response, asked: Collection[str] | None) -> None:
         """Takes a Metadata response that the caller has asked for, for these topics (None: all)."""
         self.cluster.update(response, asked)

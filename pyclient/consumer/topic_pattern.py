@@ -1,0 +1,29 @@
+"""A pattern of topics in the broker's words: RE2/J, which the group's coordinator matches by (KIP-848)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SAME_FLAGS: Final = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
+"""Flags that RE2/J has as well, and how an expression begins with them."""
+WITHOUT_EFFECT: Final = re.UNICODE | re.ASCII
+"""Topic names have neither letters nor digits beyond ASCII."""
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+HINT: Final = (
+    "the group's coordinator matches by RE2/J, which has no look-around and no back-references: write the "
+    "pattern without them, or have the client match it by group.protocol=classic"
+)
+
+
+def for_broker(pattern: re.Pattern[str], hides_internal: bool) -> str | None:
+    """The same expression for the broker, None where only the client can match it as it is meant: it
+    has flags that RE2/J lacks, or matches internal topics, which the broker would not hide.
+    """
+    if pattern.flags & ~sum(SAME_FLAGS, WITHOUT_EFFECT) or not pattern.pattern:
+        return None
+    if hides_internal and any(map(pattern.fullmatch, INTERNAL_TOPICS)):
+        return None
+    flags = "".join(sign for flag, sign in SAME_FLAGS.items() if pattern.flags & flag)
+    text = re.sub(r"\\(.)", lambda found: r"\z" if found[1] == "Z" else found[0], pattern.pattern, flags=re.DOTALL)
+    return f"(?{flags}){text}" if flags else text
