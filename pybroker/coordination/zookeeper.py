@@ -79,7 +79,11 @@ _NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Gives up on a server that does not answer in time to try the others within the session."""
+    """Gives up on a server that does not answer in time to try the others, or it again, within the session.
+
+    A server that is just starting takes connections and may leave the first request of one unanswered for good; kazoo
+    would wait for that answer as long as the session lasts.
+    """
 
     def __init__(self, connect_s: float) -> None:
         super().__init__()
@@ -87,6 +91,12 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
         return super().create_connection(*arguments, timeout=min(timeout, self._connect_s), **options)
+
+    def select(self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float) -> Any:
+        """Of one socket: the rest of a message is awaited, or an answer to the session's greeting."""
+        if len(reading) + len(writing) == 1:
+            timeout = min(timeout, self._connect_s)
+        return super().select(reading, writing, failing, timeout)
 
 
 class ZooKeeperWatch:

@@ -29,7 +29,7 @@ Connect = Callable[[], Awaitable[CoordinationStore]]
 Scenario = Callable[[Connect], Awaitable[None]]
 Run = Callable[[Scenario], None]
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
