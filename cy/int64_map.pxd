@@ -10,6 +10,7 @@ cdef struct Pair:
 cdef class Int64Map:
     cdef Pair *pairs
     cdef uint64_t capacity              # a power of two
+    cdef int shift                      # 64 less its bits
     cdef readonly int64_t count
 
     # The value's place, NULL where the key is not in the map.
@@ -21,5 +22,6 @@ cdef class Int64Map:
     # Removes a key; False where it was not in the map.
     cdef bint remove(self, int64_t key) noexcept nogil
 
+    cdef uint64_t home(self, int64_t key) noexcept nogil
     cdef uint64_t place(self, int64_t key) noexcept nogil
     cdef bint grow(self) noexcept nogil

@@ -2,7 +2,12 @@
 
 A removal moves what follows back into the gap (no tombstones), so a map in which keys come and go
 does not slow down.
+
+A key's home is the top of its product with a secret odd number (Dietzfelbinger's multiply-shift): strangers
+choose keys (producer ids), and whoever does not know the secret cannot choose ones that collide.
 """
+
+import os
 
 from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
@@ -10,12 +15,16 @@ from libc.stdlib cimport calloc, free
 
 cdef enum:
     FIRST_CAPACITY = 16
+    FIRST_SHIFT = 60                    # 64 less the bits of FIRST_CAPACITY
+
+cdef uint64_t MULTIPLIER = int.from_bytes(os.urandom(8), "little") | 1
 
 
 @final
 cdef class Int64Map:
     def __cinit__(self, items=()):
         self.capacity = FIRST_CAPACITY
+        self.shift = FIRST_SHIFT
         self.pairs = <Pair *>calloc(self.capacity, sizeof(Pair))
         if self.pairs == NULL:
             raise MemoryError
@@ -40,10 +49,13 @@ cdef class Int64Map:
     def discard(self, int64_t key):
         return self.remove(key)
 
+    cdef uint64_t home(self, int64_t key) noexcept nogil:
+        return <uint64_t>key * MULTIPLIER >> self.shift
+
     cdef uint64_t place(self, int64_t key) noexcept nogil:
         """Where the key is, or else would be put."""
         cdef uint64_t mask = self.capacity - 1
-        cdef uint64_t at = (<uint64_t>key * <uint64_t>0x9E3779B97F4A7C15 >> 20) & mask
+        cdef uint64_t at = self.home(key)
         while self.pairs[at].used and self.pairs[at].key != key:
             at = (at + 1) & mask
         return at
@@ -72,6 +84,7 @@ cdef class Int64Map:
             return False
         self.pairs = pairs
         self.capacity = old_capacity * 2
+        self.shift -= 1
         for index in range(old_capacity):
             if old[index].used:
                 pairs[self.place(old[index].key)] = old[index]
@@ -88,7 +101,7 @@ cdef class Int64Map:
             at = (at + 1) & mask
             if not self.pairs[at].used:
                 break
-            home = (<uint64_t>self.pairs[at].key * <uint64_t>0x9E3779B97F4A7C15 >> 20) & mask
+            home = self.home(self.pairs[at].key)
             if (at - home) & mask >= (at - gap) & mask:
                 self.pairs[gap] = self.pairs[at]
                 gap = at
