@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from cy.records import Record, Records
 from pyclient.consumer.blocking import Consumer
-from pyclient.consumer.errors import CommitFailed, CorruptRecords, IllegalState, NoOffsetForPartition
+from pyclient.consumer.errors import CommitFailed, CorruptRecords, IllegalState, LogTruncation, NoOffsetForPartition
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "CorruptRecords",
     "GroupMetadata",
     "IllegalState",
+    "LogTruncation",
     "NoOffsetForPartition",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",

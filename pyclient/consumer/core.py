@@ -137,6 +137,7 @@ class ConsumerCore:
             return self.subscription.match(names)
 
     def _on_metadata(self, cluster: Cluster, topics: frozenset[str]) -> None:
+        self.client.loop.call_soon(self.fetcher.pump)
         if self.membership is None or not self.subscription.by_group:
             return
         if self.subscription.is_matched_here and self._match():

@@ -19,9 +19,11 @@ from cy.batch_header import CorruptBatch, InvalidBatch
 from cy.compression import CompressionError
 from cy.fetched import Chunk, Fetched, LegacyBatch
 from pyclient.config import Config
-from pyclient.consumer.errors import CorruptRecords
+from pyclient.consumer.epoch_ends import EpochEnds
+from pyclient.consumer.errors import CorruptRecords, LogTruncation
 from pyclient.consumer.fetch_session import FetchSession, Wanted
 from pyclient.consumer.subscription import PartitionState, Subscription
+from pyclient.consumer.truncation import EpochEnd, follow, is_doubtful, judge
 from pyclient.core.client import STALE, Client
 from pyclient.core.cluster import Broker
 from pyclient.errors import KafkaError, by_code
@@ -59,7 +61,13 @@ class Posted(NamedTuple):
     state: PartitionState
     turn: int
     offset: int
+    leader_epoch: int
     is_follower: bool
+
+    @property
+    def is_current(self) -> bool:
+        """The answer is wanted: no seek, and no other broker's answer, came first."""
+        return self.state.turn == self.turn and self.state.fetch_offset == self.offset
 
 
 class Fetcher:
@@ -84,8 +92,11 @@ class Fetcher:
         self._lock = lock
         self._readers = readers
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self._may_reset = config.auto_offset_reset != "none"
+        self._epoch_ends = EpochEnds(client, lock, self._on_epoch_end, self._on_refused, self.pump)
         self._sessions: dict[int, FetchSession] = {}
         self._busy: set[int] = set()
+        self._doubtful: list[PartitionState] = []
         self._buffer: deque[Fetched | Failure] = deque()
         self._buffered = 0
         self._is_full = False
@@ -163,6 +174,8 @@ class Fetcher:
             return
         with self._lock:
             wanted = self._wanted()
+            doubtful, self._doubtful = self._doubtful, []
+        self._epoch_ends.ask(doubtful)
         for node, states in wanted.items():
             self._post(node, states)
 
@@ -191,13 +204,17 @@ class Fetcher:
         return max(share, 1)
 
     def _node_of(self, state: PartitionState, now: float) -> int | None:
-        """The leader or the preferred replica; None while there is none."""
+        """The leader or the preferred replica; None while there is none, or the leader is to be asked first."""
         cluster = self._client.cluster
+        leader = cluster.leader(state.tp)
+        if leader is not None and is_doubtful(state, leader[1]):
+            state.preferred = None
+            self._doubtful.append(state)
+            return None
         if state.preferred is not None:
             if state.preferred_until > now and state.preferred in cluster.brokers:
                 return state.preferred
             state.preferred = None
-        leader = cluster.leader(state.tp)
         if leader is not None:
             return leader[0]
         self._client.refresh(state.tp.topic)
@@ -212,7 +229,7 @@ class Fetcher:
                 leader = cluster.leader(state.tp)
                 epoch = -1 if leader is None else leader[1]
                 follows = leader is not None and leader[0] != node
-                posted[state.tp] = Posted(state, state.turn, state.fetch_offset, follows)
+                posted[state.tp] = Posted(state, state.turn, state.fetch_offset, epoch, follows)
                 wanted[state.tp] = Wanted(
                     cluster.topic_id(state.tp.topic), state.fetch_offset, epoch, state.fetch_epoch
                 )
@@ -282,7 +299,7 @@ class Fetcher:
                 name = topic.topic or self._client.cluster.topic_name(topic.topic_id)
                 for part in topic.partitions:
                     asked = posted.get(TopicPartition(name or "", part.partition_index))
-                    if asked is not None and asked.state.turn == asked.turn:
+                    if asked is not None and asked.is_current:
                         ready |= self._on_partition(asked, part)
         if ready:
             self.on_ready()
@@ -296,10 +313,9 @@ class Fetcher:
         state.last_stable_offset = part.last_stable_offset
         state.log_start_offset = max(part.log_start_offset, state.log_start_offset)
         if part.diverging_epoch is not None and part.diverging_epoch.epoch >= 0:
-            end = part.diverging_epoch.end_offset
-            log.warning("%s was truncated to offset %d", state.tp, end)
-            state.seek(min(end, asked.offset), part.diverging_epoch.epoch)
-            return False
+            end = EpochEnd(part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
+            self._on_epoch_end(state, asked.leader_epoch, end)
+            return state.failed
         if part.preferred_read_replica >= 0:
             state.preferred = part.preferred_read_replica
             state.preferred_until = self._client.clock() + self._config.metadata_max_age_ms / 1000
@@ -322,6 +338,7 @@ class Fetcher:
         )
         if fetched.end_offset > asked.offset:
             state.fetch_offset, state.fetch_epoch = fetched.end_offset, fetched.last_epoch
+            state.proven = asked.leader_epoch
         elif fetched.is_readable:  # only a cut batch: asked for again
             self._later(state)
             return False
@@ -343,9 +360,34 @@ class Fetcher:
                 self._client.refresh(state.tp.topic)
                 self._later(state)
             return False
+        self._keep_failure(state, error)
+        return True
+
+    def _keep_failure(self, state: PartitionState, error: KafkaError) -> None:
         state.failed = True
         self._buffer.append(Failure(state, state.turn, error))
-        return True
+
+    # -- truncation: on the loop, under the lock --------------------------------------------------------
+
+    def _on_epoch_end(self, state: PartitionState, leader_epoch: int, end: EpochEnd) -> None:
+        """The leader has said how far its log is the one that was read."""
+        truncation = judge(state, leader_epoch, end)
+        if truncation is None:
+            return
+        error = LogTruncation(state.tp, truncation.offset, truncation.divergent)
+        log.warning("%s", error)
+        if not (self._may_reset and follow(state, leader_epoch, truncation)):
+            self._keep_failure(state, error)
+            self.on_ready()
+
+    def _on_refused(self, state: PartitionState, error: KafkaError) -> None:
+        """The leader has not said it."""
+        if error.name in RETRIED or error.retriable:
+            self._client.refresh(state.tp.topic)
+            self._later(state)
+        else:
+            self._keep_failure(state, error)
+            self.on_ready()
 
     def _follow(self, tp: TopicPartition, leader: Fetch.Response.LeaderIdAndEpoch | None) -> bool:
         """The answer has named the new leader (KIP-951); whether that is news."""

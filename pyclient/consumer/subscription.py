@@ -33,7 +33,7 @@ class PartitionState:
     __slots__ = (
         *("buffered", "committed", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
         *("last_stable_offset", "leaving", "log_start_offset", "paused", "position", "preferred", "preferred_until"),
-        *("reset", "retry_at", "settled", "settled_epoch", "tp", "turn"),
+        *("proven", "reset", "retry_at", "settled", "settled_epoch", "tp", "turn"),
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -50,6 +50,8 @@ class PartitionState:
         """The timestamp to find a position by, None: the committed offset, or else the policy."""
         self.fetch_offset = 0
         self.fetch_epoch = -1
+        self.proven = -1
+        """The leader epoch whose log has what lies before ``fetch_offset`` (see ``truncation``)."""
         self.buffered = 0
         """Bytes that were fetched and not given yet."""
         self.paused = False
@@ -71,6 +73,12 @@ class PartitionState:
         self.position = self.settled = self.fetch_offset = offset
         self.epoch = self.settled_epoch = self.fetch_epoch = epoch
 
+    def rewind(self) -> None:
+        """What was fetched and not given is fetched again."""
+        assert self.position is not None
+        self._turn()
+        self.fetch_offset, self.fetch_epoch = self.position, self.epoch
+
     def seek_by(self, timestamp: int) -> None:
         """The position is to be found by a timestamp, or EARLIEST, LATEST."""
         self._turn()
@@ -83,6 +91,7 @@ class PartitionState:
         self.failed = False
         self.buffered = 0
         self.preferred = None
+        self.proven = -1
 
     def settle(self) -> None:
         """The application is done with what it was given."""

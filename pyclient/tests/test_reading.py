@@ -205,7 +205,8 @@ def test_topic_made_again_is_read_by_its_new_id(broker, admin, topic, producer):
     """After a delete the same name is another topic: nothing of the old one is waited for."""
     place = TopicPartition(topic, 0)
     producer.send_many(topic, [b"old"] * 5).result(PATIENCE_S)
-    with Consumer(broker.bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=500) as consumer:
+    settings = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 500, "allow_auto_create_topics": False}
+    with Consumer(broker.bootstrap, **settings) as consumer:
         consumer.assign([place])
         take(consumer, 5)
         admin.delete_topics(topic)

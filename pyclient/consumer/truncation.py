@@ -1,0 +1,66 @@
+"""Whether what was read is still in the leader's log (KIP-320). No I/O, no clock; under the consumer's lock.
+
+A new leader may lack records that a consumer has read (an unclean election, a log that was lost), and
+have others at their offsets. A place in a log is therefore an offset and the leader epoch of the record
+before it. When a partition's leader epoch changes, or a place comes from elsewhere (a committed offset),
+the place is doubtful until the leader has said where its log of that epoch ends: behind the place, and
+all is well; before it, and the log was truncated. ``proven`` is the leader epoch for which all is well.
+
+What was fetched ahead and not given is doubted first: it is dropped, the position itself doubted next.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyclient.consumer.subscription import PartitionState
+from pyclient.offset_and_metadata import OffsetAndMetadata
+
+
+class EpochEnd(NamedTuple):
+    """The leader's answer: its latest epoch up to the one asked for, and where that ends; -1: it has none."""
+
+    epoch: int
+    offset: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the leader's log tells anything about the epoch asked for."""
+        return self.epoch >= 0 and self.offset >= 0
+
+
+class Truncation(NamedTuple):
+    """The application was given records up to ``offset`` that the leader does not have."""
+
+    offset: int
+    divergent: OffsetAndMetadata | None
+    """Up to here the leader has what was read; None where that is not known."""
+
+
+def is_doubtful(state: PartitionState, leader_epoch: int) -> bool:
+    """Whether the leader of this epoch (-1: unknown) has to be asked before the next fetch."""
+    return leader_epoch >= 0 and state.fetch_epoch >= 0 and state.proven != leader_epoch
+
+
+def judge(state: PartitionState, leader_epoch: int, end: EpochEnd) -> Truncation | None:
+    """Takes the answer of the leader of this epoch about the place of the next fetch."""
+    if end.is_known and end.offset >= state.fetch_offset:
+        state.proven = leader_epoch
+        state.fetch_epoch = min(state.fetch_epoch, end.epoch)
+        return None
+    if state.position is None:
+        return None
+    if state.fetch_offset != state.position:
+        state.rewind()
+        return None
+    divergent = OffsetAndMetadata(end.offset, end.epoch) if end.is_known else None
+    return Truncation(state.position, divergent)
+
+
+def follow(state: PartitionState, leader_epoch: int, truncation: Truncation) -> bool:
+    """Goes back to where the logs part, if that is known."""
+    if truncation.divergent is None:
+        return False
+    state.seek(truncation.divergent.offset, truncation.divergent.leader_epoch)
+    state.proven = leader_epoch
+    return True
