@@ -87,7 +87,10 @@ class RollingRestart:
     def _restart(self, node_id: int) -> None:
         file = self._root / f"broker-{node_id}" / PID
         self._until(self._is_in_sync, "every replica to be in sync")
+        self._until(lambda: self._is_ours(_number(file)), f"broker {node_id} to run")
         before, began = _number(file), time.monotonic()
+        if not self._is_ours(before):
+            raise Failure(f"broker {node_id} ended by itself just now: run this again")
         try:
             os.kill(before, signal.SIGTERM)
         except OSError as error:
@@ -97,6 +100,10 @@ class RollingRestart:
         self._until(self._is_in_sync, "every replica to be in sync")
         took_s = time.monotonic() - began
         self._tell(f"broker {node_id}: process {before} is now {_number(file)}, in sync after {took_s:.1f} s")
+
+    def _is_ours(self, pid: int) -> bool:
+        """A process that the supervisor has started: a pid file may be stale, and 0 would signal our own group."""
+        return pid > 0 and _parent(pid) in (_number(self._root / LOCK), None)
 
     def _is_there(self, node_id: int) -> bool:
         return self._ask(lambda admin: node_id in {broker.id for broker in admin.describe_cluster().brokers})

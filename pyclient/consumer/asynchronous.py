@@ -145,10 +145,8 @@ class Consumer(ConsumerApi):
         core = self._core
         if self._reading is not None:
             self._rewind()
-        core.settle()
         deadline = None if timeout is None else time.monotonic() + timeout
-        core.is_polling = True
-        try:
+        with core.polling():
             while True:
                 self._ready.clear()
                 core.check()
@@ -161,8 +159,6 @@ class Consumer(ConsumerApi):
                 if left is not None and left <= 0:
                     return chunks
                 await self._wait(left)
-        finally:
-            core.is_polling = False
 
     async def _wait(self, seconds: float | None) -> None:
         """Until something is ready, at most so long."""

@@ -157,10 +157,8 @@ class Consumer(ConsumerApi):
         if self._reading is not None:
             self._rewind()
         self._runner.check()
-        core.settle()
         deadline = None if timeout is None else time.monotonic() + timeout
-        core.is_polling = True
-        try:
+        with core.polling():
             while True:
                 self._ready.clear()
                 core.check()
@@ -173,8 +171,6 @@ class Consumer(ConsumerApi):
                 if left is not None and left <= 0:
                     return chunks
                 self._ready.wait(left)
-        finally:
-            core.is_polling = False
 
     def _keep_appointments(self) -> None:
         core = self._core

@@ -8,11 +8,12 @@ called, on any thread, when a poll that waits should look again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from typing import Any
 
 from cy.fetched import Chunk
@@ -52,7 +53,7 @@ class ConsumerCore:
         self.has_listener = False
         self.on_ready: Callable[[], None] = lambda: None
         self.is_closed = False
-        self.is_polling = False
+        self._is_polling = False
         self._last_poll = time.monotonic()
         self._given: list[PartitionState] = []
         self._error: KafkaError | None = None
@@ -181,9 +182,19 @@ class ConsumerCore:
             self._lasting = error
         self.on_ready()
 
+    @contextlib.contextmanager
+    def polling(self) -> Iterator[None]:
+        """The application polls: it is done with what it was given, and counts as alive until it has left again."""
+        self.settle()
+        self._is_polling = True
+        try:
+            yield
+        finally:
+            self._last_poll = time.monotonic()
+            self._is_polling = False
+
     def settle(self) -> None:
-        """The application polls: it is done with what it was given."""
-        self._last_poll = time.monotonic()
+        """The application is done with what it was given."""
         with self.lock:
             for state in self._given:
                 state.settle()
@@ -217,7 +228,7 @@ class ConsumerCore:
     def poll_is_late(self) -> bool:
         """The application has not polled for max.poll.interval.ms."""
         limit: float = self.config.max_poll_interval_ms / 1000
-        return not self.is_polling and time.monotonic() - self._last_poll > limit
+        return not self._is_polling and time.monotonic() - self._last_poll > limit
 
     # -- commits: on the loop ----------------------------------------------------------------------------
 
