@@ -117,8 +117,13 @@ class Engine:
         await self.transactions.abort(self._drop_and_wait)
 
     async def _drop_and_wait(self) -> None:
+        """A request may come in late, also one whose batches have failed meanwhile: none is under way
+        when the transaction ends.
+        """
         self.sender.drop(TransactionAborted())
-        await self._until_done(self.sender.pending())
+        answered = asyncio.Event()
+        self.sender.when_answered(answered.set)
+        await answered.wait()
 
     async def init(self) -> None:
         """Makes the transactional producer ready."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cy.producer_batch import ProducerBatch
 from cy.record_queues import RecordQueues
 from pyclient.core.backoff import delay
-from pyclient.errors import ConnectionFailed, KafkaError, RequestTimedOut, of_code
+from pyclient.errors import ClientError, ConnectionFailed, KafkaError, RequestTimedOut, of_code
 from pyclient.producer.lane import Lane, Verdict
 from pyclient.producer.settings import Settings
 from pyclient.protocol import Produce
@@ -60,35 +60,51 @@ class Outcomes:
 
     def lost(self, sent: Sent, error: KafkaError) -> None:
         """The request was not answered, or never sent."""
-        for lane, batch in sent:
-            lane.arrive(batch)
-            if not isinstance(error, ConnectionFailed):
-                batch.maybe_written = True
-            if error.retriable:
-                self._retry(lane, batch, error)
-            else:
-                self.refuse(lane, batch, error)
+        self._each(sent, lambda lane, batch: self._lost(lane, batch, error))
         self.client.refresh(sent[0][1].topic)
+
+    def _lost(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
+        if not isinstance(error, ConnectionFailed):
+            batch.maybe_written = True
+        if error.retriable:
+            self._retry(lane, batch, error)
+        else:
+            self.refuse(lane, batch, error)
 
     def unanswered(self, sent: Sent) -> None:
         """acks=0: the request is sent, and that is all."""
-        for lane, batch in sent:
-            lane.arrive(batch)
-            self._complete(batch, -1, -1)
+        self._each(sent, lambda _, batch: self._complete(batch, -1, -1))
 
     def served(self, sent: Sent, response: Produce.Response) -> None:
         """The broker has answered."""
+        found = self._rows(sent, response)
+        self._each(
+            sent,
+            lambda lane, batch: self._row(
+                lane, batch, found.get((batch.topic, batch.partition)), response
+            ),
+        )
+
+    def _each(self, sent: Sent, decide: Callable[[Lane, ProducerBatch], None]) -> None:
+        """None of the batches is under way any more; what one of them meets is not the others' matter."""
+        for lane, batch in sent:
+            lane.arrive(batch)
+        for lane, batch in sent:
+            try:
+                decide(lane, batch)
+            except Exception as fault:
+                log.exception("%r: what was answered could not be dealt with", batch)
+                batch.maybe_written = True
+                error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
+                self.refuse(lane, batch, error)
+
+    def _rows(self, sent: Sent, response: Produce.Response) -> dict[tuple[Any, int], Any]:
+        """What is answered, by topic and partition."""
         if len(sent) == 1 and len(response.responses) == 1:
             rows = response.responses[0].partition_responses
-            lane, batch = sent[0]
+            batch = sent[0][1]
             if len(rows) == 1 and rows[0].index == batch.partition:
-                self._row(lane, batch, rows[0], response)
-                return
-        found = self._rows(response)
-        for lane, batch in sent:
-            self._row(lane, batch, found.get((batch.topic, batch.partition)), response)
-
-    def _rows(self, response: Produce.Response) -> dict[tuple[Any, int], Any]:
+                return {(batch.topic, batch.partition): rows[0]}
         name_of = self.client.cluster.topic_name
         return {
             (topic.name or name_of(topic.topic_id), row.index): row
@@ -97,7 +113,6 @@ class Outcomes:
         }
 
     def _row(self, lane: Lane, batch: ProducerBatch, row: Any, response: Produce.Response) -> None:
-        lane.arrive(batch)
         if row is None:
             batch.maybe_written = True
             self._retry(lane, batch, of_code(100))
@@ -173,9 +188,9 @@ class Outcomes:
 
     def overdue(self, lane: Lane, limit: float) -> None:
         """Fails what is older than ``limit``, delivery.timeout.ms ago."""
-        for batch in lane.in_flight:
-            if batch.created < limit and not batch.done:
-                self.finish(batch, _overdue(batch, self.settings))
+        for batch in tuple(lane.in_flight):
+            if batch.created < limit:
+                self.fail(batch, _overdue(batch, self.settings))
         while (head := lane.queue.first()) is not None and head.created < limit:
             lane.queue.remove(head)
             self.refuse(lane, head, _overdue(head, self.settings))
@@ -190,8 +205,7 @@ class Outcomes:
         """The batch will not be sent again."""
         if not batch.maybe_written:
             lane.refused(batch)
-        self.identities.batch_failed(batch, error)
-        self.finish(batch, error, record_errors)
+        self.fail(batch, error, record_errors)
         self.queues.release(batch)
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
@@ -200,14 +214,17 @@ class Outcomes:
             batch.complete(base_offset, log_append_time)
             batch.run_callbacks(callback_failed)
 
-    def finish(
+    def fail(
         self,
         batch: ProducerBatch,
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch has failed; its callbacks are called."""
+        """The batch has failed, perhaps while it is under way: its transaction, and then whoever waits
+        for it, are told, once.
+        """
         if not batch.done:
+            self.identities.batch_failed(batch, error)
             batch.fail(error, record_errors)
             batch.run_callbacks(callback_failed)
 

@@ -50,6 +50,7 @@ class Sender:
         self.room_waiters: list[Callable[[], Any]] = []
         """Called, once, when memory was freed; any thread may append."""
         self.pressed = 0
+        self._answer_waiters: list[Callable[[], Any]] = []
         """How many wait for everything to go now (flush, close)."""
         self._active: dict[Lane, None] = {}
         """Lanes whose queues have something."""
@@ -312,6 +313,17 @@ class Sender:
     def _lanes(self) -> list[Lane]:
         """Those with something in the queue or under way."""
         lanes = dict(self._active)
+        if self._answer_waiters and not any(self._unanswered.values()):
+            waiters, self._answer_waiters = self._answer_waiters, []
+            for waiter in waiters:
+                waiter()
+
+    def when_answered(self, waiter: Callable[[], Any]) -> None:
+        """Calls ``waiter()`` once no request is under way."""
+        if any(self._unanswered.values()):
+            self._answer_waiters.append(waiter)
+        else:
+            waiter()
         for requests in self._unanswered.values():
             for sent in requests:
                 lanes.update((lane, None) for lane, _ in sent)
@@ -329,6 +341,6 @@ class Sender:
         """Fails everything; answers that still come change nothing."""
         self.drop(error)
         for batch in self.pending():
-            self.outcomes.finish(batch, error)
+            self.outcomes.fail(batch, error)
         if self._timer is not None:
             self._timer.cancel()

@@ -5,95 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cy.batch import iterate, read_header
-from cy.record_queues import RecordQueues
-from pyclient.config import PRODUCER, load
-from pyclient.core.cluster import Cluster
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
-from pyclient.producer.identity import Identities
-from pyclient.producer.lane import Identity
-from pyclient.producer.sender import Sender
-from pyclient.producer.settings import read
-from pyclient.protocol import Metadata, Produce
-
-
-class Loop:
-    def __init__(self):
-        self.timers = []
-
-    def call_later(self, delay, function):
-        timer = Timer(delay, function)
-        self.timers.append(timer)
-        return timer
-
-
-class Timer:
-    def __init__(self, delay, function):
-        self.delay, self.function, self.cancelled = delay, function, False
-
-    def cancel(self):
-        self.cancelled = True
-
-
-class FakeClient:
-    """Two brokers; partition n of "t" is led by broker n % 2."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.loop = Loop()
-        self.posts = []
-        self.refreshed = []
-        self.cluster = Cluster()
-        self.lead([0, 1, 0, 1], epoch=1)
-
-    def lead(self, leaders, epoch):
-        response = Metadata.Response(
-            brokers=[Metadata.Response.MetadataResponseBroker(node_id=n, host="h", port=1) for n in (0, 1)],
-            topics=[Metadata.Response.MetadataResponseTopic(name="t", topic_id=b"t" * 16, partitions=[
-                Metadata.Response.MetadataResponsePartition(
-                    partition_index=number, leader_id=leader, leader_epoch=epoch)
-                for number, leader in enumerate(leaders)
-            ])],
-        )
-        self.cluster.update(response, ["t"])
-
-    def clock(self):
-        return self.now
-
-    def refresh(self, topic=None):
-        self.refreshed.append(topic)
-
-    def post(self, node, api, message, on_done, *, timeout=None, max_version=None):
-        self.posts.append((node, message, on_done))
-
-
-def make(**settings):
-    config = load(PRODUCER, "h:1", None, {"linger_ms": 0, **settings})
-    client, chosen = FakeClient(), read(config)
-    adaptive = config.partitioner_adaptive_partitioning_enable
-    queues = RecordQueues(batch_size=config.batch_size, adaptive=adaptive, clock=client.clock)
-    queues.set_partitions("t", 4)
-    queues.direct = True
-    identities = Identities(client, chosen)
-    identities.current = Identity(7, 0)
-    sender = Sender(client, queues, chosen, identities)
-    queues.attach(lambda: None)
-    return client, queues, sender
-
-
-def batches_of(message):
-    return {row.index: row.records for topic in message.topic_data for row in topic.partition_data}
-
-
-def answer(client, code=0, offset=0, **fields):
-    _, message, on_done = client.posts.pop(0)
-    rows = [
-        Produce.Response.PartitionProduceResponse(
-            index=index, error_code=code, base_offset=offset, **fields)
-        for index in batches_of(message)
-    ]
-    topic = Produce.Response.TopicProduceResponse(name="", topic_id=b"t" * 16, partition_responses=rows)
-    on_done(Produce.Response(responses=[topic]), None)
-    return message
+from pyclient.producer.tests.scripted import answer, batches_of, make
+from pyclient.protocol import Produce
 
 
 def test_batches_of_one_broker_share_a_request():

@@ -1,0 +1,99 @@
+"""A client that answers as it is told: time is a number here."""
+
+from __future__ import annotations
+
+from cy.record_queues import RecordQueues
+from pyclient.config import PRODUCER, load
+from pyclient.core.cluster import Cluster
+from pyclient.producer.identity import Identities
+from pyclient.producer.lane import Identity
+from pyclient.producer.sender import Sender
+from pyclient.producer.settings import read
+from pyclient.producer.transactions import Transactions
+from pyclient.protocol import Metadata, Produce
+
+
+class Loop:
+    """Keeps its timers."""
+
+    def __init__(self):
+        self.timers = []
+
+    def call_later(self, delay, function):
+        timer = Timer(delay, function)
+        self.timers.append(timer)
+        return timer
+
+
+class Timer:
+    def __init__(self, delay, function):
+        self.delay, self.function, self.cancelled = delay, function, False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class FakeClient:
+    """Two brokers; partition n of "t" is led by broker n % 2."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.loop = Loop()
+        self.posts = []
+        self.refreshed = []
+        self.cluster = Cluster()
+        self.lead([0, 1, 0, 1], epoch=1)
+
+    def lead(self, leaders, epoch):
+        response = Metadata.Response(
+            brokers=[Metadata.Response.MetadataResponseBroker(node_id=n, host="h", port=1) for n in (0, 1)],
+            topics=[Metadata.Response.MetadataResponseTopic(name="t", topic_id=b"t" * 16, partitions=[
+                Metadata.Response.MetadataResponsePartition(
+                    partition_index=number, leader_id=leader, leader_epoch=epoch)
+                for number, leader in enumerate(leaders)
+            ])],
+        )
+        self.cluster.update(response, ["t"])
+
+    def clock(self):
+        return self.now
+
+    def refresh(self, topic=None):
+        self.refreshed.append(topic)
+
+    def post(self, node, api, message, on_done, *, timeout=None, max_version=None):
+        self.posts.append((node, message, on_done))
+
+
+def make(**settings):
+    """Client, queues and sender; ``sender.identities`` are transactions where there is an id of theirs."""
+    config = load(PRODUCER, "h:1", None, {"linger_ms": 0, **settings})
+    client, chosen = FakeClient(), read(config)
+    adaptive = config.partitioner_adaptive_partitioning_enable
+    queues = RecordQueues(batch_size=config.batch_size, adaptive=adaptive, clock=client.clock)
+    queues.set_partitions("t", 4)
+    queues.direct = True
+    identities = (Transactions if chosen.transactional_id else Identities)(client, chosen)
+    identities.current = Identity(7, 0)
+    sender = Sender(client, queues, chosen, identities)
+    identities.give_up = sender.drop
+    queues.attach(lambda: None)
+    return client, queues, sender
+
+
+def batches_of(message):
+    """Of a Produce request, by partition."""
+    return {row.index: row.records for topic in message.topic_data for row in topic.partition_data}
+
+
+def answer(client, code=0, offset=0, **fields):
+    """Answers the oldest request, all its batches alike."""
+    _, message, on_done = client.posts.pop(0)
+    rows = [
+        Produce.Response.PartitionProduceResponse(
+            index=index, error_code=code, base_offset=offset, **fields)
+        for index in batches_of(message)
+    ]
+    topic = Produce.Response.TopicProduceResponse(name="", topic_id=b"t" * 16, partition_responses=rows)
+    on_done(Produce.Response(responses=[topic]), None)
+    return message

@@ -1,0 +1,90 @@
+"""Each batch has one end, which all hear of who have to: memory, lane, transaction, application."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyclient.errors import ConnectionLost, RequestTimedOut
+from pyclient.producer.errors import TransactionAborted
+from pyclient.producer.tests.scripted import answer, make
+from pyclient.producer.transactions import State
+
+QUICK = {"delivery_timeout_ms": 3000, "request_timeout_ms": 2000}
+
+
+def make_transaction(**settings):
+    """As ``make``, with a transaction that is open."""
+    client, queues, sender = make(transactional_id="x", **settings)
+    sender.identities.state = State.READY
+    sender.identities.begin()
+    return client, queues, sender
+
+
+def test_a_transaction_fails_with_a_batch_that_is_overdue_while_it_is_under_way():
+    """Else flush would return, and the transaction be committed without the record."""
+    client, queues, sender = make_transaction(**QUICK)
+    report = queues.send("t", b"v", partition=0)
+    states = []
+    report.add_done_callback(lambda: states.append(sender.identities.state))
+    sender.run()
+    client.now = 4.0
+    sender.run()
+    assert isinstance(report.error, RequestTimedOut)
+    assert states == [State.FAILED]
+
+
+def test_a_batch_fails_once():
+    client, queues, sender = make_transaction(**QUICK)
+    told = []
+    inner = sender.identities.batch_failed
+    sender.identities.batch_failed = lambda batch, error: (told.append(batch), inner(batch, error))
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    client.now = 4.0
+    sender.run()
+    _, _, on_done = client.posts.pop()
+    on_done(None, ConnectionLost("h:1", "send"))
+    assert len(told) == 1
+    assert queues.used == 0
+
+
+def test_what_is_under_way_is_answered_before_the_transaction_ends():
+    """Of version 1: a late request could be written behind the marker of the abort."""
+    client, queues, sender = make_transaction(**QUICK)
+    reports = [queues.send("t", b"v", partition=0)]
+    sender.run()
+    reports.append(queues.send("t", b"v", partition=0))
+    client.now = 4.0
+    sender.run()
+    heard = []
+    sender.when_answered(lambda: heard.append(1))
+    assert isinstance(reports[0].error, RequestTimedOut)
+    assert isinstance(reports[1].error, TransactionAborted)
+    assert heard == []
+    answer(client)
+    assert heard == [1]
+    sender.when_answered(lambda: heard.append(2))
+    assert heard == [1, 2]
+
+
+@pytest.mark.parametrize("code", [0, 87])
+def test_what_one_batch_meets_is_not_the_others_matter(code):
+    client, queues, sender = make()
+    reports = [queues.send("t", b"v", partition=number) for number in (0, 2)]
+    fault = ZeroDivisionError("here")
+    inner, seen = sender.outcomes._row, []
+
+    def row(lane, batch, row, response):
+        seen.append(batch.partition)
+        if batch.partition == 0:
+            raise fault
+        inner(lane, batch, row, response)
+
+    sender.outcomes._row = row
+    sender.run()
+    answer(client, code)
+    assert seen == [0, 2]
+    assert "ZeroDivisionError" in str(reports[0].error)
+    assert reports[1].done
+    assert (reports[1].error is None) == (code == 0)
+    assert queues.used == 0
