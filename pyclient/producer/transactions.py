@@ -109,7 +109,9 @@ class Transactions(Identities):
         return self._adopt(lane, self.current)
 
     def renew(self, lane: Lane) -> None:
-        """There is a gap in the sequences: only an abort cures it."""
+        """There is a gap in the sequences: only an abort cures it, by the identity that it gives."""
+        if self.current is not None and lane.identity != self.current:
+            lane.reset(self.current)
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """The transaction cannot be committed."""

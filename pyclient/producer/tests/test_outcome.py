@@ -6,6 +6,7 @@ import pytest
 
 from pyclient.errors import ConnectionLost, RequestTimedOut
 from pyclient.producer.errors import TransactionAborted
+from pyclient.producer.lane import Identity
 from pyclient.producer.tests.scripted import answer, make
 from pyclient.producer.transactions import State
 
@@ -88,3 +89,25 @@ def test_what_one_batch_meets_is_not_the_others_matter(code):
     assert reports[1].done
     assert (reports[1].error is None) == (code == 0)
     assert queues.used == 0
+
+
+def test_a_gap_ends_with_its_transaction():
+    """What the refused batch leaves is a gap; the next transaction has sequences of its own."""
+    client, queues, sender = make_transaction(batch_size=0)
+    for number in range(3):
+        queues.send("t", b"v", partition=0)
+        sender.run()
+        if number == 0:
+            answer(client)
+    answer(client, 87)
+    answer(client, 45)
+    assert queues.topic("t").queues[0].state.halted
+    transactions = sender.identities
+    assert transactions.state is State.FAILED
+    transactions.current, transactions.state = Identity(7, 1), State.READY
+    transactions.begin()
+    reports = [queues.send("t", b"v", partition=number) for number in (0, 1)]
+    sender.run()
+    while client.posts:
+        answer(client)
+    assert [report.error for report in reports] == [None, None]
