@@ -147,7 +147,12 @@ cdef class Fetched:
             if stop == COMPRESSED:
                 if chunk.count >= limit:
                     break
-                self.open_compressed(chunk)
+                try:
+                    self.open_compressed(chunk)
+                except Exception:
+                    if chunk.count == 0:
+                        raise
+                    break               # what was read before it goes out; the next call raises
         if self.took_raw:
             chunk.owners.append(self.source)
         if stop == AT_END:

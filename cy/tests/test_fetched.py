@@ -116,6 +116,19 @@ def test_damage_is_not_looked_for_without_check_crcs() -> None:
     assert len(drain(Fetched("t", 0, 0, bytes(bad), check_crcs=False))) == 1
 
 
+def test_batch_that_does_not_inflate_is_refused_after_what_lies_before_it() -> None:
+    good, bad = batch(0, [b"a", b"b"]), bytearray(batch(2, [b"c" * 100] * 3, codec=Codec.GZIP))
+    bad[61:] = bytes(len(bad) - 61)
+    fetched = Fetched("t", 0, 0, good + bytes(bad), check_crcs=False)
+    chunk = fetched.take(100)
+    assert chunk is not None
+    assert [record.value for record in Records([chunk])] == [b"a", b"b"]
+    for _ in range(2):
+        with pytest.raises(InvalidBatch, match="cannot be decompressed"):
+            fetched.take(100)
+    assert fetched.next_offset == 2
+
+
 def test_record_that_does_not_parse_is_refused() -> None:
     bad = bytearray(batch(0, [b"a"]))
     bad[61] = 0x7F

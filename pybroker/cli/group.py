@@ -9,7 +9,7 @@ import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.completing import GROUP, TOPIC
-from pybroker.cli.output import show, with_output
+from pybroker.cli.output import DOCUMENTS, show, with_output
 from pybroker.cli.places import Spot, SpotType, chosen, edges, offsets_at
 from pybroker.cli.verbs import Failure, Suggesting, complain, failures
 from pyclient import TopicPartition
@@ -58,7 +58,7 @@ def describe(cluster: Cluster, output: str, groups: tuple[str, ...], view: str |
     with cluster.admin() as admin:
         names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
         found = admin.describe_consumer_groups(names, check=False)
-        needs_lags = view is None or output in ("json", "jsonl")
+        needs_lags = view is None or output in DOCUMENTS
         lags = {name: lags_of(admin, each) for name, each in found.items()} if needs_lags else {}
     if only_with_lag:
         lags = {name: [row for row in rows if row[5]] for name, rows in lags.items()}
