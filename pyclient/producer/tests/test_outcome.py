@@ -110,4 +110,4 @@ def test_a_gap_ends_with_its_transaction():
     sender.run()
     while client.posts:
         answer(client)
-    assert [report.error for report in reports] == [None, None]
+    assert [(report.done, report.error) for report in reports] == [(True, None)] * 2
