@@ -10,7 +10,7 @@ driver understands::
     consumer   group_id group_protocol group_instance_id group_remote_assignor partition_assignment_strategy
                isolation_level auto_offset_reset enable_auto_commit auto_commit_interval_ms session_timeout_ms
                heartbeat_interval_ms max_poll_interval_ms max_poll_records fetch_min_bytes fetch_max_wait_ms
-               metadata_max_age_ms client_id
+               max_partition_fetch_bytes metadata_max_age_ms client_rack client_id
 
 ``partition_assignment_strategy`` is one of ``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``.
 ``session_timeout_ms``, ``heartbeat_interval_ms`` and the strategy are left out where ``group_protocol`` is

@@ -96,6 +96,8 @@ def dotted(settings: Mapping[str, object]) -> dict[str, object]:
     """Settings under librdkafka's names."""
     found = {key.replace("_", "."): value for key, value in settings.items()}
     new = found.get("group.protocol") == "consumer"
+    if found.get("auto.offset.reset") == "none":
+        found["auto.offset.reset"] = "error"
     dropped = UNKNOWN | (CLASSIC_ONLY if new else set())
     return {NAMES.get(key, key): value for key, value in found.items() if key not in dropped}
 

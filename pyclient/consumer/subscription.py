@@ -90,7 +90,6 @@ class PartitionState:
         self.reset = None
         self.failed = False
         self.buffered = 0
-        self.preferred = None
         self.proven = -1
 
     def settle(self) -> None:

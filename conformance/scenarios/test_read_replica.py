@@ -1,0 +1,92 @@
+"""S61 as far as it is the client's part: ``client.rack`` is sent, the replica that the leader names is read, and left
+when it is lost. Three brokers of ours, the third in another rack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import Popen
+from typing import Any, NamedTuple
+
+import pytest
+
+from conformance import drivers
+from conformance.clusters import Cluster
+from conformance.drivers.base import Consumer, Place
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER, FOLLOWER = 1, 3
+COUNT = 400
+#: A leader that is halted is not replaced before the test is over.
+PATIENT: dict[str, Any] = {"zookeeper_session_timeout_ms": 600_000, "replica_lag_time_max_ms": 600_000}
+#: So little is fetched ahead that most is still to be fetched when the test looks.
+LITTLE = {"max_partition_fetch_bytes": 4_000, "queued_max_bytes": 8_000}
+
+
+class Racks(NamedTuple):
+    cluster: Cluster
+    follower: Popen[bytes]
+
+
+@pytest.fixture
+def racks(tmp_path: Path) -> Iterator[Racks]:
+    """Brokers 1 and 2 in rack a, 3 in rack b."""
+    with Cluster(tmp_path / "data", 2, broker_rack="a", replica_selector_class=RACK_AWARE, **PATIENT) as cluster:
+        cluster.config["broker.rack"] = "b"
+        with cluster.joined(FOLLOWER) as follower:
+            until(lambda: cluster.brokers() == [1, 2, 3], "the third broker")
+            yield Racks(cluster, follower)
+
+
+def place_topic(cluster: Cluster, name: str) -> Place:
+    """A partition whose leader is in rack a, its follower in rack b, both with ``COUNT`` records."""
+    rows = [{"partition_index": 0, "broker_ids": [LEADER, FOLLOWER]}]
+    topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
+    with Wire(("127.0.0.1", cluster.ports[LEADER])) as wire:
+        reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
+    assert reply.topics[0].error_code == 0, reply
+    until(lambda: cluster.is_in_sync(name), "both replicas in sync")
+    with drivers.opened("pyclient").producer(cluster.bootstrap) as producer:
+        for number in range(COUNT):
+            producer.send(name, b"%d" % number * 300)
+            if number % 10 == 9:  # small batches: whole ones are fetched
+                producer.flush()
+    return Place(name, 0)
+
+
+def consumer(cluster: Cluster, rack: str) -> Consumer:
+    return drivers.opened("pyclient").consumer(cluster.bootstrap, client_rack=rack, **LITTLE)
+
+
+def read(reader: Consumer, count: int) -> int:
+    """How many records have come when these have."""
+    found = 0
+
+    def enough() -> bool:
+        nonlocal found
+        found += len(reader.poll(0.2, 5))
+        return found >= count
+
+    until(enough, f"{count} records")
+    return found
+
+
+def test_s61_a_consumer_reads_from_the_follower_in_its_rack_until_that_is_lost(racks: Racks) -> None:
+    cluster = racks.cluster
+    place = place_topic(cluster, "t")
+    with consumer(cluster, "b") as whole:
+        whole.assign({place: 0})
+        assert read(whole, COUNT) == COUNT  # the follower knows that all of it is committed
+    with consumer(cluster, "b") as near, consumer(cluster, "a") as far:
+        for reader in (near, far):
+            reader.assign({place: 0})
+            assert read(reader, 5) == 5
+        cluster.halt(LEADER)
+        count = 5 + read(near, COUNT // 2)
+        until(lambda: not far.poll(0.5, 5), "the end of what was fetched ahead")
+        assert far.position(place) < COUNT // 2, "nobody else serves the other rack"
+        cluster.resume(LEADER)
+        racks.follower.kill()
+        assert count + read(near, COUNT - count) == COUNT
