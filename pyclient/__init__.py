@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
+    from cy.producer_batch import DeliveryReport as DeliveryReport
     from cy.record_metadata import RecordMetadata as RecordMetadata
+    from pyclient import aio as aio
     from pyclient.admin import Admin as Admin
     from pyclient.admin import NewTopic as NewTopic
     from pyclient.consumer import Consumer as Consumer
+    from pyclient.consumer import OffsetAndMetadata as OffsetAndMetadata
+    from pyclient.consumer import RebalanceListener as RebalanceListener
     from pyclient.consumer import Record as Record
     from pyclient.errors import ConfigError as ConfigError
     from pyclient.errors import KafkaError as KafkaError
@@ -28,19 +32,32 @@ if TYPE_CHECKING:
 _HOMES = {
     "Consumer": "pyclient.consumer",
     "Record": "pyclient.consumer",
+    "OffsetAndMetadata": "pyclient.consumer",
+    "RebalanceListener": "pyclient.consumer",
     "Producer": "pyclient.producer.blocking",
     "RecordMetadata": "cy.record_metadata",
+    "DeliveryReport": "cy.producer_batch",
     "Admin": "pyclient.admin",
     "ConfigError": "pyclient.errors",
     "KafkaError": "pyclient.errors",
     "NewTopic": "pyclient.admin",
 }
-__all__ = ["TopicPartition", *_HOMES]
+__all__ = ["TopicPartition", "aio", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("pyclient.aio")
+    if name == "__version__":
+        from importlib.metadata import version  # slow to import
+
+        return version("pybroker")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__name__", "__version__"]
