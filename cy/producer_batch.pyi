@@ -53,7 +53,9 @@ class ProducerBatch:
     def reserve_sequence(self, sequence: int) -> None:
         """The sequence that ``assign`` will write."""
     def split(self, limit: int) -> list[ProducerBatch]:
-        """Its records in batches of at most ``limit`` bytes (or one record), which it stands for from now on."""
+        """Its records in batches of at most ``limit`` bytes (or one record), at least two, which it stands
+        for from now on.
+        """
     def complete(self, base_offset: int, log_append_time: int = -1) -> None:
         """It was appended at ``base_offset`` (-1: unknown)."""
     def fail(self, error: Any, record_errors: Any = None) -> None:

@@ -196,14 +196,16 @@ cdef class ProducerBatch:
         self.base_sequence = sequence
 
     def split(self, Py_ssize_t limit):
-        """New batches of at most ``limit`` bytes each, or one record, with these records."""
+        """New batches with these records: of at most ``limit`` bytes each, or one record; at least two."""
         cdef list parts = []
         cdef ProducerBatch part = None
         cdef Py_ssize_t size
         cdef int32_t index = 0
         for record in iterate(plain_of(self.plain), check_crcs=False):
             size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-            if part is None or part.used + size > limit:
+            size += len(encode_headers(record.headers)) if record.headers else 0
+            is_last = index == self.count - 1
+            if part is None or part.used + size > limit or (is_last and len(parts) == 1):
                 part = new_batch(self.topic, self.partition, min(limit, 16384), self.created)
                 part.before_wait = self.before_wait
                 parts.append((index, part))
