@@ -33,9 +33,12 @@ from cy.record_metadata cimport RecordMetadata
 from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
 
 from threading import Lock
+import logging
 
 from cy.batch import iterate
 from cy.compression import compress
+
+log = logging.getLogger("pyclient.producer")
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **block, Py_ssize_t size) except -1
@@ -263,7 +266,7 @@ cdef class ProducerBatch:
         self.done = True
         waiters, self.waiters = self.waiters, None
         for waiter in waiters or ():
-            waiter()
+            tell(waiter)
 
     def run_callbacks(self, on_error):
         """Calls the callbacks of the records; ``on_error(callback)`` inside ``except``."""
@@ -278,7 +281,7 @@ cdef class ProducerBatch:
     def add_waiter(self, waiter):
         """Calls ``waiter()`` once the batch is done; at once if it is."""
         if self.done:
-            waiter()
+            tell(waiter)
         elif self.waiters is None:
             self.waiters = [waiter]
         else:
@@ -292,13 +295,30 @@ cdef class ProducerBatch:
             self.before_wait()
         lock = Lock()
         lock.acquire()
-        self.add_waiter(lock.release)
-        cdef double left = INFINITY if timeout is None else timeout
-        while left > SLICE:
-            if lock.acquire(True, SLICE):
-                return True
-            left -= SLICE
-        return lock.acquire(True, max(0, left))
+        release = lock.release
+        self.add_waiter(release)
+        try:
+            return acquired(lock, INFINITY if timeout is None else timeout)
+        finally:
+            if self.waiters is not None and release in self.waiters:
+                self.waiters.remove(release)
+
+
+cdef tell(waiter):
+    """Calls what waits for a batch. What it raises is logged, and not the matter of the others."""
+    try:
+        waiter()
+    except Exception:
+        log.exception("%r, called because records were delivered, failed", waiter)
+
+
+cdef bint acquired(object lock, double left) except -1:
+    """Whether the lock was free within ``left`` seconds."""
+    while left > SLICE:
+        if lock.acquire(True, SLICE):
+            return True
+        left -= SLICE
+    return lock.acquire(True, max(0, left))
 
 
 cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 
 import pytest
@@ -153,3 +154,49 @@ def test_metadata_is_a_value():
     assert pickle.loads(pickle.dumps(metadata)) == metadata
     assert tuple(metadata) == ("t", 1, 2, 3)
     assert len({metadata, RecordMetadata("t", 1, 2, 3)}) == 1
+
+
+def test_a_waiter_that_fails_is_logged_and_the_others_are_called(caplog):
+    batch = begin("t", 0)
+    report = batch.append(1, None, b"")
+    heard = []
+    report.add_done_callback(lambda: 1 // 0)
+    report.add_done_callback(lambda: heard.append(report.done))
+    batch.complete(0)
+    report.add_done_callback(lambda: 1 // 0)
+    assert heard == [True]
+    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError] * 2
+
+
+def test_a_wait_that_timed_out_leaves_nothing():
+    batch = begin("t", 0)
+    report = batch.append(1, None, b"")
+    before = len(gc.get_referents(batch))
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            report.result(0)
+    lists = [each for each in gc.get_referents(batch) if isinstance(each, list)]
+    assert [each for each in lists if each] == []
+    assert len(gc.get_referents(batch)) <= before + 1
+
+
+def parts_of(headers, limit):
+    batch = begin("t", 0)
+    for each in headers:
+        batch.append(1, None, b"v", each)
+    batch.seal()
+    return batch.split(limit if limit else batch.plain_size // 2)
+
+
+@pytest.mark.parametrize("limit", [0, 10**9])
+@pytest.mark.parametrize("sizes", [(0, 9000), (9000, 0), (0, 0, 9000), (1, 1)])
+def test_a_split_has_two_parts_at_least_each_with_fewer_records(sizes, limit):
+    parts = parts_of([[("h", bytes(size))] for size in sizes], limit)
+    assert len(parts) > 1
+    assert sum(part.count for part in parts) == len(sizes)
+
+
+def test_a_split_counts_headers():
+    parts = parts_of([[("h", bytes(1000))]] * 64, 0)
+    assert max(part.plain_size for part in parts) < 33_500
+    assert sum(part.count for part in parts) == 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 from cy.deliveries import Deliveries
@@ -33,13 +34,16 @@ def _one_more(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, No
             here = False
         if here:
             done()
-        elif not loop.is_closed():
-            loop.call_soon_threadsafe(done)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+                loop.call_soon_threadsafe(done)
 
     if isinstance(deliveries, DeliveryReport):
         deliveries.add_done_callback(tell)
-    else:
-        deliveries.pending()[0].add_waiter(tell)
+    elif pending := deliveries.pending():
+        pending[0].add_waiter(tell)
+    else:  # the last one was done just now, on the sender's thread
+        return
     yield from future
 
 

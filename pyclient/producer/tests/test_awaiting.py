@@ -1,0 +1,52 @@
+"""What an awaiting task hears, and when nobody is there to hear it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cy.producer_batch import begin
+from pyclient.producer.awaiting import _one_more, _wait
+
+
+class DoneMeanwhile:
+    """Deliveries whose last batch is done between two looks of the awaiting thread."""
+
+    def __init__(self):
+        self.looks = iter((False, True))
+
+    @property
+    def done(self):
+        return next(self.looks)
+
+    def pending(self):
+        return []
+
+    def outcome(self):
+        return 3
+
+    def __await__(self):
+        return _wait(self)
+
+
+def test_deliveries_may_be_done_between_two_looks():
+    async def work():
+        return await DoneMeanwhile()
+
+    assert asyncio.run(work()) == 3
+
+
+def test_a_loop_that_closes_meanwhile_is_not_told(caplog):
+    batch = begin("t", 0)
+    report = batch.append(1, None, b"")
+    loop = asyncio.new_event_loop()
+
+    async def work():
+        return next(_one_more(report))
+
+    loop.run_until_complete(work())
+    loop.close()
+    loop.is_closed = lambda: False  # as it was when the other thread looked
+    batch.complete(0)
+    del loop.is_closed
+    assert report.done
+    assert caplog.records == []
