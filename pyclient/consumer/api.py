@@ -124,7 +124,9 @@ class ConsumerApi:
         core.client.loop.call_soon_threadsafe(core.on_assignment)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """``poll`` gives no records of these until ``resume``; a rebalance keeps it so."""
+        """``poll`` gives no records of these until ``resume``. A rebalance keeps it so for the partitions that
+        this consumer keeps, by every protocol and assignor; in Kafka's own consumer an eager one ends all pauses.
+        """
         self._rewind()
         with self._core.lock:
             for tp in list(partitions):
@@ -140,7 +142,7 @@ class ConsumerApi:
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
         with self._core.lock:
-            return {tp for tp, state in self._core.subscription.states.items() if state.paused}
+            return self._core.subscription.paused()
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Records between the position and the end, as of the last fetch; None before the first."""

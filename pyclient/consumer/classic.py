@@ -103,8 +103,10 @@ class ClassicMembership(Membership):
         elif self._is_cooperative:
             topics = self._subscription.topics
             await self.revoke([tp for tp in self.owned() if tp.topic not in topics])
-        else:
-            await self.revoke(self.owned())
+        elif owned := self.owned():
+            with self._lock:
+                self._subscription.keep_pauses(self._subscription.paused())
+            await self.revoke(owned)
 
     async def _round(self) -> None:
         await self._end_heartbeats()
@@ -125,6 +127,8 @@ class ClassicMembership(Membership):
                 self._wake.set()
         self._last = sorted(assigned), self.epoch
         await self.take_over(assigned, always=not self._is_cooperative)
+        with self._lock:
+            self._subscription.keep_pauses(())
 
     async def _join(self) -> JoinGroup.Response:
         config = self._config

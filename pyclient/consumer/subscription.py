@@ -108,6 +108,7 @@ class Subscription:
         self.regex: str | None = None
         """The pattern for the group's coordinator where that matches it; else ``match`` does."""
         self.states: dict[TopicPartition, PartitionState] = {}
+        self._pauses: frozenset[TopicPartition] = frozenset()
 
     def _enter(self, mode: Mode) -> None:
         if self.mode not in (Mode.NONE, mode):
@@ -149,6 +150,7 @@ class Subscription:
         """Nothing is read any more."""
         self.mode, self.topics = Mode.NONE, frozenset()
         self.pattern = self.regex = None
+        self._pauses = frozenset()
         self.set_assigned(())
 
     @property
@@ -165,6 +167,15 @@ class Subscription:
             self.states.pop(tp).turn += 1
         for tp in sorted(wanted - self.states.keys()):
             self.states[tp] = PartitionState(tp)
+            self.states[tp].paused = tp in self._pauses
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {tp for tp, state in self.states.items() if state.paused}
+
+    def keep_pauses(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are paused again where they are assigned next: an eager rebalance takes all away first."""
+        self._pauses = frozenset(partitions)
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
         """These are to be given up."""

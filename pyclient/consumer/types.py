@@ -28,16 +28,24 @@ class GroupMetadata(NamedTuple):
 
 
 class RebalanceListener(Protocol):
-    """Told of changes of the assignment, within ``poll`` and on its thread. A method may be absent.
+    """Told of changes of the assignment, within ``poll`` and on its thread.
 
+        class Offsets(RebalanceListener):
+            def on_partitions_assigned(self, partitions):
+                ...
+
+    A subclass has the methods that it needs. So may any other object, without a base; what it lacks is not called.
     The methods of a listener of an asyncio consumer may be coroutines.
     """
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
         """Still ours until this returns: commit here what was processed."""
+        return None
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
         """New ones; positions may be set by ``seek``."""
+        return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
         """Not ours any more: commits would fail. By default ``on_partitions_revoked`` is called."""
+        return self.on_partitions_revoked(partitions)

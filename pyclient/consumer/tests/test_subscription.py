@@ -75,3 +75,18 @@ def test_settled_is_what_the_last_poll_gave() -> None:
     assert state.settled == 5
     state.settle()
     assert (state.settled, state.settled_epoch) == (9, 2)
+
+
+def test_pauses_outlive_an_eager_rebalance_of_what_comes_back() -> None:
+    subscription = Subscription()
+    subscription.subscribe(["a", "b"])
+    subscription.set_assigned([A0, A1, B0])
+    for tp in (A0, B0):
+        subscription.state(tp).paused = True
+    subscription.keep_pauses(subscription.paused())
+    subscription.set_assigned([])
+    subscription.set_assigned([A0, A1])
+    subscription.keep_pauses(())
+    assert subscription.paused() == {A0}
+    subscription.set_assigned([A0, A1, B0])
+    assert subscription.paused() == {A0}, "it was another's meanwhile"
