@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from pyclient.admin.base import Base
-from pyclient.admin.fan_out import Ask, fan_out
+from pyclient.admin.fan_out import LAG_S, Ask, fan_out, lasting
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     AlterConfigOp,
@@ -18,7 +18,7 @@ from pyclient.admin.types import (
     ConfigSynonym,
     ResourceType,
 )
-from pyclient.errors import KafkaError, of_code
+from pyclient.errors import KafkaError, UnknownTopicOrPartition, of_code
 from pyclient.errors import check as check_code
 from pyclient.protocol import DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
 
@@ -147,7 +147,17 @@ class Configs(Base):
         async def locate(some: Collection[ConfigResource]) -> dict[ConfigResource, int | KafkaError]:
             return {each: await place(each) for each in some}
 
-        results = await fan_out(self._client, given, locate, ask, deadline)
+        patience = self._client.clock() + LAG_S
+
+        async def patiently(node: int, some: list[ConfigResource]) -> Mapping[ConfigResource, R | KafkaError]:
+            answers = await ask(node, some)
+            if self._client.clock() > patience:
+                for answer in answers.values():
+                    if isinstance(answer, UnknownTopicOrPartition):
+                        lasting(answer)
+            return answers
+
+        results = await fan_out(self._client, given, locate, patiently, deadline)
         return results.checked(check)
 
 

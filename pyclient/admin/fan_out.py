@@ -114,11 +114,11 @@ class Leaders:
         if error is None or error.name == "UNKNOWN_TOPIC_OR_PARTITION":
             error = UnknownTopicOrPartition(f"{key}: no such partition")
             if self._client.clock() > self._patience:
-                error = _lasting(error)
+                error = lasting(error)
         return error
 
 
-def _lasting(error: KafkaError) -> KafkaError:
+def lasting(error: KafkaError) -> KafkaError:
     """The error, not to be retried any more."""
     error.retriable = False  # type: ignore[misc]
     return error

@@ -124,6 +124,15 @@ def test_a_partition_that_does_not_exist_is_said_so(admin, topic):
         admin.list_offsets({TopicPartition(topic, 9): OffsetSpec.LATEST})
 
 
+def test_configs_of_a_topic_that_is_not_there_are_not_waited_for(admin):
+    """The time-out of the call is longer than that of the test."""
+    resource = ConfigResource(ResourceType.TOPIC, unique("missing"))
+    with pytest.raises(UnknownTopicOrPartition):
+        admin.describe_configs(resource, timeout=600)
+    with pytest.raises(UnknownTopicOrPartition):
+        admin.incremental_alter_configs({resource: [AlterConfigOp("retention.ms", "1000")]}, timeout=600)
+
+
 def test_configs_are_changed_key_by_key(admin, topic):
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
