@@ -166,6 +166,15 @@ cdef inline bint is_other_protocol(const uint8_t* at) noexcept nogil:
     return word >> 16 == 0x1603 or word in (0x47455420, 0x504F5354, 0x48454144, 0x50555420)
 
 
+def protocol_of(prefix):
+    """What the first bytes of a stream that is not Kafka's look like, as the end of a sentence."""
+    if prefix[:4] in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
+        return ": it speaks HTTP"
+    if prefix[:2] == b"\x16\x03":
+        return ": it speaks TLS"
+    return ""
+
+
 cdef class FrameReader:
     """The receiving half of one connection.
 
@@ -255,8 +264,8 @@ cdef class FrameReader:
         cdef Py_ssize_t length = load_int32(at)
         if 0 <= length <= self.max_frame and not is_other_protocol(at):
             return length
-        raise FrameError(f"frame length {length} is not in 0..{self.max_frame}",
-                         at[:min(8, self.filled - self.begin)])
+        prefix = at[:min(8, self.filled - self.begin)]
+        raise FrameError(f"frame length {length} is not in 0..{self.max_frame}{protocol_of(prefix)}", prefix)
 
     def next(self):
         """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises

@@ -11,7 +11,8 @@ import click
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.completing import TOPIC
 from pybroker.cli.record_documents import Given, given
-from pybroker.cli.verbs import Failure, Verb, complain, pairs, sentence
+from pybroker.cli.record_format import unescaped
+from pybroker.cli.verbs import Failure, Verb, complain, rows, sentence
 
 if TYPE_CHECKING:
     from pyclient import Producer
@@ -43,7 +44,7 @@ class Failures:
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]…")
 @click.option("--value", "values", multiple=True, metavar="TEXT", help="A record, instead of stdin.")
 @click.option("-k", "--key", metavar="TEXT", help="The key of all records.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Lines are KEY, this, VALUE.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Lines are KEY, this (\\t: a tab), VALUE.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="name=value", help="A header of all records.")
 @click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="[by the key, else spread]")
 @click.option("-z", "--compression", help="gzip, snappy, lz4, zstd.")
@@ -76,9 +77,7 @@ def produce(
         raise click.UsageError("either --value or FILE")
     if key is not None and key_delimiter is not None:
         raise click.UsageError("either --key or --key-delimiter")
-    common: list[tuple[str, bytes | None]] = [
-        (name, value.encode()) for name, value in pairs(headers, "--header").items()
-    ]
+    common: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in rows(headers, "--header")]
     sources = (
         [value.encode() for value in values] if values else pieces(files or (stdin(),), whole=how == "whole")
     )
@@ -118,7 +117,7 @@ def pieces(files: Iterable[IO[bytes]], *, whole: bool) -> Iterator[bytes]:
 
 def parsed(sources: Iterable[bytes], how: str, delimiter: str | None, null: bool) -> Iterator[Given]:
     """Records of lines. Raises Failure for one that is none."""
-    mark = None if delimiter is None else delimiter.encode()
+    mark = None if delimiter is None else unescaped(delimiter)
     for number, piece in enumerate(sources, 1):
         if how == "jsonl":
             if piece.strip():
@@ -126,7 +125,9 @@ def parsed(sources: Iterable[bytes], how: str, delimiter: str | None, null: bool
             continue
         key, found, value = (None, b"", piece) if mark is None else piece.partition(mark)
         if mark is not None and not found:
-            raise Failure(f"line {number}: {delimiter!r} is not in it: the key would end there")
+            raise Failure(
+                f"line {number}: {delimiter!r} is not in it: the key would end there; the lines before it were sent"
+            )
         yield Given(None if null and not value else value, None if null and not key else key)
 
 

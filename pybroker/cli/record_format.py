@@ -33,11 +33,21 @@ def compiled(pattern: str, null: bytes = b"") -> Callable[[Record], bytes]:
     return write
 
 
-def part_of(token: bytes, parts: dict[bytes, Part]) -> bytes | Part:
+def unescaped(text: str) -> bytes:
+    """The bytes that a text with ``\\t``, ``\\x00`` … stands for."""
+    return b"".join(escape(token) or token for token in TOKEN.findall(text.encode()))
+
+
+def escape(token: bytes) -> bytes | None:
     if token.startswith(b"\\x") and len(token) == 4:
         return bytes([int(token[2:], 16)])
-    if token in ESCAPES:
-        return ESCAPES[token]
+    return ESCAPES.get(token)
+
+
+def part_of(token: bytes, parts: dict[bytes, Part]) -> bytes | Part:
+    character = escape(token)
+    if character is not None:
+        return character
     if token == b"%%":
         return b"%"
     if token.startswith(b"%"):

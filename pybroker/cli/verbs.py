@@ -215,11 +215,14 @@ def misuse(what: str) -> Iterator[None]:
 
 
 def pairs(given: Iterable[str], option: str) -> dict[str, str]:
-    """``key=value`` as a mapping. Raises UsageError."""
-    found: dict[str, str] = {}
+    """``key=value`` as a mapping: the last of a key counts. Raises UsageError."""
+    return dict(rows(given, option))
+
+
+def rows(given: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
+    """``key=value`` as pairs, in order, also twice the same key. Raises UsageError."""
     for text in given:
         key, mark, value = text.partition("=")
         if not mark or not key:
             raise click.UsageError(f"{option} {text}: it is key=value")
-        found[key.strip()] = value
-    return found
+        yield key.strip(), value

@@ -35,7 +35,11 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
             else:
                 served.append((way, found))
     if served:
-        yield from described(cluster, served, timeout)
+        found = list(described(cluster, served, timeout))
+        yield from found
+        if any(each.level == ERROR for each in found):
+            yield Finding(WARNING, "health", "not looked at: clients do not reach every broker", "mend the way first")
+            return
         yield from state(cluster)
         if write:
             yield from there_and_back(cluster)
@@ -74,9 +78,12 @@ def described(
     yield Finding(OK, "cluster", f"{found.cluster_id}, brokers {brokers}, controller {found.controller_id}")
     for broker in found.brokers:
         way = network.reach(broker.host, broker.port, timeout)
-        yield network.advertised(broker.id, way, came_by)
         there = identity(cluster, way, timeout) if way.is_open else None
-        if there is not None and not isinstance(there, Finding):
+        if isinstance(there, Finding):
+            yield there._replace(check=f"broker {broker.id} advertises {way.name}", advice=network.remedy(way, came_by))
+            continue
+        yield network.advertised(broker.id, way, came_by)
+        if there is not None:
             yield from network.other_cluster(broker.id, way, found.cluster_id, there.cluster_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -100,6 +101,30 @@ def test_something_else_that_listens_there_is_not_taken_for_kafka(listener: sock
     ended = shell("doctor", "-o", "json", "--timeout", 2)
     assert ended.code == 1
     assert "does not answer as Kafka" in ended.out
+
+
+def test_an_advertised_address_where_something_else_answers_is_an_error_and_ends_the_search() -> None:
+    def serve(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = server.accept()
+                peer.recv(1)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                peer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        name = f"127.0.0.1:{server.getsockname()[1]}"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        with pybroker.run(port=port, advertised_listeners=f"PLAINTEXT://{name}") as broker:
+            ended = Shell(f"127.0.0.1:{port}")("doctor", "-o", "jsonl", "--timeout", 5, "--data-dir", broker.data_dir)
+        server.shutdown(socket.SHUT_RDWR)
+    assert ended.code == 1
+    found = {each["check"]: each for each in ended.documents}
+    assert found[f"broker 1 advertises {name}"]["level"] == ERROR
+    assert "HTTP" in found[f"broker 1 advertises {name}"]["found"]
+    assert "not looked at" in found["health"]["found"]
 
 
 def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart() -> None:

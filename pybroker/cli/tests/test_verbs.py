@@ -114,10 +114,10 @@ def test_records_are_chosen_by_key_and_by_an_expression(shell: Shell, topic: str
 
 
 def test_what_one_command_writes_another_reads(shell: Shell, topic: str) -> None:
-    lines = b"k1:v1\nk2:\n:v3\r\n"
-    shell.done("produce", topic, "-p", 1, "-K", ":", "-Z", "-H", "h=x", "-z", "lz4", stdin=lines)
+    lines = b"k1\tv1\nk2\t\n\tv3\r\n"
+    shell.done("produce", topic, "-p", 1, "-K", r"\t", "-Z", "-H", "h=x", "-H", "h=y", "-z", "lz4", stdin=lines)
     found = read(shell, topic, "-p", 1, "--from-beginning", "-f", r"%o %k %s %h\n", "-Z", "NULL")
-    assert found == ["0 k1 v1 h=x", "1 k2 NULL h=x", "2 NULL v3 h=x"]
+    assert found == ["0 k1 v1 h=x,h=y", "1 k2 NULL h=x,h=y", "2 NULL v3 h=x,h=y"]
     documents = "\n".join(read(shell, topic, "-p", 1, "--from-beginning", "-o", "jsonl"))
     shell.done("topic", "create", topic + "-copy", "-p", 2)
     shell.done("produce", topic + "-copy", "--input", "jsonl", stdin=documents)
