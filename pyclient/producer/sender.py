@@ -49,8 +49,8 @@ class Sender:
         self.outcomes = Outcomes(client, queues, settings, identities, self._again)
         self.room_waiters: list[Callable[[], Any]] = []
         """Called, once, when memory was freed; any thread may append."""
-        self.pressed = 0
         self._answer_waiters: list[Callable[[], Any]] = []
+        self.pressed = 0
         """How many wait for everything to go now (flush, close)."""
         self._active: dict[Lane, None] = {}
         """Lanes whose queues have something."""
@@ -66,12 +66,15 @@ class Sender:
         self._timer_at = NEVER
         self._expire_at = NEVER
         """No batch is overdue before."""
+        self._ended = False
         identities.resume = self.run
 
     # -- what goes ---------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Sends what may go, and sets the timer for the rest."""
+        if self._ended:
+            return
         self._take_news()
         if self._active and self.identities.is_over:
             self.drop(self.identities.refusal())
@@ -290,6 +293,17 @@ class Sender:
             self._free_room()
         if self._active:
             self.run()
+        if self._answer_waiters and not any(self._unanswered.values()):
+            waiters, self._answer_waiters = self._answer_waiters, []
+            for waiter in waiters:
+                waiter()
+
+    def when_answered(self, waiter: Callable[[], Any]) -> None:
+        """Calls ``waiter()`` once no request is under way."""
+        if any(self._unanswered.values()):
+            self._answer_waiters.append(waiter)
+        else:
+            waiter()
 
     def _free_room(self) -> None:
         waiters, self.room_waiters = self.room_waiters, []
@@ -313,17 +327,6 @@ class Sender:
     def _lanes(self) -> list[Lane]:
         """Those with something in the queue or under way."""
         lanes = dict(self._active)
-        if self._answer_waiters and not any(self._unanswered.values()):
-            waiters, self._answer_waiters = self._answer_waiters, []
-            for waiter in waiters:
-                waiter()
-
-    def when_answered(self, waiter: Callable[[], Any]) -> None:
-        """Calls ``waiter()`` once no request is under way."""
-        if any(self._unanswered.values()):
-            self._answer_waiters.append(waiter)
-        else:
-            waiter()
         for requests in self._unanswered.values():
             for sent in requests:
                 lanes.update((lane, None) for lane, _ in sent)
@@ -331,16 +334,21 @@ class Sender:
 
     def drop(self, error: KafkaError) -> None:
         """Fails everything that is not under way."""
+        self._refuse_waiting(error)
+        self._free_room()
+
+    def _refuse_waiting(self, error: KafkaError) -> None:
         self._take_news()
         for lane in self._lanes():
             for batch in lane.queue.drain():
                 self.outcomes.refuse(lane, batch, error)
-        self._free_room()
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fails everything; answers that still come change nothing."""
-        self.drop(error)
+        """The end: fails everything; answers that still come change nothing, and nothing is sent."""
+        self._ended = True
+        self._refuse_waiting(error)
         for batch in self.pending():
             self.outcomes.fail(batch, error)
         if self._timer is not None:
             self._timer.cancel()
+        self._free_room()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cy.batch import iterate, read_header
-from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.errors import ClientClosed, ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.producer.tests.scripted import answer, batches_of, make
 from pyclient.protocol import Produce
 
@@ -229,6 +229,23 @@ def test_room_that_overdue_batches_leave_is_told():
     client.now = 31.0
     sender.run()
     assert told == [0]
+
+
+def test_nothing_runs_after_the_end():
+    """What is answered as the connections close would set a timer again."""
+    client, queues, sender = make()
+    reports = [queues.send("t", b"v", partition=number) for number in (0, 1)]
+    sender.run()
+    queues.closed = True
+    sender.fail_all(ClientClosed())
+    for _, _, on_done in client.posts:
+        on_done(None, ConnectionLost("h:1", "send"))
+    sender.update_available(["t"])
+    sender.run()
+    assert len(client.posts) == 2
+    assert all(isinstance(report.error, ClientClosed) for report in reports)
+    assert all(timer.cancelled for timer in client.loop.timers)
+    assert queues.used == 0
 
 
 def test_one_timer_stands_at_the_oldest_batch():
