@@ -67,6 +67,8 @@ cdef class Deliveries:
     cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1:
         """The next ``count`` records are in the batch, from index ``first``."""
         cdef Py_ssize_t at
+        if count > self.size - self.filled:
+            raise ValueError(f"record {self.filled + count} of {self.size}: the sequence has grown")
         if not self.batches or self.batches[len(self.batches) - 1] is not batch:
             self.batches.append(batch)
         cdef int32_t number = <int32_t>len(self.batches) - 1

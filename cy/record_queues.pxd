@@ -26,6 +26,7 @@ cdef class RecordQueues:
     cdef list news                      # queues that the sender does not know to have something
     cdef public bint awaitable          # ``send`` returns what is awaited for the report
     cdef public bint direct             # ``send`` may append: open, no serializer, no interceptor
+    cdef public bint closed             # nothing is appended any more
 
     cdef Accepted accepted(self, DeliveryReport report)
     cdef TopicQueues topic_queues(self, object topic)

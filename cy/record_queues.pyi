@@ -12,6 +12,8 @@ class RecordQueues:
     used: int
     limit: int
     direct: bool
+    closed: bool
+    """Nothing is appended any more."""
     awaitable: bool
     before_wait: Callable[[], object] | None
     """Called before somebody waits for a batch; raises where the wait would have no end."""
@@ -48,7 +50,7 @@ class RecordQueues:
     def try_send(
         self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any, on_delivery: Any
     ) -> DeliveryReport | None:
-        """As ``send``; None where the topic or partition is not known, or there is no room."""
+        """As ``send``; None where the topic or partition is not known, or there is no room, or it is closed."""
     def attach(self, wake: Callable[[], object]) -> None:
         """``wake()`` is called, in whatever thread, when the sender should look."""
     def poke(self) -> None:

@@ -17,6 +17,8 @@ a record or a batch becomes full; it says by ``take_news`` that it has looked.
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject, PyBytes_GET_SIZE,
 )
+from cython cimport boundscheck
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
@@ -149,7 +151,11 @@ cdef class RecordQueues:
     # ---- room ----------------------------------------------------------------------------------
 
     cdef ProducerBatch room(self, PartitionQueue queue, Py_ssize_t size):
-        """The batch that takes a record of at most ``size`` bytes; None where memory is used up."""
+        """The batch that takes a record of at most ``size`` bytes; None where memory is used up, or
+        nothing is appended any more.
+        """
+        if self.closed:
+            return None
         cdef ProducerBatch batch = queue.growing
         if batch is not None:
             if batch.used + size <= batch.capacity and batch.used + size <= self.batch_size:
@@ -190,7 +196,7 @@ cdef class RecordQueues:
             queue.topic, queue.partition, capacity, self.clock()
         )
         batch.before_wait = self.before_wait
-        if queue.growing is not None:       # another thread was here meanwhile
+        if queue.growing is not None or self.closed:    # another thread was here meanwhile
             self.used -= capacity
             return self.room(queue, size)
         queue.growing = batch
@@ -289,12 +295,13 @@ cdef class RecordQueues:
     ):
         """Appends ``values[start:]`` as far as there is room; the index of the first that is not in.
 
-        ``values`` and ``keys`` are lists or tuples, or both Arrow columns; ``keys`` may be None.
+        ``values`` and ``keys`` are tuples or lists that nobody changes, or both Arrow columns; ``keys``
+        may be None.
         """
         cdef TopicQueues queues = self.topics.get(topic)
         if queues is None:
             return start
-        cdef Py_ssize_t end = len(values)
+        cdef Py_ssize_t end = min(<Py_ssize_t>len(values), deliveries.size)
         cdef Py_ssize_t stop
         try:
             while start < end:
@@ -339,6 +346,8 @@ cdef class RecordQueues:
             return start
         cdef ProducerBatch batch = new_batch(queue.topic, queue.partition, size, self.clock())
         batch.before_wait = self.before_wait
+        if self.closed:
+            return start
         self.used += batch.charged
         cdef Py_ssize_t index
         with nogil:
@@ -380,6 +389,7 @@ cdef class RecordQueues:
             self.partitioner.stick(topic, size)
         return row + 1
 
+    @boundscheck(True)
     cdef Py_ssize_t add_run(
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
         int64_t timestamp, Deliveries deliveries,
@@ -390,7 +400,8 @@ cdef class RecordQueues:
         cdef Py_ssize_t k_size = -1 if key is None else PyBytes_GET_SIZE(key)
         cdef Py_ssize_t v_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef Py_ssize_t size = RECORD_OVERHEAD + k_size + v_size
-        cdef Py_ssize_t at = start, end = len(values), limit
+        cdef Py_ssize_t at = start, limit
+        cdef Py_ssize_t end = min(<Py_ssize_t>len(values), start + deliveries.size - deliveries.filled)
         if size > self.max_record:
             return start
         cdef PartitionQueue queue = self.partitioner.choose(topic, key, partition)

@@ -250,3 +250,51 @@ def test_small_memory_takes_what_fits():
     assert queues.fits(4_000)
     assert not queues.fits(5_000)
     assert queues.try_send("t", bytes(4_000), None, None, None, None, None) is not None
+
+
+def test_deliveries_have_no_more_records_than_they_were_made_for():
+    queues, _ = make()
+    deliveries = Deliveries(2, 0)
+    values = [b"a", b"b"]
+    assert queues.add_many("t", values, None, 0, 0, 1, deliveries) == 2
+    values.extend([b"c"] * 100_000)
+    assert queues.add_many("t", values, None, 2, 0, 1, deliveries) == 2
+    assert records_of(queues) == {0: [b"a", b"b"]}
+    report = queues.send("t", b"c", partition=0)
+    with pytest.raises(ValueError, match="record 3 of 2"):
+        deliveries.keep(report)
+    assert len(deliveries) == 2
+
+
+def test_keys_that_became_fewer_are_an_error():
+    queues, _ = make()
+    with pytest.raises(IndexError):
+        queues.add_many("t", [b"a"] * 3, [b"k"] * 2, 0, None, 1, Deliveries(3, 0))
+
+
+def test_nothing_is_appended_once_it_is_closed():
+    queues, wakes = make()
+    queues.send("t", b"a", partition=0)
+    queues.closed = True
+    wakes.clear()
+    assert queues.try_send("t", b"b", None, 0, None, None, None) is None
+    assert queues.try_send("t", b"b", None, 1, None, None, None) is None
+    assert queues.add_many("t", [b"b"] * 3, None, 0, 0, 1, Deliveries(3, 0)) == 0
+    assert queues.add_many("t", [b"b"] * 3, [b"k"] * 3, 0, None, 1, Deliveries(3, 0)) == 0
+    assert records_of(queues) == {0: [b"a"]}
+    assert wakes == []
+
+
+def test_a_batch_that_is_begun_while_it_is_closed_is_not_there():
+    """The allocation of a batch may run anything, and so another thread."""
+
+    def clock():
+        queues.closed = True
+        return 0.0
+
+    queues = RecordQueues(clock=clock)
+    queues.set_partitions("t", 1)
+    queues.attach(lambda: None)
+    assert queues.try_send("t", b"b", None, 0, None, None, None) is None
+    assert queues.topic("t").queues[0].empty
+    assert queues.used == 0

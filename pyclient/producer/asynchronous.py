@@ -79,8 +79,9 @@ class Producer(BaseProducer):
         self._check_open()
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if self._pipeline.sees_records:
-            deliveries = Deliveries(len(values), stamp)
-            for value, key in pairs(values, keys):
+            records = pairs(values, keys)
+            deliveries = Deliveries(len(records), stamp)
+            for value, key in records:
                 deliveries.keep(await self.send_later(topic, value, key, partition, stamp, None, None))
             return deliveries
         items, item_keys = many(self._pipeline, topic, values, keys)
@@ -126,7 +127,7 @@ class Producer(BaseProducer):
         return BufferExhausted(f"buffer.memory={self.limit} was full for max.block.ms={block:.0f}")
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ClientClosed
         if self._settings.transactional_id is not None:
             self._engine.transactions.check_open()
@@ -148,9 +149,9 @@ class Producer(BaseProducer):
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, for ``timeout`` seconds at most, fails the rest."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed, self.direct = True, False
+        self.closed, self.direct = True, False
         try:
             await self._engine.close(timeout)
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from random import getrandbits
 from typing import Any, NamedTuple
@@ -54,7 +54,6 @@ class BaseProducer(RecordQueues):
             adaptive=keys.partitioner_adaptive_partitioning_enable,
             seed=getrandbits(63) | 1,
         )
-        self._closed = False
 
     def _is_direct(self) -> bool:
         """Whether ``send`` may append without asking anybody."""
@@ -116,7 +115,7 @@ def size_of(value: Any, key: Any) -> int:
 def many(
     pipeline: Pipeline, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
 ) -> tuple[Sequence[Any], Sequence[Any] | None]:
-    """Values and keys of ``send_many`` as lists or tuples of bytes or None."""
+    """Values and keys of ``send_many`` as lists or tuples of bytes or None, which nobody changes."""
     _check_keys(values, keys)
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _columns(pipeline, values, keys)
@@ -126,10 +125,10 @@ def many(
     )
 
 
-def pairs(values: Sequence[Any], keys: Sequence[Any] | None) -> Iterable[tuple[Any, Any]]:
+def pairs(values: Sequence[Any], keys: Sequence[Any] | None) -> list[tuple[Any, Any]]:
     """Value and key of each record, where ``send_many`` sends one by one; of Arrow columns as bytes."""
     _check_keys(values, keys)
-    return zip(_items(values), repeat(None) if keys is None else _items(keys), strict=False)
+    return list(zip(_items(values), repeat(None) if keys is None else _items(keys), strict=False))
 
 
 def _items(given: Any) -> Any:
@@ -144,7 +143,7 @@ def _check_keys(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
 def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:
     if apply is not None:
         return [apply(topic, item) for item in items]
-    return items if type(items) in (list, tuple) else list(items)
+    return tuple(items)  # the caller's list may change while there is no room for all of it
 
 
 def _columns(pipeline: Pipeline, values: Any, keys: Any) -> tuple[Sequence[Any], Sequence[Any] | None]:

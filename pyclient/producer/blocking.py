@@ -79,8 +79,9 @@ class Producer(BaseProducer):
         self._check_open()
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if self._pipeline.sees_records:
-            deliveries = Deliveries(len(values), stamp)
-            for value, key in pairs(values, keys):
+            records = pairs(values, keys)
+            deliveries = Deliveries(len(records), stamp)
+            for value, key in records:
                 deliveries.keep(self.send_later(topic, value, key, partition, stamp, None, None))
             return deliveries
         items, item_keys = many(self._pipeline, topic, values, keys)
@@ -126,7 +127,7 @@ class Producer(BaseProducer):
             )
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ClientClosed
         if self._runner.forked:
             self._runner.check()
@@ -153,9 +154,9 @@ class Producer(BaseProducer):
         """Delivers what was sent, for ``timeout`` seconds at most (None: delivery.timeout.ms bounds
         it), fails the rest with ClientClosed. Again: does nothing.
         """
-        if self._closed:
+        if self.closed:
             return
-        self._closed, self.direct = True, False
+        self.closed, self.direct = True, False
         if self._runner.forked:
             return
         try:
