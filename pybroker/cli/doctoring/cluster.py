@@ -35,9 +35,9 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
             else:
                 served.append((way, found))
     if served:
-        found = list(described(cluster, served, timeout))
-        yield from found
-        if any(each.level == ERROR for each in found):
+        told = list(described(cluster, served, timeout))
+        yield from told
+        if any(each.level == ERROR for each in told):
             yield Finding(WARNING, "health", "not looked at: clients do not reach every broker", "mend the way first")
             return
         yield from state(cluster)
