@@ -1,10 +1,10 @@
 """S61 as far as it is the client's part: ``client.rack`` is sent, the replica that the leader names is read, and left
-when it is lost. Three brokers of ours, the third in another rack."""
+when it is lost; a group's leader looks at racks. Three brokers of ours, the third in another rack.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from subprocess import Popen
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ LEADER, FOLLOWER = 1, 3
 COUNT = 400
 #: A leader that is halted is not replaced before the test is over.
 PATIENT: dict[str, Any] = {"zookeeper_session_timeout_ms": 600_000, "replica_lag_time_max_ms": 600_000}
+QUICK: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
 #: So little is fetched ahead that most is still to be fetched when the test looks.
 LITTLE = {"max_partition_fetch_bytes": 4_000, "queued_max_bytes": 8_000}
 
@@ -30,34 +31,38 @@ class Racks(NamedTuple):
     follower: Popen[bytes]
 
 
-@pytest.fixture
-def racks(tmp_path: Path) -> Iterator[Racks]:
-    """Brokers 1 and 2 in rack a, 3 in rack b."""
-    with Cluster(tmp_path / "data", 2, broker_rack="a", replica_selector_class=RACK_AWARE, **PATIENT) as cluster:
+@pytest.fixture(scope="module")
+def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
+    """Brokers 1 and 2 in rack a, 3 in rack b, until a test kills it."""
+    folder = tmp_path_factory.mktemp("racks")
+    with Cluster(folder / "data", 2, broker_rack="a", replica_selector_class=RACK_AWARE, **PATIENT, **QUICK) as cluster:
         cluster.config["broker.rack"] = "b"
         with cluster.joined(FOLLOWER) as follower:
             until(lambda: cluster.brokers() == [1, 2, 3], "the third broker")
             yield Racks(cluster, follower)
 
 
-def place_topic(cluster: Cluster, name: str) -> Place:
-    """A partition whose leader is in rack a, its follower in rack b, both with ``COUNT`` records."""
-    rows = [{"partition_index": 0, "broker_ids": [LEADER, FOLLOWER]}]
+def place_topic(cluster: Cluster, name: str, *replicas: list[int]) -> None:
+    """A topic whose partitions have these replicas, the leader first."""
+    rows = [{"partition_index": number, "broker_ids": ids} for number, ids in enumerate(replicas)]
     topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
     with Wire(("127.0.0.1", cluster.ports[LEADER])) as wire:
         reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
     assert reply.topics[0].error_code == 0, reply
     until(lambda: cluster.is_in_sync(name), "both replicas in sync")
+
+
+def fill(cluster: Cluster, name: str) -> None:
+    """``COUNT`` records in a partition."""
     with drivers.opened("pyclient").producer(cluster.bootstrap) as producer:
         for number in range(COUNT):
             producer.send(name, b"%d" % number * 300)
             if number % 10 == 9:  # small batches: whole ones are fetched
                 producer.flush()
-    return Place(name, 0)
 
 
-def consumer(cluster: Cluster, rack: str) -> Consumer:
-    return drivers.opened("pyclient").consumer(cluster.bootstrap, client_rack=rack, **LITTLE)
+def consumer(cluster: Cluster, rack: str, **settings: object) -> Consumer:
+    return drivers.opened("pyclient").consumer(cluster.bootstrap, client_rack=rack, **LITTLE, **settings)
 
 
 def read(reader: Consumer, count: int) -> int:
@@ -73,9 +78,29 @@ def read(reader: Consumer, count: int) -> int:
     return found
 
 
+@pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
+def test_members_of_a_group_get_the_partitions_in_their_racks(racks: Racks, strategy: str) -> None:
+    """KIP-881: without racks the first of them would have partition 0."""
+    topic = f"shared-{strategy}"
+    place_topic(racks.cluster, topic, [FOLLOWER], [LEADER])
+    group = {"group_id": topic, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
+    with consumer(racks.cluster, "a", **group) as one, consumer(racks.cluster, "b", **group) as other:
+        for member in (one, other):
+            member.subscribe([topic])
+
+        def shared() -> bool:
+            for member in (one, other):
+                member.poll(0.05)
+            return [one.assignment(), other.assignment()] == [{Place(topic, 1)}, {Place(topic, 0)}]
+
+        until(shared, "shares by racks")
+
+
 def test_s61_a_consumer_reads_from_the_follower_in_its_rack_until_that_is_lost(racks: Racks) -> None:
     cluster = racks.cluster
-    place = place_topic(cluster, "t")
+    place_topic(cluster, "t", [LEADER, FOLLOWER])
+    fill(cluster, "t")
+    place = Place("t", 0)
     with consumer(cluster, "b") as whole:
         whole.assign({place: 0})
         assert read(whole, COUNT) == COUNT  # the follower knows that all of it is committed

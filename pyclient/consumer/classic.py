@@ -47,18 +47,23 @@ class ClassicMembership(Membership):
         self._last: tuple[list[TopicPartition], int] | None = None
         """What was assigned last, whether or not it was given up since, and in which generation."""
         self._heartbeats: asyncio.Task[None] | None = None
-        self._counts: dict[str, int] | None = None
-        """Of the leader: the partitions it has assigned, by topic."""
+        self._seen: dict[str, list[frozenset[str]]] | None = None
+        """Of the leader: the partitions it has assigned, by topic, and their racks if it is in one."""
 
     def subscription_changed(self) -> None:
         self._wake.set()
 
     def topics_changed(self, topics: frozenset[str]) -> None:
-        """The metadata of these has changed: the leader looks whether there are more partitions."""
-        cluster = self._client.cluster
-        for topic in topics & (self._counts or {}).keys():
-            if len(cluster.partitions(topic) or ()) != (self._counts or {})[topic]:
-                self._wake.set()
+        """The metadata of these has changed: the leader looks whether there are more partitions, or other
+        racks (KIP-881).
+        """
+        seen = self._seen or {}
+        if any(self._sight(topic) != seen[topic] for topic in topics & seen.keys()):
+            self._wake.set()
+
+    def _sight(self, topic: str) -> list[frozenset[str]]:
+        racks = self._client.cluster.racks(topic)
+        return racks if self._config.client_rack else [frozenset()] * len(racks)
 
     # -- rounds --------------------------------------------------------------------------------------
 
@@ -111,7 +116,7 @@ class ClassicMembership(Membership):
     async def _round(self) -> None:
         await self._end_heartbeats()
         self._wake.clear()
-        self._counts = None
+        self._seen = None
         joined = await self._join()
         self.member_id, self.epoch = joined.member_id, joined.generation_id
         self._protocol = joined.protocol_name
@@ -182,12 +187,14 @@ class ClassicMembership(Membership):
         if any(cluster.partitions(topic) is None for topic in wanted):
             with contextlib.suppress(KafkaError):
                 await self._client.metadata(wanted, timeout=1.0)
-        counts = {topic: len(cluster.partitions(topic) or ()) for topic in wanted}
-        self._counts = counts
+        racks = {topic: cluster.racks(topic) for topic in wanted}
+        self._seen = {topic: self._sight(topic) for topic in wanted}
         if joined.skip_assignment:
             return {}
         assignor = next(each for each in self._assignors if each.name == joined.protocol_name)
-        return assignor.assign({topic: count for topic, count in counts.items() if count}, members)
+        counts = {topic: len(rows) for topic, rows in racks.items() if rows}
+        places = {TopicPartition(topic, n): found for topic, rows in racks.items() for n, found in enumerate(rows)}
+        return assignor.assign(counts, members, places)
 
     async def _sync(self, assignments: dict[str, list[TopicPartition]]) -> set[TopicPartition]:
         rows = [

@@ -83,6 +83,11 @@ class Cluster:
         found = self.partition(tp)
         return None if found is None or found.leader < 0 else (found.leader, found.leader_epoch)
 
+    def racks(self, topic: str) -> list[frozenset[str]]:
+        """For each partition the racks of its replicas, as far as known; empty while the topic is not known."""
+        racks = {id: broker.rack for id, broker in self.brokers.items() if broker.rack is not None}
+        return [frozenset(racks[id] for id in row.replicas if id in racks) for row in self.partitions(topic) or ()]
+
     def topic_id(self, topic: str) -> bytes:
         """16 bytes, ``ZERO_UUID`` while it is not known, or the brokers are too old for ids."""
         found = self._topics.get(topic)

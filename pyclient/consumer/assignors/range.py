@@ -1,32 +1,97 @@
 """The assignor ``range``: each topic is cut into runs of partitions, one for each of its readers.
 
-The first readers get one partition more where a topic cannot be cut evenly. Racks (KIP-881) are not
-looked at.
+The first readers get one partition more where a topic cannot be cut evenly. Where racks matter
+(KIP-881) a reader first gets, within the same quotas, partitions with a replica in its rack; of topics
+that have the same readers and the same number of partitions it gets the same numbers, if each of them
+has a replica there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from pyclient.consumer.assignors.spec import Assignment, Assignor, Member
+from pyclient.consumer.assignors.racks import Racks
+from pyclient.consumer.assignors.spec import NO_RACKS, Assignment, Assignor, Member, PartitionRacks
 from pyclient.topic_partition import TopicPartition
 
+Fits = Callable[[str, TopicPartition], bool]
 
-def assign(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+
+class _Topic:
+    """A topic being cut. Readers stand in the order of their ranks."""
+
+    def __init__(self, name: str, count: int, readers: Sequence[Member], replicas: PartitionRacks) -> None:
+        self.name, self.count = name, count
+        self.readers = [member.id for member in readers]
+        self.likeness = count, tuple((member.id, member.rack or None) for member in readers)
+        self.shares: Assignment = {reader: [] for reader in self.readers}
+        self._left = [TopicPartition(name, number) for number in range(count)]
+        self.racks = Racks(readers, self._left, replicas)
+        self._quota, self._extra = divmod(count, len(readers))
+
+    def room(self, reader: str) -> int:
+        """How many partitions more it may have."""
+        return max(0, self._quota + (self._extra > 0) - len(self.shares[reader]))
+
+    def is_near(self, reader: str, tp: TopicPartition) -> bool:
+        """No rack speaks against it."""
+        return not self.racks.are_apart(reader, tp)
+
+    def give(self, reader: str, partitions: Sequence[TopicPartition]) -> None:
+        """These are the reader's."""
+        share = self.shares[reader]
+        share += partitions
+        if len(share) > self._quota:
+            self._extra -= 1
+        self._left = [tp for tp in self._left if tp not in partitions]
+
+    def cut(self, fits: Fits) -> None:
+        """Each reader in turn gets what it may have of what fits."""
+        for reader in self.readers:
+            run = [tp for tp in self._left if fits(reader, tp)][: self.room(reader)]
+            if run:
+                self.give(reader, run)
+
+
+def assign(
+    counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Members stand in the order of their ranks."""
-    assigned: Assignment = {member.id: [] for member in members}
     ordered = sorted(members, key=lambda member: member.rank)
-    for topic in sorted(counts):
-        readers = [member.id for member in ordered if topic in member.topics]
-        if not readers:
-            continue
-        quota, extra = divmod(counts[topic], len(readers))
-        start = 0
-        for place, reader in enumerate(readers):
-            end = start + quota + (place < extra)
-            assigned[reader] += [TopicPartition(topic, number) for number in range(start, end)]
-            start = end
-    return assigned
+    topics = []
+    for name in sorted(counts):
+        readers = [member for member in ordered if name in member.topics]
+        if readers and counts[name]:
+            topics.append(_Topic(name, counts[name], readers, replicas))
+    if any(topic.racks for topic in topics):
+        _match_racks(topics)
+    for topic in topics:
+        topic.cut(lambda reader, tp: True)
+    return {member.id: sorted(tp for topic in topics for tp in topic.shares.get(member.id, ())) for member in members}
+
+
+def _match_racks(topics: Sequence[_Topic]) -> None:
+    alike: dict[object, list[_Topic]] = {}
+    for topic in topics:
+        alike.setdefault(topic.likeness, []).append(topic)
+    for group in alike.values():
+        if len(group) > 1:
+            _match_together(group)
+        elif group[0].racks:
+            group[0].cut(group[0].is_near)
+
+
+def _match_together(topics: Sequence[_Topic]) -> None:
+    """The same numbers of all of these to one reader, where all of them fit."""
+    if all(rack is None for _, rack in topics[0].likeness[1]):
+        return
+    for number in range(topics[0].count):
+        for reader in topics[0].readers:
+            places = [(topic, TopicPartition(topic.name, number)) for topic in topics]
+            if all(topic.room(reader) and topic.is_near(reader, tp) for topic, tp in places):
+                for topic, tp in places:
+                    topic.give(reader, [tp])
+                break
 
 
 RANGE = Assignor("range", assign)

@@ -1,14 +1,19 @@
-"""The assignor ``roundrobin``: all partitions, topic by topic, are dealt to the members in turn."""
+"""The assignor ``roundrobin``: all partitions, topic by topic, are dealt to the members in turn.
+
+Racks are not looked at, as in Kafka's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyclient.consumer.assignors.spec import Assignment, Assignor, Member
+from pyclient.consumer.assignors.spec import NO_RACKS, Assignment, Assignor, Member, PartitionRacks
 from pyclient.topic_partition import TopicPartition
 
 
-def assign(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+def assign(
+    counts: Mapping[str, int], members: Sequence[Member], _replicas: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Members stand in the order of their ranks; those that do not read a topic are passed over."""
     assigned: Assignment = {member.id: [] for member in members}
     ordered = sorted(members, key=lambda member: member.rank)

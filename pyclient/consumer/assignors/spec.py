@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyclient.topic_partition import TopicPartition
 
@@ -33,11 +33,14 @@ class Claim(NamedTuple):
 
 
 Assignment = dict[str, list[TopicPartition]]
-Assign = Callable[[Mapping[str, int], Sequence[Member]], Assignment]
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+"""The racks in which a partition has replicas, as far as they are known."""
+NO_RACKS: Final[PartitionRacks] = {}
+Assign = Callable[[Mapping[str, int], Sequence[Member], PartitionRacks], Assignment]
 
 
 class Assignor(NamedTuple):
-    """``assign(number of partitions by topic, members)`` gives each member its partitions.
+    """``assign(number of partitions by topic, members, racks of partitions)`` gives each member its partitions.
 
     ``cooperative``: members keep what they own until it is taken from them (KIP-429).
     ``user_data(owned, generation)``: what a member sends for it.

@@ -1,8 +1,10 @@
 """The assignors ``sticky`` and ``cooperative-sticky``: balanced, with as few moves as possible.
 
-They give what Kafka's own give for the same group without racks, so that a change of the leader
-between clients moves nothing. Where all members read the same topics a share is a quota
-(``sticky_alike``); else partitions move to who has less until that helps nobody (``sticky_general``).
+They give what Kafka's own give for the same group, so that a change of the leader between clients moves
+nothing. Where racks matter (KIP-881) a member does not keep a partition without a replica in its rack, and
+what is free goes to members in its racks first, as far as the balance allows. Where all members read the same topics a
+share is a quota (``sticky_alike``); else partitions move to who has less until that helps nobody
+(``sticky_general``).
 Of several members that claim a partition the one of the latest generation has it; of two of the same
 generation nobody.
 
@@ -16,7 +18,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from pyclient.consumer.assignors.java_order import in_java_order
-from pyclient.consumer.assignors.spec import Assignment, Assignor, Claim, Member
+from pyclient.consumer.assignors.racks import Racks, partitions_of
+from pyclient.consumer.assignors.spec import NO_RACKS, Assignment, Assignor, Claim, Member, PartitionRacks
 from pyclient.consumer.assignors.sticky_alike import Alike
 from pyclient.consumer.assignors.sticky_general import General
 from pyclient.topic_partition import TopicPartition
@@ -24,14 +27,18 @@ from pyclient.topic_partition import TopicPartition
 Previous = Callable[[Member], Claim]
 
 
-def assign(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+def assign(
+    counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Who had what is in the members' user data."""
-    return _assign(counts, members, _told)[0]
+    return _assign(counts, members, replicas, _told)[0]
 
 
-def assign_cooperatively(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+def assign_cooperatively(
+    counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Without what has to be given up by another member first."""
-    assigned, moving = _assign(counts, members, _owned)
+    assigned, moving = _assign(counts, members, replicas, _owned)
     if moving is None:
         moving = _moving(members, assigned)
     return {
@@ -41,18 +48,19 @@ def assign_cooperatively(counts: Mapping[str, int], members: Sequence[Member]) -
 
 
 def _assign(
-    counts: Mapping[str, int], members: Sequence[Member], previous: Previous
+    counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks, previous: Previous
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
     """The assignment, and what moves by it from owner to owner where that is known."""
     by_id = {member.id: member for member in members}
     ordered = [by_id[member_id] for member_id in in_java_order(by_id)]
     claims = {member.id: _existing(previous(member), counts) for member in ordered}
     kept, disputed = _kept(ordered, claims)
+    racks = Racks(members, partitions_of(counts), replicas)
     if len({frozenset(member.topics) for member in members}) <= 1:
         read = {topic: count for topic, count in counts.items() if members and topic in members[0].topics}
-        alike = Alike(read, kept, disputed)
+        alike = Alike(read, kept, disputed, racks)
         return _sorted(alike.assign()), alike.moving
-    return _sorted(General(counts, ordered, kept, claims).assign()), None
+    return _sorted(General(counts, ordered, kept, claims, racks).assign()), None
 
 
 def _sorted(assigned: Assignment) -> Assignment:

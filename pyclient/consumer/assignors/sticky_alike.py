@@ -2,7 +2,8 @@
 
 A member keeps of what it had as much as its share allows; ``extra`` members may keep one more than
 the others. What is left is dealt in turn to those that are below their share, then to those that may
-have one more.
+have one more. Where racks matter, what has no replica in a member's rack is not kept, and what is free
+is dealt first to those that are in a rack of it, beginning with what fewest can have so.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from pyclient.consumer.assignors.racks import Racks, partitions_of
 from pyclient.consumer.assignors.spec import Assignment
 from pyclient.topic_partition import TopicPartition
 
@@ -21,10 +23,15 @@ class Alike:
     """
 
     def __init__(
-        self, counts: Mapping[str, int], kept: Mapping[str, Sequence[TopicPartition]], disputed: set[TopicPartition]
+        self,
+        counts: Mapping[str, int],
+        kept: Mapping[str, Sequence[TopicPartition]],
+        disputed: set[TopicPartition],
+        racks: Racks,
     ) -> None:
+        self._racks = racks
         self.moving: dict[TopicPartition, str] = {}
-        self._all = [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
+        self._all = partitions_of(counts)
         self._kept = kept
         self._disputed = disputed
         self._quota, self._extra = divmod(len(self._all), max(1, len(kept)))
@@ -38,10 +45,20 @@ class Alike:
         """Each member's partitions."""
         for member_id, partitions in self._kept.items():
             ordered = sorted(partitions, key=lambda tp: (tp.partition, tp.topic))
-            self._keep(member_id, [tp for tp in ordered if tp not in self._disputed])
+            near = self._near(member_id, ordered) if self._racks else ordered
+            self._keep(member_id, [tp for tp in near if tp not in self._disputed])
+        self._below.sort()
+        self._at_quota.sort()
         taken = {tp for partitions in self._assigned.values() for tp in partitions}
-        self._deal([tp for tp in self._all if tp not in taken])
+        free = [tp for tp in self._all if tp not in taken]
+        self._deal(self._deal_near(self._racks.rarest_first(free)) if self._racks else free)
         return self._assigned
+
+    def _near(self, member_id: str, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """What the member may keep as to its rack."""
+        far = [tp for tp in owned if self._racks.are_apart(member_id, tp)]
+        self._revoked.update(dict.fromkeys(far, member_id))
+        return [tp for tp in owned if tp not in far]
 
     def _keep(self, member_id: str, owned: list[TopicPartition]) -> None:
         quota = self._quota
@@ -57,8 +74,39 @@ class Alike:
         self._assigned[member_id] += owned[:quota]
         self._revoked.update(dict.fromkeys(owned[quota:], member_id))
 
+    def _deal_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Gives what a member in one of its racks has room for; the rest."""
+        left, place = [], 0
+        for tp in free:
+            if (found := self._next_near(tp, self._below, place)) is not None:
+                place = self._fill(tp, found)
+            elif (found := self._next_near(tp, self._at_quota, 0)) is not None:
+                self._give(tp, self._at_quota.pop(found))
+                self._extra -= 1
+                if not self._extra:
+                    self._at_quota.clear()
+            else:
+                left.append(tp)
+        return left
+
+    def _next_near(self, tp: TopicPartition, members: Sequence[str], start: int) -> int | None:
+        places = (*range(start, len(members)), *range(start))
+        return next((place for place in places if self._racks.are_together(members[place], tp)), None)
+
+    def _fill(self, tp: TopicPartition, place: int) -> int:
+        """To a member below its share; where to look for the next one."""
+        member_id = self._below[place]
+        self._give(tp, member_id)
+        if len(self._assigned[member_id]) < self._quota:
+            place += 1
+        else:
+            self._below.pop(place)
+            if self._extra:
+                self._at_quota.append(member_id)
+        return place % len(self._below) if self._below else 0
+
     def _deal(self, free: Sequence[TopicPartition]) -> None:
-        below, at_quota = sorted(self._below), deque(sorted(self._at_quota))
+        below, at_quota = self._below, deque(self._at_quota)
         place = 0
         for tp in free:
             if not below:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from pyclient.consumer.assignors.java_order import JavaSet, partition_hash
+from pyclient.consumer.assignors.racks import Racks
 from pyclient.consumer.assignors.spec import Assignment, Claim, Member
 from pyclient.topic_partition import TopicPartition
 
@@ -58,7 +59,9 @@ class General:
         members: Sequence[Member],
         kept: Mapping[str, Sequence[TopicPartition]],
         claims: Mapping[str, Claim],
+        racks: Racks,
     ) -> None:
+        self._racks = racks
         self._topics = {member.id: {topic for topic in member.topics if topic in counts} for member in members}
         self._readers = {topic: [one.id for one in members if topic in one.topics] for topic in counts}
         self._all = [
@@ -67,7 +70,11 @@ class General:
             for number in range(counts[topic])
         ]
         self._assigned: Assignment = {
-            member_id: [tp for tp in partitions if tp.topic in self._topics[member_id]]
+            member_id: [
+                tp
+                for tp in partitions
+                if tp.topic in self._topics[member_id] and not (racks and racks.are_apart(member_id, tp))
+            ]
             for member_id, partitions in kept.items()
         }
         self._must_revoke = any(len(self._assigned[each]) < len(kept[each]) for each in kept)
@@ -82,7 +89,7 @@ class General:
         free = [tp for tp in self._all if tp not in self._owner and self._readers[tp.topic]]
         was_empty = not any(self._assigned.values())
         self._ranking = sorted((len(partitions), each) for each, partitions in self._assigned.items())
-        for tp in free:
+        for tp in self._take_near(free) if self._racks else free:
             self._take(tp, self._least_of(tp.topic))
         settled = {each: self._assigned.pop(each) for each in list(self._assigned) if self._is_settled(each)}
         self._ranking = [row for row in self._ranking if row[1] not in settled]
@@ -91,6 +98,18 @@ class General:
 
     def _least_of(self, topic: str) -> str:
         return next(each for _, each in self._ranking if topic in self._topics[each])
+
+    def _take_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Gives what a member in the rack of a replica reads, or one without a rack; the rest."""
+        left = []
+        for tp in free:
+            readers = (each for _, each in self._ranking if tp.topic in self._topics[each])
+            taker = next((each for each in readers if not self._racks.are_apart(each, tp)), None)
+            if taker is None:
+                left.append(tp)
+            else:
+                self._take(tp, taker)
+        return left
 
     def _take(self, tp: TopicPartition, member_id: str) -> None:
         self._rank(member_id, False)

@@ -23,8 +23,9 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Kafka's own assignors, asked line by line: {@code {assignor, counts, members}} gives {@code {member: [[topic, partition]]}}
- * or {@code {"error": …}}. A member is {@code {id, topics, instance, owned, generation, userData}}, user data in base64.
+ * Kafka's own assignors, asked line by line: {@code {assignor, racks, members}} gives {@code {member: [[topic, partition]]}}
+ * or {@code {"error": …}}. A member is {@code {id, topics, instance, owned, generation, userData, rack}}, user data in base64;
+ * {@code racks} are by topic and partition the racks of its replicas.
  */
 public final class AssignorWitness {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -39,12 +40,21 @@ public final class AssignorWitness {
         };
     }
 
-    private static Map<String, List<PartitionInfo>> partitions(JsonNode counts) {
+    private static Node[] nodes(JsonNode racks) {
+        Node[] found = new Node[racks.size()];
+        for (int id = 0; id < found.length; id++) {
+            found[id] = new Node(id, "", 0, racks.get(id).textValue());
+        }
+        return found;
+    }
+
+    private static Map<String, List<PartitionInfo>> partitions(JsonNode racks) {
         Map<String, List<PartitionInfo>> found = new HashMap<>();
-        counts.properties().forEach(topic -> {
+        racks.properties().forEach(topic -> {
             List<PartitionInfo> rows = new ArrayList<>();
-            for (int number = 0; number < topic.getValue().asInt(); number++) {
-                rows.add(new PartitionInfo(topic.getKey(), number, Node.noNode(), new Node[0], new Node[0]));
+            for (JsonNode partition : topic.getValue()) {
+                Node[] replicas = nodes(partition);
+                rows.add(new PartitionInfo(topic.getKey(), rows.size(), Node.noNode(), replicas, replicas));
             }
             found.put(topic.getKey(), rows);
         });
@@ -58,8 +68,8 @@ public final class AssignorWitness {
         member.get("owned").forEach(row -> owned.add(new TopicPartition(row.get(0).asText(), row.get(1).asInt())));
         byte[] data = Base64.getDecoder().decode(member.get("userData").asText());
         ByteBuffer userData = data.length == 0 ? null : ByteBuffer.wrap(data);
-        Subscription found =
-                new Subscription(topics, userData, owned, member.get("generation").asInt(), Optional.empty());
+        Optional<String> rack = Optional.ofNullable(member.get("rack").textValue());
+        Subscription found = new Subscription(topics, userData, owned, member.get("generation").asInt(), rack);
         found.setGroupInstanceId(Optional.ofNullable(member.get("instance").textValue()));
         return found;
     }
@@ -69,7 +79,7 @@ public final class AssignorWitness {
         question.get("members").forEach(member -> members.put(member.get("id").asText(), subscription(member)));
         AbstractPartitionAssignor assignor = assignor(question.get("assignor").asText());
         ObjectNode found = MAPPER.createObjectNode();
-        assignor.assignPartitions(partitions(question.get("counts")), members).forEach((id, rows) -> {
+        assignor.assignPartitions(partitions(question.get("racks")), members).forEach((id, rows) -> {
             ArrayNode list = found.putArray(id);
             rows.forEach(row -> list.addArray().add(row.topic()).add(row.partition()));
         });

@@ -27,11 +27,17 @@ from pyclient.topic_partition import TopicPartition
 WITNESS = Path(__file__).parent / "AssignorWitness.java"
 SEED = int(os.environ.get("PYBROKER_TEST_SEED", "429"))
 TOPICS = [f"topic-{number}" for number in range(7)]
+RACKS = ("east", "west", "north")
+Places = dict[TopicPartition, frozenset[str]]
 Told = dict[str, tuple[tuple[TopicPartition, ...], int]]
 
 
-def asked(name: str, counts: dict[str, int], members: list[Member]) -> str:
+def asked(name: str, counts: dict[str, int], members: list[Member], racks: Places) -> str:
     """A line for the witness."""
+    places = {
+        topic: [sorted(racks[TopicPartition(topic, number)]) for number in range(count)]
+        for topic, count in counts.items()
+    }
     rows = [
         {
             "id": member.id,
@@ -40,10 +46,11 @@ def asked(name: str, counts: dict[str, int], members: list[Member]) -> str:
             "owned": member.owned,
             "generation": member.generation,
             "userData": base64.b64encode(member.user_data).decode(),
+            "rack": member.rack,
         }
         for member in members
     ]
-    return json.dumps({"assignor": name, "counts": counts, "members": rows})
+    return json.dumps({"assignor": name, "racks": places, "members": rows})
 
 
 class History:
@@ -55,6 +62,9 @@ class History:
         self.counts = {topic: source.randint(1, 9) for topic in source.sample(TOPICS, source.randint(1, 4))}
         self.topics: dict[str, tuple[str, ...]] = {}
         self.instances: dict[str, str | None] = {}
+        self.racks: dict[str, str | None] = {}
+        self.has_racks = source.random() < 0.6
+        self._places: Places = {}
         self.told: Told = {}
         self.generation = 0
         for _ in range(source.randint(1, 8)):
@@ -70,6 +80,17 @@ class History:
         name = f"client-{self.source.randrange(1000)}-{self.source.getrandbits(64):016x}"
         self.topics[name] = self._choice()
         self.instances[name] = f"i{self.source.randrange(10**6)}" if self.source.random() < 0.2 else None
+        self.racks[name] = self.source.choice((*RACKS, "", None)) if self.has_racks else None
+
+    def places(self) -> Places:
+        """The racks of all partitions; a replica's may move."""
+        for topic, count in self.counts.items():
+            for number in range(count):
+                tp = TopicPartition(topic, number)
+                if self.has_racks and (tp not in self._places or self.source.random() < 0.02):
+                    self._places[tp] = frozenset(self.source.sample(RACKS, self.source.choice((0, 1, 1, 2, 2, 3))))
+                self._places.setdefault(tp, frozenset())
+        return self._places
 
     def members(self, name: str) -> list[Member]:
         """In the order in which they joined."""
@@ -77,7 +98,7 @@ class History:
         for each, topics in self.topics.items():
             owned, generation = self.told.get(each, ((), -1))
             data = encode(owned, generation) if name == "sticky" and each in self.told else b""
-            found.append(Member(each, topics, self.instances[each], owned, generation, data))
+            found.append(Member(each, topics, self.instances[each], owned, generation, data, self.racks[each]))
         return found
 
     def passed(self, assigned: Assignment) -> None:
@@ -157,8 +178,9 @@ def same(witness: Witness, name: str, histories: int, generations: int) -> int:
             members = history.members(name)
             read = {topic for member in members for topic in member.topics}
             counts = {topic: count for topic, count in history.counts.items() if topic in read}
-            answer = witness.ask(asked(name, counts, members))
-            assigned = ASSIGNORS[name].assign(counts, members)
+            racks = history.places()
+            answer = witness.ask(asked(name, counts, members, racks))
+            assigned = ASSIGNORS[name].assign(counts, members, racks)
             ours = {each: sorted(map(list, partitions)) for each, partitions in assigned.items()}
             if ours != {each: sorted(rows) for each, rows in answer.items()}:
                 assert is_owed(answer, members), f"seed {SEED}, history {number}, generation {generation}"

@@ -107,3 +107,14 @@ def test_every_update_has_a_version_of_its_own():
     before = cluster.version
     cluster.update(response(topic("t", 1, 1)), ["t"])
     assert cluster.version > before
+
+
+def test_racks_of_a_partition_are_those_of_its_replicas_that_are_known():
+    row = topic("t", 2, 1)
+    row.partitions[0].replica_nodes, row.partitions[1].replica_nodes = [1, 2, 3], [9]
+    told = response(row)
+    told.brokers[0].rack, told.brokers[1].rack = "a", "b"
+    cluster = Cluster()
+    assert cluster.racks("t") == []
+    cluster.update(told, None)
+    assert cluster.racks("t") == [{"a", "b"}, set()]
