@@ -24,36 +24,22 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from cy.producer_batch import ProducerBatch
-from pyclient.core.client import GROUP, TRANSACTION
-from pyclient.errors import KafkaError, of_code
+from pyclient.errors import KafkaError
+from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
-from pyclient.protocol import (
-    AddOffsetsToTxn,
-    AddPartitionsToTxn,
-    EndTxn,
-    InitProducerId,
-    TxnOffsetCommit,
-)
 from pyclient.protocol.errors import InvalidTxnState
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.client import Client
-    from pyclient.protocol.apis import Api
 
 log = logging.getLogger("pyclient.producer")
 FATAL = frozenset((47, 49, 50, 53, 90))
 """INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, INVALID_TRANSACTION_TIMEOUT,
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, PRODUCER_FENCED.
-"""
-COORDINATOR = frozenset((14, 15, 16))
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
-V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
-"""The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
-AddPartitionsToTxn that are the clients'.
 """
 
 
@@ -73,12 +59,10 @@ class Transactions(Identities):
 
     def __init__(self, client: Client, settings: Settings) -> None:
         super().__init__(client, settings)
-        assert settings.transactional_id is not None
-        self.id = settings.transactional_id
+        self.coordinator = Coordinator(client, settings)
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
         """Why it is FAILED or FATAL."""
-        self.is_version_1 = False
         self._touched = False
         """The coordinator knows, or may know, of the open transaction."""
         self._gap = False
@@ -89,6 +73,11 @@ class Transactions(Identities):
         """A ``transaction()`` block is over, and its transaction could not be ended."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
+
+    @property
+    def is_version_1(self) -> bool:  # type: ignore[override]
+        """Partitions are added before anything is sent to them."""
+        return self.coordinator.is_version_1
 
     @property
     def is_over(self) -> bool:  # type: ignore[override]
@@ -164,7 +153,9 @@ class Transactions(Identities):
             await asyncio.sleep(0)
             lanes, self._wanted = list(self._wanted), {}
             self._touched = True
-            await self._retrying(lambda: self._ask_to_add(lanes))
+            await self.coordinator.add(
+                self._identity, ((lane.queue.topic, lane.queue.partition) for lane in lanes)
+            )
             for lane in lanes:
                 lane.added = True
                 self._lanes[lane] = None
@@ -174,56 +165,19 @@ class Transactions(Identities):
             self._task = None
         self.resume()
 
-    async def _ask_to_add(self, lanes: list[Lane]) -> None:
-        topics: dict[str, list[int]] = {}
-        for lane in lanes:
-            topics.setdefault(lane.queue.topic, []).append(lane.queue.partition)
-        request = AddPartitionsToTxn.Request(
-            v3_and_below_transactional_id=self.id,
-            v3_and_below_producer_id=self._identity.producer_id,
-            v3_and_below_producer_epoch=self._identity.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxn.Request.AddPartitionsToTxnTopic(name=name, partitions=numbers)
-                for name, numbers in topics.items()
-            ],
-        )
-        response = await self._request(AddPartitionsToTxn, request, max_version=V1_ADD)
-        codes = [
-            row.partition_error_code
-            for topic in response.results_by_topic_v3_and_below
-            for row in topic.results_by_partition
-        ]
-        self._check(max(codes, key=lambda code: code not in (0, 55)))
-
-    # -- requests ----------------------------------------------------------------------------------
+    async def _stop_adding(self) -> None:
+        """Nothing that is asked again and again is asked once more behind the end of the transaction."""
+        self._wanted = {}
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     @property
     def _identity(self) -> Identity:
         if self.current is None:
             raise TransactionError(State.UNINITIALIZED.value)
         return self.current
-
-    async def _request(self, api: Api, request: Any, *, max_version: int | None = None) -> Any:
-        """One request to the coordinator of the transactional id."""
-        node = await self.client.coordinator(self.id, TRANSACTION)
-        try:
-            return await self.client.send(node, api, request, max_version=max_version)
-        except KafkaError as error:
-            if error.retriable:
-                self.client.coordinator_lost(self.id, TRANSACTION)
-            raise
-
-    def _check(self, code: int) -> None:
-        """Raises the error of a response of the coordinator."""
-        if code in COORDINATOR:
-            self.client.coordinator_lost(self.id, TRANSACTION)
-        error = of_code(code)
-        if error is not None:
-            raise error
-
-    async def _retrying(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        deadline = self.client.clock() + self.settings.max_block
-        return await self.client.retrying(attempt, deadline=deadline)
 
     def _failed(self, error: KafkaError) -> None:
         """A call of the open transaction has failed."""
@@ -237,30 +191,12 @@ class Transactions(Identities):
         """
         self._require(State.UNINITIALIZED, State.READY)
         try:
-            await self._retrying(lambda: self._init(Identity(-1, -1)))
+            self.current = await self.coordinator.init(Identity(-1, -1))
         except KafkaError as error:
             if not error.retriable:
                 self._fail(error, State.FATAL)
             raise
         self.state = State.READY
-
-    async def _init(self, known: Identity) -> None:
-        request = InitProducerId.Request(
-            transactional_id=self.id,
-            transaction_timeout_ms=self.settings.transaction_timeout_ms,
-            producer_id=known.producer_id,
-            producer_epoch=known.epoch,
-        )
-        response = await self._request(InitProducerId, request)
-        self._check(response.error_code)
-        await self._find_version()
-        self.current = Identity(response.producer_id, response.producer_epoch)
-
-    async def _find_version(self) -> None:
-        """The version of transactions that the cluster has finalized."""
-        versions = self.client.versions(await self.client.coordinator(self.id, TRANSACTION))
-        features = {} if versions is None else versions.features
-        self.is_version_1 = features.get("transaction.version", 0) < 2
 
     def begin(self) -> None:
         """Opens a transaction; brokers learn of it by what it does."""
@@ -275,48 +211,10 @@ class Transactions(Identities):
             return
         self._touched = True
         try:
-            if self.is_version_1:
-                await self._retrying(lambda: self._add_offsets(_group(group).group_id))
-            await self._retrying(lambda: self._commit_offsets(offsets, _group(group)))
+            await self.coordinator.send_offsets(self._identity, offsets, group)
         except KafkaError as error:
             self._failed(error)
             raise
-
-    async def _add_offsets(self, group_id: str) -> None:
-        request = AddOffsetsToTxn.Request(
-            transactional_id=self.id,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
-            group_id=group_id,
-        )
-        self._check((await self._request(AddOffsetsToTxn, request)).error_code)
-
-    async def _commit_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
-        node = await self.client.coordinator(group.group_id, GROUP)
-        request = TxnOffsetCommit.Request(
-            transactional_id=self.id,
-            group_id=group.group_id,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=_offset_topics(offsets),
-        )
-        try:
-            response = await self.client.send(
-                node, TxnOffsetCommit, request, max_version=V1_OFFSETS if self.is_version_1 else None
-            )
-        except KafkaError:
-            self.client.coordinator_lost(group.group_id, GROUP)
-            raise
-        for topic in response.topics:
-            for row in topic.partitions:
-                if row.error_code in COORDINATOR:
-                    self.client.coordinator_lost(group.group_id, GROUP)
-                error = of_code(row.error_code)
-                if error is not None:
-                    raise error
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Sends everything, then commits. Raises TransactionError if the transaction has failed:
@@ -331,7 +229,7 @@ class Transactions(Identities):
     async def _commit(self) -> None:
         self._asked = True
         try:
-            await self._retrying(lambda: self._ask_to_end(True))
+            await self._ask_to_end(True)
         except KafkaError as error:
             self._asked = error.retriable
             raise
@@ -343,6 +241,7 @@ class Transactions(Identities):
         """
         self._require(State.OPEN, State.ENDING, State.FAILED)
         self.state, self.error = State.FAILED, self.error or TransactionAborted()
+        await self._stop_adding()
         await drain()
         self._require(State.FAILED)
         await self._end(self._abort)
@@ -350,14 +249,14 @@ class Transactions(Identities):
     async def _abort(self) -> None:
         needs_epoch = self.is_version_1 and (self._gap or self._asked)
         try:
-            await self._retrying(lambda: self._ask_to_end(False))
+            await self._ask_to_end(False)
         except InvalidTxnState:
             if not self._asked:
                 raise
-            log.warning("%s: the commit that was not answered has happened", self.id)
+            log.warning("%s: the commit that was not answered has happened", self.coordinator.id)
             needs_epoch = True
         if needs_epoch:
-            await self._retrying(lambda: self._init(self._identity))
+            self.current = await self.coordinator.init(self._identity)
         self._gap = self._asked = False
 
     async def _end(self, how: Callable[[], Awaitable[None]]) -> None:
@@ -374,69 +273,12 @@ class Transactions(Identities):
         self.state, self.error, self.is_left = State.READY, None, False
 
     async def _ask_to_end(self, commit: bool) -> None:
-        response = await self._end_of(self._identity, commit)
-        if response.producer_id >= 0:
-            self.current = Identity(response.producer_id, response.producer_epoch)
-
-    async def _end_of(self, identity: Identity, commit: bool) -> Any:
-        request = EndTxn.Request(
-            transactional_id=self.id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=commit,
-        )
-        response = await self._request(
-            EndTxn, request, max_version=V1_END if self.is_version_1 else None
-        )
-        self._check(response.error_code)
-        return response
+        self.current = await self.coordinator.end(self._identity, commit) or self.current
 
     async def end_of(self, producer_id: int, epoch: int, commit: bool) -> None:
         """Ends the transaction that this producer id and epoch, perhaps another process's, has open
         under this transactional id. Needs no ``init``, which would abort it.
         """
-        await self.client.coordinator(self.id, TRANSACTION)
         if self.state is State.UNINITIALIZED:
-            await self._find_version()
-        await self._retrying(lambda: self._end_of(Identity(producer_id, epoch), commit))
-
-
-class _Group:
-    """A group by its name alone."""
-
-    generation_id = -1
-    member_id = ""
-    group_instance_id = None
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-
-
-def _group(group: Any) -> Any:
-    """The metadata of a group: the consumer's, or what stands for its name."""
-    return _Group(group) if isinstance(group, str) else group
-
-
-def _offset_topics(
-    offsets: Mapping[TopicPartition, Any],
-) -> list[TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic]:
-    """``offsets``: to a number, or to what has ``offset``, ``metadata`` and ``leader_epoch``."""
-    topics: dict[str, list[Any]] = {}
-    for (topic, partition), position in offsets.items():
-        offset = getattr(position, "offset", position)
-        topics.setdefault(topic, []).append(
-            TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset,
-                committed_leader_epoch=_or(getattr(position, "leader_epoch", None), -1),
-                committed_metadata=_or(getattr(position, "metadata", None), ""),
-            )
-        )
-    return [
-        TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic(name=name, partitions=rows)
-        for name, rows in topics.items()
-    ]
-
-
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
+            await self.coordinator.find_version()
+        await self.coordinator.end(Identity(producer_id, epoch), commit)

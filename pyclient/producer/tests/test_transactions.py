@@ -7,28 +7,40 @@ from types import SimpleNamespace
 
 import pytest
 
+from cy.partition_queue import TopicQueues
 from pyclient.errors import RequestTimedOut
-from pyclient.producer.lane import Identity
+from pyclient.producer.coordinator import Coordinator
+from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.transactions import State, Transactions
-from pyclient.protocol.errors import InvalidTxnState
+from pyclient.protocol import AddPartitionsToTxn
+from pyclient.protocol.errors import ConcurrentTransactions, InvalidTxnState, UnknownServerError
 
 
-class Scripted(Transactions):
+class Scripted(Coordinator):
     """Answers InitProducerId with the next epoch; a commit is never answered. ``committed``: but happens."""
 
     committed = False
 
-    async def _retrying(self, attempt):
-        return await attempt()
+    async def init(self, known):
+        return Identity(7, known.epoch + 1)
 
-    async def _init(self, known):
-        self.current = Identity(7, known.epoch + 1)
-
-    async def _ask_to_end(self, commit):
+    async def end(self, identity, commit):
         if commit:
             raise RequestTimedOut
         if self.committed:
             raise InvalidTxnState
+
+
+async def make(**state):
+    """Transactions, one of which is open and known to the coordinator."""
+    settings = SimpleNamespace(transactional_id="t", max_block=60.0)
+    transactions = Transactions(SimpleNamespace(loop=asyncio.get_running_loop()), settings)
+    transactions.coordinator = Scripted(transactions.client, settings)
+    await transactions.init()
+    vars(transactions.coordinator).update(state)
+    transactions.begin()
+    transactions._touched = True
+    return transactions
 
 
 async def nothing():
@@ -40,11 +52,7 @@ def test_abort_after_a_commit_of_unknown_outcome_raises_the_epoch_of_version_1(i
     """Else the delayed EndTxn would commit a part of the next transaction (case 38)."""
 
     async def work():
-        transactions = Scripted(SimpleNamespace(), SimpleNamespace(transactional_id="t"))
-        await transactions.init()
-        transactions.is_version_1 = is_version_1
-        transactions.begin()
-        transactions._touched = True
+        transactions = await make(is_version_1=is_version_1)
         with pytest.raises(RequestTimedOut):
             await transactions.commit(nothing)
         assert transactions.can_abort
@@ -58,11 +66,7 @@ def test_abort_after_a_commit_of_unknown_outcome_raises_the_epoch_of_version_1(i
 @pytest.mark.parametrize("is_version_1", [True, False])
 def test_abort_after_a_commit_that_has_happened_makes_the_producer_ready_under_a_new_epoch(is_version_1):
     async def work():
-        transactions = Scripted(SimpleNamespace(), SimpleNamespace(transactional_id="t"))
-        await transactions.init()
-        transactions.is_version_1, transactions.committed = is_version_1, True
-        transactions.begin()
-        transactions._touched = True
+        transactions = await make(is_version_1=is_version_1, committed=True)
         with pytest.raises(RequestTimedOut):
             await transactions.commit(nothing)
         transactions.is_left = True
@@ -76,12 +80,90 @@ def test_abort_after_a_commit_that_has_happened_makes_the_producer_ready_under_a
 
 def test_abort_of_a_transaction_that_the_coordinator_does_not_know_is_an_error():
     async def work():
-        transactions = Scripted(SimpleNamespace(), SimpleNamespace(transactional_id="t"))
-        await transactions.init()
-        transactions.committed = True
-        transactions.begin()
-        transactions._touched = True
+        transactions = await make(committed=True)
         with pytest.raises(InvalidTxnState):
             await transactions.abort(nothing)
 
     asyncio.run(work())
+
+
+def lane_of(topic):
+    queues = TopicQueues(topic)
+    queues.resize(1)
+    return Lane(queues.queues[0])
+
+
+def test_partitions_are_not_added_once_the_transaction_is_aborted():
+    """Else the partition would be part of a transaction of which the producer knows nothing."""
+
+    async def work():
+        transactions = await make(is_version_1=True)
+        asked = []
+
+        async def add(identity, places):
+            while True:
+                asked.append((transactions.state, list(places)))
+                await asyncio.sleep(0)
+
+        transactions.coordinator.add = add
+        asking, late = lane_of("t"), lane_of("u")
+        assert not transactions.admits(asking, None)
+        while not asked:
+            await asyncio.sleep(0)
+        assert not transactions.admits(late, None)
+        await transactions.abort(nothing)
+        before = len(asked)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(asked) == before
+        assert not asking.added
+        transactions.begin()
+        assert not transactions.admits(asking, None)
+        while len(asked) == before:
+            await asyncio.sleep(0)
+        assert asked[-1] == (State.OPEN, [("t", 0)])
+        await transactions.abort(nothing)
+
+    asyncio.run(work())
+
+
+class Answering:
+    """A client whose brokers give one answer."""
+
+    def __init__(self, response):
+        self.response = response
+
+    def clock(self):
+        return 0.0
+
+    async def retrying(self, attempt, *, deadline):
+        return await attempt()
+
+    async def coordinator(self, name, kind):
+        return 1
+
+    async def send(self, node, api, request, *, max_version=None):
+        return self.response
+
+
+def added(*codes):
+    topic = AddPartitionsToTxn.Response.AddPartitionsToTxnTopicResult
+    row = AddPartitionsToTxn.Response.AddPartitionsToTxnPartitionResult
+    rows = [row(partition_index=number, partition_error_code=code) for number, code in enumerate(codes)]
+    return AddPartitionsToTxn.Response(
+        results_by_topic_v3_and_below=[topic(name="t", results_by_partition=rows)] if rows else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "error"),
+    [((0, 0), None), ((55, 51), ConcurrentTransactions), ((), UnknownServerError)],
+)
+def test_what_is_answered_when_partitions_are_added(codes, error):
+    settings = SimpleNamespace(transactional_id="t", max_block=60.0)
+    work = Coordinator(Answering(added(*codes)), settings).add(Identity(7, 0), [("t", 0), ("t", 1)])
+    if error is None:
+        asyncio.run(work)
+    else:
+        with pytest.raises(error):
+            asyncio.run(work)

@@ -1,0 +1,225 @@
+"""What a transactional producer asks of its coordinator, and of those of groups; again, until it is told.
+
+Transactions have two versions: in version 1 partitions and groups are added by requests of their own,
+in version 2 (KIP-890) Produce and TxnOffsetCommit add by themselves, and EndTxn gives the next epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyclient.core.client import GROUP, TRANSACTION
+from pyclient.errors import KafkaError, of_code
+from pyclient.producer.lane import Identity
+from pyclient.producer.settings import Settings
+from pyclient.protocol import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    EndTxn,
+    InitProducerId,
+    TxnOffsetCommit,
+)
+from pyclient.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient.core.client import Client
+    from pyclient.protocol.apis import Api
+
+COORDINATOR = frozenset((14, 15, 16))
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+ADDED = frozenset((0, 55))
+"""Of a partition; 55, OPERATION_NOT_ATTEMPTED: another one of the request is at fault."""
+UNKNOWN = -1
+"""UNKNOWN_SERVER_ERROR: who asked for something and was told nothing."""
+V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
+"""The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
+AddPartitionsToTxn that are the clients'.
+"""
+
+
+class Coordinator:
+    """Of one transactional id. All raise KafkaError; a retriable one after max.block.ms."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        assert settings.transactional_id is not None
+        self.client = client
+        self.settings = settings
+        self.id = settings.transactional_id
+        self.is_version_1 = False
+        """Of the cluster's transactions; known after ``init`` or ``find_version``."""
+
+    async def init(self, known: Identity) -> Identity:
+        """A producer id, or the next epoch of the one that is known."""
+        identity: Identity = await self._retrying(lambda: self._init(known))
+        return identity
+
+    async def find_version(self) -> None:
+        """Learns which version of transactions the cluster has finalized."""
+        versions = self.client.versions(await self.client.coordinator(self.id, TRANSACTION))
+        features = {} if versions is None else versions.features
+        self.is_version_1 = features.get("transaction.version", 0) < 2
+
+    async def add(self, identity: Identity, places: Iterable[tuple[str, int]]) -> None:
+        """Version 1: these topics' partitions are part of the transaction from now on."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append(partition)
+        await self._retrying(lambda: self._add(identity, topics))
+
+    async def send_offsets(
+        self, identity: Identity, offsets: Mapping[TopicPartition, Any], group: Any
+    ) -> None:
+        """Commits offsets with the transaction. ``group``: the consumer's metadata, or a name."""
+        member = Member(group) if isinstance(group, str) else group
+        if self.is_version_1:
+            await self._retrying(lambda: self._add_group(identity, member.group_id))
+        await self._retrying(lambda: self._commit_offsets(identity, offsets, member))
+
+    async def end(self, identity: Identity, commit: bool) -> Identity | None:
+        """Ends the transaction; the identity of the next one, if that is news."""
+        response = await self._retrying(lambda: self._end(identity, commit))
+        if response.producer_id < 0:
+            return None
+        return Identity(response.producer_id, response.producer_epoch)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def _retrying(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
+        deadline = self.client.clock() + self.settings.max_block
+        return await self.client.retrying(attempt, deadline=deadline)
+
+    async def _request(self, api: Api, request: Any, *, max_version: int | None = None) -> Any:
+        """One request to the coordinator of the transactional id."""
+        node = await self.client.coordinator(self.id, TRANSACTION)
+        try:
+            return await self.client.send(node, api, request, max_version=max_version)
+        except KafkaError as error:
+            if error.retriable:
+                self.client.coordinator_lost(self.id, TRANSACTION)
+            raise
+
+    def _check(self, code: int) -> None:
+        """Raises the error of a response of the coordinator."""
+        if code in COORDINATOR:
+            self.client.coordinator_lost(self.id, TRANSACTION)
+        error = of_code(code)
+        if error is not None:
+            raise error
+
+    async def _init(self, known: Identity) -> Identity:
+        request = InitProducerId.Request(
+            transactional_id=self.id,
+            transaction_timeout_ms=self.settings.transaction_timeout_ms,
+            producer_id=known.producer_id,
+            producer_epoch=known.epoch,
+        )
+        response = await self._request(InitProducerId, request)
+        self._check(response.error_code)
+        await self.find_version()
+        return Identity(response.producer_id, response.producer_epoch)
+
+    async def _add(self, identity: Identity, topics: Mapping[str, list[int]]) -> None:
+        request = AddPartitionsToTxn.Request(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxn.Request.AddPartitionsToTxnTopic(name=name, partitions=numbers)
+                for name, numbers in topics.items()
+            ],
+        )
+        response = await self._request(AddPartitionsToTxn, request, max_version=V1_ADD)
+        codes = [
+            row.partition_error_code
+            for topic in response.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        ]
+        self._check(max(codes, key=lambda code: code not in ADDED, default=UNKNOWN))
+
+    async def _add_group(self, identity: Identity, group_id: str) -> None:
+        request = AddOffsetsToTxn.Request(
+            transactional_id=self.id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group_id,
+        )
+        self._check((await self._request(AddOffsetsToTxn, request)).error_code)
+
+    async def _commit_offsets(
+        self, identity: Identity, offsets: Mapping[TopicPartition, Any], group: Any
+    ) -> None:
+        node = await self.client.coordinator(group.group_id, GROUP)
+        request = TxnOffsetCommit.Request(
+            transactional_id=self.id,
+            group_id=group.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=_offset_topics(offsets),
+        )
+        try:
+            response = await self.client.send(
+                node, TxnOffsetCommit, request, max_version=V1_OFFSETS if self.is_version_1 else None
+            )
+        except KafkaError:
+            self.client.coordinator_lost(group.group_id, GROUP)
+            raise
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.error_code in COORDINATOR:
+                    self.client.coordinator_lost(group.group_id, GROUP)
+                error = of_code(row.error_code)
+                if error is not None:
+                    raise error
+
+    async def _end(self, identity: Identity, commit: bool) -> Any:
+        request = EndTxn.Request(
+            transactional_id=self.id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=commit,
+        )
+        response = await self._request(
+            EndTxn, request, max_version=V1_END if self.is_version_1 else None
+        )
+        self._check(response.error_code)
+        return response
+
+
+class Member:
+    """A group by its name alone."""
+
+    generation_id = -1
+    member_id = ""
+    group_instance_id = None
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+
+
+def _offset_topics(
+    offsets: Mapping[TopicPartition, Any],
+) -> list[TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic]:
+    """``offsets``: to a number, or to what has ``offset``, ``metadata`` and ``leader_epoch``."""
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), position in offsets.items():
+        offset = getattr(position, "offset", position)
+        topics.setdefault(topic, []).append(
+            TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=_or(getattr(position, "leader_epoch", None), -1),
+                committed_metadata=_or(getattr(position, "metadata", None), ""),
+            )
+        )
+    return [
+        TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic(name=name, partitions=rows)
+        for name, rows in topics.items()
+    ]
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
