@@ -14,7 +14,7 @@ from conformance.brokers import Broker
 from conformance.compacted import EAGER, PATIENCE_S, CompactedTopic, Pair, Row
 from conformance.conftest import QUICK_GROUPS, NewBroker
 from conformance.drivers import opened
-from conformance.drivers.base import Driver, Place
+from conformance.drivers.base import Consumer, Driver, Place
 from conformance.members import find_coordinator
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
@@ -165,16 +165,17 @@ def test_s75_nothing_of_an_aborted_transaction_is_left(eager: Broker) -> None:
         return data() == left
 
     until(is_clean, "the committed records are left", PATIENCE_S)
-    with opened("confluent").consumer(eager.bootstrap, isolation_level="read_committed") as reader:
-        reader.assign({place: 0})
-        found: list[Row] = []
+    for name in ("confluent", "pyclient"):
+        with opened(name).consumer(eager.bootstrap, isolation_level="read_committed") as reader:
+            reader.assign({place: 0})
+            found: list[Row] = []
 
-        def is_read() -> bool:
-            found.extend((r.offset, r.key, r.value) for r in reader.poll() if r.key != b"seal")
-            return len(found) >= len(left)
+            def is_read(reader: Consumer = reader, found: list[Row] = found) -> bool:
+                found.extend((r.offset, r.key, r.value) for r in reader.poll() if r.key != b"seal")
+                return len(found) >= len(left)
 
-        until(is_read, "a read_committed reader sees them", PATIENCE_S)
-    assert found == left
+            until(is_read, f"a read_committed reader sees them: {name}", PATIENCE_S)
+        assert found == left
 
 
 def _commit(wire: Wire, group: str, topic: str, partitions: int, offset: int) -> None:
