@@ -12,15 +12,32 @@ from cy.varint cimport write_varint
 cdef bytes encode_headers(object headers):
     cdef list pairs = list(headers.items() if isinstance(headers, dict) else headers)
     cdef list pieces = [encode_varint(len(pairs))]
-    for name, value in pairs:
+    for pair in pairs:
+        name, value = checked(pair)
         name = name.encode()
         pieces += (encode_varint(len(name)), name)
         if value is None:
             pieces.append(encode_varint(-1))
         else:
-            value = bytes(memoryview(value))
+            value = bytes(value)
             pieces += (encode_varint(len(value)), value)
     return b"".join(pieces)
+
+
+cdef tuple checked(object pair):
+    """Name and value of a header. Raises TypeError."""
+    try:
+        name, value = pair
+    except (TypeError, ValueError):
+        raise TypeError(f"header {pair!r} is no pair of a name and bytes") from None
+    if not isinstance(name, str):
+        raise TypeError(f"the name of header {name!r} is {type(name).__name__}, not str")
+    try:
+        return name, None if value is None else memoryview(value)
+    except TypeError:
+        raise TypeError(
+            f"header {name!r} is {type(value).__name__}, not bytes: encode it"
+        ) from None
 
 
 cdef bytes encode_varint(Py_ssize_t value):

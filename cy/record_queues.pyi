@@ -6,6 +6,9 @@ from cy.partition_queue import PartitionQueue, TopicQueues
 from cy.producer_batch import DeliveryReport, ProducerBatch
 from cy.record_metadata import RecordMetadata
 
+def milliseconds(timestamp: int | None) -> int:
+    """A record's timestamp, of None the time now. Raises TypeError, ValueError."""
+
 class RecordQueues:
     """Records on their way into batches; see the module. Thread-safe under the GIL."""
 

@@ -32,6 +32,7 @@ from cy.producer_batch cimport (
 )
 from cy.record_headers cimport encode_headers
 
+import operator
 import time
 
 cdef enum:
@@ -43,6 +44,26 @@ cdef inline int64_t now_ms() noexcept:
     cdef timespec now
     clock_gettime(CLOCK_REALTIME, &now)
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
+cpdef int64_t milliseconds(object timestamp) except? -1:
+    """A record's timestamp, of None the time now. Raises TypeError, ValueError."""
+    if timestamp is None:
+        return now_ms()
+    cdef int64_t stamp = timestamp if PyLong_CheckExact(timestamp) else whole(timestamp)
+    if stamp < 0:
+        raise ValueError(f"timestamp {timestamp} is below 0")
+    return stamp
+
+
+cdef object whole(object timestamp):
+    try:
+        return operator.index(timestamp)
+    except TypeError:
+        raise TypeError(
+            f"timestamp is {type(timestamp).__name__}, not int: milliseconds since 1970, "
+            "int(time.time() * 1000)"
+        ) from None
 
 
 cdef inline bytes as_bytes(object data, str what):
@@ -113,7 +134,7 @@ cdef class RecordQueues:
         cdef bytes k = as_bytes(key, "key")
         cdef bytes v = as_bytes(value, "value")
         cdef bytes tail = encode_headers(headers) if headers else None
-        cdef int64_t stamp = now_ms() if timestamp is None else timestamp
+        cdef int64_t stamp = milliseconds(timestamp)
         cdef TopicQueues queues = self.topic_queues(topic)
         if queues is None:
             return None

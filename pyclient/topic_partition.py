@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import index
 from typing import NamedTuple
 
 
@@ -13,3 +15,17 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def partition_of(given: object) -> TopicPartition:
+    """What an application names a partition by: a TopicPartition, or a pair. Raises TypeError."""
+    if isinstance(given, tuple) and len(given) == 2:
+        topic, number = given
+        if isinstance(topic, str) and hasattr(number, "__index__"):
+            return TopicPartition(topic, index(number))
+    raise TypeError(f"{given!r} is no TopicPartition(topic, partition)")
+
+
+def partitions_of(given: Iterable[object]) -> list[TopicPartition]:
+    """All of them, as ``partition_of``."""
+    return [partition_of(each) for each in given]

@@ -26,6 +26,7 @@ class Base:
     def __init__(
         self,
         bootstrap_servers: str | list[str] | None = None,
+        /,
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:

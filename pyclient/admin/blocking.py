@@ -37,6 +37,7 @@ class Admin:
     def __init__(
         self,
         bootstrap_servers: str | list[str] | None = None,
+        /,
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:

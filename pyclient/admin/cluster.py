@@ -36,7 +36,7 @@ from pyclient.protocol import (
     UpdateFeatures,
 )
 from pyclient.protocol.apis import Api, by_key
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of
 
 
 class ClusterAdmin(Base):
@@ -272,7 +272,7 @@ class ClusterAdmin(Base):
         """
         request = AlterPartitionReassignments.Request
         deadline = self._deadline(timeout)
-        wanted = {TopicPartition(*tp): ids for tp, ids in replicas.items()}
+        wanted = {partition_of(tp): ids for tp, ids in replicas.items()}
 
         def row(key: TopicPartition) -> AlterPartitionReassignments.Request.ReassignablePartition:
             ids = wanted[key]

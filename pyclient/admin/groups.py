@@ -28,7 +28,7 @@ from pyclient.protocol import (
     OffsetFetch,
 )
 from pyclient.protocol.apis import Api
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of
 
 R = TypeVar("R")
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -236,7 +236,7 @@ class Groups(Base):
         """
         request = OffsetCommit.Request
         rows = {
-            TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+            partition_of(tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
             for tp, each in offsets.items()
         }
         topics = [

@@ -29,7 +29,7 @@ from pyclient.protocol import (
     Metadata,
 )
 from pyclient.protocol.uuids import to_base64
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of
 
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -179,7 +179,7 @@ class Topics(Base):
         """
         deadline = self._deadline(timeout)
         request = DeleteRecords.Request
-        targets = {TopicPartition(*tp): offset for tp, offset in before.items()}
+        targets = {partition_of(tp): offset for tp, offset in before.items()}
 
         async def ask(
             node: int, keys: list[TopicPartition]
@@ -221,7 +221,7 @@ class Topics(Base):
         """
         deadline = self._deadline(timeout)
         isolation = _ISOLATION[isolation_level]
-        targets = {TopicPartition(*tp): int(spec) for tp, spec in specs.items()}
+        targets = {partition_of(tp): int(spec) for tp, spec in specs.items()}
         request = ListOffsets.Request
 
         async def ask(

@@ -25,7 +25,7 @@ from pyclient.protocol import (
     ListTransactions,
     WriteTxnMarkers,
 )
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partitions_of
 
 _WITH_DURATION: Final = 1
 _WITH_PATTERN: Final = 2
@@ -120,7 +120,7 @@ class Transactions(Base):
                 for row in topic.partitions
             }
 
-        given = [TopicPartition(*tp) for tp in partitions]
+        given = partitions_of(partitions)
         places = Leaders(self._client)
         results = await fan_out(self._client, given, places, ask, self._deadline(timeout))
         return results.checked(check)

@@ -65,18 +65,31 @@ def load(
     config: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Reads what the application gave: the first argument, a mapping, keyword arguments; a later
-    one counts. Names have dots or underscores. Raises ConfigError.
+    """Reads what the application gave: the first argument, which counts most, keyword arguments, a mapping.
+    Names have dots or underscores. Raises ConfigError.
     """
     names = {_attribute(name): name for name in keys}
     known: dict[str, Any] = {}
     for part in (config or {}, settings or {}):
         known |= {_known(names, name): value for name, value in part.items()}
     if bootstrap_servers is not None:
+        _check_first(bootstrap_servers, settings or {})
         known["bootstrap.servers"] = bootstrap_servers
     if not known.get("bootstrap.servers"):
         raise ConfigError("bootstrap.servers is missing: Producer('localhost:9092')")
     return Config(keys, known)
+
+
+def _check_first(given: Any, settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError where the first argument is something else than addresses."""
+    if isinstance(given, Mapping):
+        raise ConfigError("the first argument is bootstrap.servers: pass a dict of settings as config={…}")
+    by_name = settings.get("bootstrap_servers", given)
+    if by_name != given:
+        raise ConfigError(
+            f"bootstrap.servers is given twice, {given!r} as the first argument and {by_name!r} by name; "
+            "topics of a consumer are topics=[…]"
+        )
 
 
 def _attribute(name: str) -> str:

@@ -12,7 +12,7 @@ from pyclient.config import CONSUMER, Config, load
 from pyclient.consumer.core import ConsumerCore, OnCommit
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of
 
 __all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "settings_of"]
 
@@ -28,10 +28,17 @@ def settings_of(
 
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """With plain offsets as they are meant."""
-    return {
-        TopicPartition(*tp): OffsetAndMetadata(row) if isinstance(row, int) else row for tp, row in offsets.items()
-    }
+    """With plain offsets as they are meant. Raises TypeError."""
+    return {partition_of(tp): offset_of(row) for tp, row in offsets.items()}
+
+
+def offset_of(given: object) -> OffsetAndMetadata:
+    """An offset as it is committed. Raises TypeError."""
+    if isinstance(given, int):
+        return OffsetAndMetadata(given)
+    if isinstance(given, OffsetAndMetadata):
+        return given
+    raise TypeError(f"offset {given!r} is neither int nor OffsetAndMetadata")
 
 
 def offset_behind(record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -104,7 +111,7 @@ class ConsumerApi:
             raise ValueError(f"offset {where.offset} is below 0")
         self._rewind()
         with self._core.lock:
-            self._core.subscription.state(TopicPartition(*partition)).seek(where.offset, where.leader_epoch)
+            self._core.subscription.state(partition_of(partition)).seek(where.offset, where.leader_epoch)
         self._core.fetcher.wake()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -120,7 +127,7 @@ class ConsumerApi:
         core = self._core
         with core.lock:
             for tp in list(partitions) or list(core.subscription.states):
-                core.subscription.state(TopicPartition(*tp)).seek_by(timestamp)
+                core.subscription.state(partition_of(tp)).seek_by(timestamp)
         core.client.loop.call_soon_threadsafe(core.on_assignment)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -130,13 +137,13 @@ class ConsumerApi:
         self._rewind()
         with self._core.lock:
             for tp in list(partitions):
-                self._core.subscription.state(TopicPartition(*tp)).paused = True
+                self._core.subscription.state(partition_of(tp)).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these again."""
         with self._core.lock:
             for tp in list(partitions):
-                self._core.subscription.state(TopicPartition(*tp)).paused = False
+                self._core.subscription.state(partition_of(tp)).paused = False
         self._core.fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:
@@ -146,7 +153,7 @@ class ConsumerApi:
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Records between the position and the end, as of the last fetch; None before the first."""
-        tp = TopicPartition(*partition)
+        tp = partition_of(partition)
         with self._core.lock:
             state = self._core.subscription.state(tp)
             committed = self._core.config.isolation_level == "read_committed"

@@ -19,7 +19,7 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
@@ -38,6 +38,7 @@ class Consumer(ConsumerApi):
     def __init__(
         self,
         bootstrap_servers: str | list[str] | None = None,
+        /,
         config: Mapping[str, Any] | None = None,
         *,
         topics: Topics = (),
@@ -115,9 +116,10 @@ class Consumer(ConsumerApi):
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's assignment."""
+        wanted = partitions_of(partitions)
         await self.connect()
         self._rewind()
-        await self._core.assign(partitions)
+        await self._core.assign(wanted)
 
     async def unsubscribe(self) -> None:
         """Reads nothing any more; leaves the group."""
@@ -212,12 +214,13 @@ class Consumer(ConsumerApi):
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed."""
+        wanted = partitions_of(partitions)
         await self.connect()
-        return await self._core.fetch_committed(partitions, timeout)
+        return await self._core.fetch_committed(wanted, timeout)
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record of a partition, found now if it is not known yet."""
-        tp = TopicPartition(*partition)
+        tp = partition_of(partition)
         unread = self._unread()
         return unread[tp] if tp in unread else await self._core.position(tp, timeout)
 
@@ -236,7 +239,7 @@ class Consumer(ConsumerApi):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time (ms), None where there is none."""
         await self.connect()
-        return await self._core.lookup.find({TopicPartition(*tp): ms for tp, ms in times.items()})
+        return await self._core.lookup.find({partition_of(tp): ms for tp, ms in times.items()})
 
     # -- the cluster -----------------------------------------------------------------------------------
 

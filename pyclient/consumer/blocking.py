@@ -21,7 +21,7 @@ from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
 from pyclient.core.runner import Runner
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
@@ -40,6 +40,7 @@ class Consumer(ConsumerApi):
     def __init__(
         self,
         bootstrap_servers: str | list[str] | None = None,
+        /,
         config: Mapping[str, Any] | None = None,
         *,
         topics: Topics = (),
@@ -123,9 +124,10 @@ class Consumer(ConsumerApi):
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's assignment."""
+        wanted = partitions_of(partitions)
         self.connect()
         self._rewind()
-        self._runner.run(self._core.assign(partitions))
+        self._runner.run(self._core.assign(wanted))
 
     def unsubscribe(self) -> None:
         """Reads nothing any more; leaves the group."""
@@ -212,8 +214,9 @@ class Consumer(ConsumerApi):
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed."""
+        wanted = partitions_of(partitions)
         self.connect()
-        return self._runner.run(self._core.fetch_committed(partitions, timeout))
+        return self._runner.run(self._core.fetch_committed(wanted, timeout))
 
     @overload
     def position(self, partition: None = None) -> dict[TopicPartition, OffsetAndMetadata]: ...
@@ -229,7 +232,7 @@ class Consumer(ConsumerApi):
         """
         if partition is None:
             return self.positions()
-        tp = TopicPartition(*partition)
+        tp = partition_of(partition)
         if tp in (unread := self._unread()):
             return unread[tp]
         return self._runner.run(self._core.position(tp, timeout))
@@ -249,7 +252,7 @@ class Consumer(ConsumerApi):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time (ms), None where there is none."""
         self.connect()
-        return self._runner.run(self._core.lookup.find({TopicPartition(*tp): ms for tp, ms in times.items()}))
+        return self._runner.run(self._core.lookup.find({partition_of(tp): ms for tp, ms in times.items()}))
 
     # -- the cluster -----------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster, PartitionInfo
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
 from pyclient.serialization import deserializer
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class ConsumerCore:
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads these partitions, without a group."""
         with self.lock:
-            self.subscription.assign([TopicPartition(*tp) for tp in partitions])
+            self.subscription.assign(partitions)
         self.on_assignment()
 
     async def unsubscribe(self) -> None:
@@ -319,8 +319,7 @@ class ConsumerCore:
         """What the group has committed."""
         self._member()
         assert self.committed is not None
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self.committed.fetch(wanted, self._timeout if timeout is None else timeout)
+        return await self.committed.fetch(partitions, self._timeout if timeout is None else timeout)
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
         """The offset of the next record, when it is known. Raises RequestTimedOut."""
@@ -339,7 +338,7 @@ class ConsumerCore:
 
     async def edges(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, int]:
         """Where the partitions begin or end."""
-        found = await self.lookup.find({TopicPartition(*tp): time for tp in partitions})
+        found = await self.lookup.find({partition_of(tp): time for tp in partitions})
         return {tp: 0 if row is None else row.offset for tp, row in found.items()}
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:

@@ -23,6 +23,7 @@ from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaEr
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.apis import Api
 
+from pyclient.topic_name import check_topics
 T = TypeVar("T")
 
 STALE: Final = frozenset(
@@ -131,13 +132,14 @@ class Client:
     ) -> None:
         """Returns when ``cluster`` knows the partitions of these topics, which it keeps fresh from
         then on. Raises UnknownTopicOrPartition when ``timeout`` seconds are over, or why no broker
-        answered; InvalidTopicException, TopicAuthorizationFailed at once.
+        answered; InvalidTopicException, TopicAuthorizationFailed, TypeError at once.
 
         ``create``: whether the broker may create them (allow.auto.create.topics where the client
         has that key, else True).
         """
         self._check_open()
         if create is None:
+        topics = check_topics(topics)
             given = "allow_auto_create_topics" in self.config
             create = self.config.allow_auto_create_topics if given else True
         await self._keeper.topics(topics, self.clock() + timeout, create)

@@ -14,7 +14,7 @@ from functools import partial
 
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
-from pyclient.errors import KafkaError, check
+from pyclient.errors import ClientError, KafkaError, check
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import UnknownTopicOrPartition
 
@@ -108,8 +108,17 @@ class MetadataKeeper:
         """What to say of a topic that did not become known in time."""
         if self.trouble is not None:
             return self.trouble
-        error = self.cluster.error(name) or UnknownTopicOrPartition()
+        error = self.cluster.error(name)
+        if error is None:
+            return UnknownTopicOrPartition(f"nothing is known of topic {name!r}: no broker has answered in time")
+        if isinstance(error, UnknownTopicOrPartition):
+            return UnknownTopicOrPartition(f"there is no topic {name!r} ({self._why_not_created(name)})")
         return type(error)(f"{name}: {error.text}")
+
+    def _why_not_created(self, name: str) -> str:
+        if self._wanted.get(name):
+            return "auto.create.topics.enable is off at the broker, or it is still being created"
+        return "this client may not create it: allow.auto.create.topics"
 
     # -- the task ----------------------------------------------------------------------------------
 
@@ -166,6 +175,8 @@ class MetadataKeeper:
         except KafkaError as error:
             self.trouble = error
             self._not_before = self._clock() + self._backoff.next()
+            if isinstance(error, ClientError) and not error.retriable:
+                self._give_up(wish)
             return
         self.trouble, self._served = None, wish
         self.on_update()
@@ -174,6 +185,11 @@ class MetadataKeeper:
             self._not_before = self._clock() + self._backoff.first
         else:
             self._not_before = self._clock() + self._backoff.next()
+
+    def _give_up(self, wish: int) -> None:
+        """The request cannot be made: what is not known is not asked for again, and those that wait are told."""
+        self._wanted = {name: create for name, create in self._wanted.items() if not self._is_missing(name)}
+        self._served = wish
 
     def _questions(self) -> list[tuple[list[str] | None, bool]]:
         """The requests of a round: topics (None: all), and whether they may be created, which is

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from cy.deliveries import Deliveries
-from cy.producer_batch import DeliveryReport
+from cy.producer_batch import DeliveryReport, ProducerBatch
+from cy.record_queues import milliseconds
 from pyclient.config import PRODUCER, load
 from pyclient.errors import BufferExhausted, ClientClosed, ClientForked, KafkaError
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, pairs, size_of
+from pyclient.producer.base import BaseProducer, check_fits, check_partition, known_topic, many, pairs, size_of
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
 
@@ -77,7 +78,8 @@ class Producer(BaseProducer):
     ) -> Deliveries:
         """Sends a record of each value, with the key at the same place, in order."""
         self._check_open()
-        stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        known_topic(self, topic)
+        stamp = milliseconds(timestamp)
         if self._pipeline.sees_records:
             records = pairs(values, keys)
             deliveries = Deliveries(len(records), stamp)

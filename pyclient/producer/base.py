@@ -8,6 +8,7 @@ from random import getrandbits
 from typing import Any, NamedTuple
 
 from cy.arrow_column import ArrowColumn
+from cy.partition_queue import TopicQueues
 from cy.producer_batch import DeliveryReport
 from cy.record_headers import size_of_headers
 from cy.record_queues import RecordQueues
@@ -18,6 +19,7 @@ from pyclient.producer.errors import RecordTooLarge
 from pyclient.producer.pipeline import OnDelivery, Pipeline, ProducerRecord
 from pyclient.producer.settings import read
 from pyclient.protocol import errors
+from pyclient.topic_name import check_topic
 
 
 class Prepared(NamedTuple):
@@ -86,7 +88,7 @@ class BaseProducer(RecordQueues):
         """Appends the record; None if it cannot be done yet."""
         partition = record.partition
         partitioner = self._pipeline.partitioner
-        topic = self.topic(record.topic)
+        topic = known_topic(self, record.topic)
         if partition is None and partitioner is not None and topic is not None:
             partition = partitioner(record.topic, record.key, record.value, topic.partition_count)
             check_partition(self, record.topic, partition)
@@ -167,6 +169,14 @@ def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
         raise RecordTooLarge(
             f"{topic}: a record of {size} bytes is larger than max.request.size or buffer.memory"
         )
+
+
+def known_topic(queues: RecordQueues, topic: Any) -> TopicQueues | None:
+    """What is known of the topic. Raises InvalidTopicException, TypeError for what can be no topic."""
+    known = queues.topic(topic) if isinstance(topic, str) else None
+    if known is None:
+        check_topic(topic)
+    return known
 
 
 def check_partition(queues: RecordQueues, topic: str, partition: int | None) -> None:

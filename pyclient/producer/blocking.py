@@ -12,11 +12,12 @@ from typing import Any, Self
 
 from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport
+from cy.record_queues import milliseconds
 from pyclient.config import PRODUCER, load
 from pyclient.core.runner import Runner
 from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import BaseProducer, check_fits, check_partition, many, pairs, size_of
+from pyclient.producer.base import BaseProducer, check_fits, check_partition, known_topic, many, pairs, size_of
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
 
@@ -77,7 +78,8 @@ class Producer(BaseProducer):
         ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``.
         """
         self._check_open()
-        stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        known_topic(self, topic)
+        stamp = milliseconds(timestamp)
         if self._pipeline.sees_records:
             records = pairs(values, keys)
             deliveries = Deliveries(len(records), stamp)

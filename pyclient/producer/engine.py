@@ -16,6 +16,7 @@ from pyclient.producer.identity import Identities
 from pyclient.producer.sender import Sender
 from pyclient.producer.settings import Settings
 from pyclient.producer.transactions import Transactions
+from pyclient.topic_name import check_topic
 
 if TYPE_CHECKING:
     from pyclient.core.cluster import Cluster
@@ -62,6 +63,7 @@ class Engine:
 
     async def know(self, topic: str, timeout: float) -> None:
         """Returns when the topic's partitions are known, to the queues too."""
+        check_topic(topic)
         deadline = self.loop.time() + timeout
         await self.ready(timeout)
         await self.client.metadata([topic], timeout=max(0.0, deadline - self.loop.time()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 
 import pytest
@@ -20,6 +21,7 @@ from pyclient.core.tests.scripted import (
 from pyclient.core.tests.scripted import versions as serving
 from pyclient.errors import (
     ClientClosed,
+    ClientError,
     ConfigError,
     ConnectionFailed,
     ConnectionLost,
@@ -48,10 +50,10 @@ from pyclient.topic_partition import TopicPartition
 def on_loop(test):
     """Runs a test on a loop of its own."""
 
+    @functools.wraps(test)
     def run(*arguments, **keywords):
         asyncio.run(asyncio.wait_for(test(*arguments, **keywords), 10))
 
-    run.__name__ = test.__name__
     return run
 
 
@@ -300,7 +302,7 @@ async def test_metadata_waits_until_a_topic_has_been_created():
 async def test_an_unknown_topic_is_an_error_when_the_time_is_over():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(UnknownTopicOrPartition, match="nope"):
-            await client.metadata(["nope"], timeout=0.02, create=False)
+            await client.metadata(["nope"], timeout=0.5, create=False)
         assert not broker.asked(Metadata)[0].allow_auto_topic_creation
 
 
@@ -318,9 +320,44 @@ async def test_only_topics_that_may_be_created_are_asked_for_as_such():
 @on_loop
 async def test_an_invalid_topic_is_an_error_at_once():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
-        broker.topics["a/b"] = -17
+        broker.topics["refused"] = -17
         with pytest.raises(InvalidTopicException):
-            await client.metadata(["a/b"], timeout=1000)
+            await client.metadata(["refused"], timeout=1000)
+
+
+@pytest.mark.parametrize("name", [None, "", ".", "..", "a/b", "ä", "a\n", "\udc80", "x" * 250])
+@on_loop
+async def test_a_name_that_no_topic_has_never_reaches_the_broker(name):
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        with pytest.raises(InvalidTopicException, match="topic"):
+            await client.metadata([name], timeout=1000)
+        await client.metadata(["t"], timeout=5)
+        assert [[each.name for each in request.topics] for request in broker.asked(Metadata)] == [["t"]]
+
+
+@on_loop
+async def test_a_topic_of_another_type_is_told_and_poisons_nothing():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        with pytest.raises(TypeError, match="topic is bytes, not str"):
+            await client.metadata([b"t"], timeout=1000)  # type: ignore[list-item]
+        await client.metadata(["t"], timeout=5)
+
+
+@on_loop
+async def test_metadata_that_cannot_be_asked_for_is_not_asked_for_again():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        with pytest.raises(ClientError, match="Metadata"):
+            await client._keeper.topics([b"t"], client.clock() + 1000, True)  # type: ignore[list-item]
+        await client.metadata(["t"], timeout=5)
+
+
+@on_loop
+async def test_an_unknown_topic_says_why_it_is_not_created():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'nope' \(auto.create.topics.enable is off"):
+            await client.metadata(["nope"], timeout=0.5, create=True)
+        with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'never' \(.*allow.auto.create.topics"):
+            await client.metadata(["never"], timeout=0.5, create=False)
 
 
 @on_loop

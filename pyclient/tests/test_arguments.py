@@ -1,0 +1,120 @@
+"""What an application gets wrong is told at once, by name, without a broker, and has no effect that lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from pyclient import Admin, ConfigError, Consumer, Producer, TopicPartition, aio
+from pyclient.errors import InvalidTopicException, KafkaError
+from pyclient.tests.support import PATIENCE_S
+
+NOWHERE = "127.0.0.1:1"
+NO_TOPICS = (None, "", "..", "a b", "ä/", "\udc80", "x" * 250)
+SENDS = (
+    (lambda producer, topic: producer.send(topic, b"v")),
+    (lambda producer, topic: producer.send_many(topic, [b"v"])),
+    (lambda producer, topic: producer.partitions_for(topic)),
+)
+
+
+@pytest.fixture
+def nowhere():
+    """A producer whose waits would take a minute."""
+    with Producer(NOWHERE) as made:
+        yield made
+
+
+@pytest.mark.parametrize("send", SENDS)
+@pytest.mark.parametrize("topic", NO_TOPICS)
+def test_no_topic_has_such_a_name(nowhere, send, topic):
+    with pytest.raises(InvalidTopicException, match="topic "):
+        send(nowhere, topic)
+
+
+@pytest.mark.parametrize("send", SENDS)
+def test_topic_of_another_type(nowhere, send):
+    with pytest.raises(TypeError, match="topic is bytes, not str"):
+        send(nowhere, b"fresh")
+
+
+def test_topics_that_a_serializer_would_see(nowhere):
+    with Producer(NOWHERE, value_serializer="str") as producer, pytest.raises(TypeError, match="topic is int"):
+        producer.send(5, "v")  # type: ignore[arg-type]
+
+
+def test_bad_topics_poison_no_other(broker, new_topic):
+    with Producer(broker.bootstrap) as producer:
+        for topic in (*NO_TOPICS, b"fresh"):
+            with pytest.raises((KafkaError, TypeError)):
+                producer.send(topic, b"v")
+        assert producer.send(new_topic(), b"v").result(PATIENCE_S).offset == 0
+
+
+def test_asyncio_producer_tells_the_same():
+    async def check() -> None:
+        async with aio.Producer(NOWHERE) as producer:
+            with pytest.raises(TypeError, match="topic is bytes, not str"):
+                await producer.send(b"fresh", b"v")  # type: ignore[arg-type]
+            with pytest.raises(InvalidTopicException):
+                await producer.send_many("", [b"v"])
+            with pytest.raises(TypeError, match="milliseconds"):
+                await producer.send_many("t", [b"v"], timestamp=time.time())  # type: ignore[arg-type]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("send", SENDS[:2])
+def test_timestamps_are_milliseconds(nowhere, send):
+    def at(timestamp):
+        return lambda producer: (
+            producer.send("t", b"v", timestamp=timestamp)
+            if send is SENDS[0]
+            else producer.send_many("t", [b"v"], timestamp=timestamp)
+        )
+
+    with pytest.raises(TypeError, match=r"timestamp is float, not int: .*int\(time.time\(\) \* 1000\)"):
+        at(time.time())(nowhere)
+    with pytest.raises(TypeError, match="timestamp is str"):
+        at("now")(nowhere)
+    with pytest.raises(ValueError, match="timestamp -1 is below 0"):
+        at(-1)(nowhere)
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ([("a", "1")], "header 'a' is str, not bytes"),
+        ({"n": 5}, "header 'n' is int, not bytes"),
+        ([(b"a", b"1")], "the name of header b'a' is bytes, not str"),
+        (["ab", b"c"], r"the name|no pair|is str"),
+        ([("a",)], r"\('a',\) is no pair"),
+    ],
+)
+def test_headers_are_named(nowhere, headers, told):
+    with pytest.raises(TypeError, match=told):
+        nowhere.send("t", b"v", headers=headers)
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_a_dict_is_no_address(make):
+    with pytest.raises(ConfigError, match="config="):
+        make({"bootstrap.servers": NOWHERE})
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_addresses_may_be_given_by_name_and_only_once(make):
+    make(bootstrap_servers=NOWHERE).close()
+    with pytest.raises(ConfigError, match=r"twice, 'flights'.*topics="):
+        make("flights", bootstrap_servers=NOWHERE)
+
+
+@pytest.mark.parametrize("offsets", [{"st": 5}, {("t", "0"): 5}, {TopicPartition("t", 0): "5"}, {b"t": 1}])
+def test_what_is_committed_are_partitions_and_offsets(offsets):
+    with Consumer(NOWHERE, group_id="g") as consumer:
+        with pytest.raises(TypeError, match=r"TopicPartition|OffsetAndMetadata"):
+            consumer.commit(offsets)
+        with pytest.raises(TypeError, match=r"TopicPartition|OffsetAndMetadata"):
+            consumer.commit_async(offsets)
