@@ -59,7 +59,7 @@ def describe(cluster: Cluster, output: str, groups: tuple[str, ...], view: str |
         names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
         found = admin.describe_consumer_groups(names, check=False)
         needs_lags = view is None or output in DOCUMENTS
-        lags = {name: lags_of(admin, each) for name, each in found.items()} if needs_lags else {}
+        lags = lags_of(admin, found.values()) if needs_lags else {}
     if only_with_lag:
         lags = {name: [row for row in rows if row[5]] for name, rows in lags.items()}
     rows_of = {"members": member_rows, "state": state_rows}
@@ -71,23 +71,29 @@ def describe(cluster: Cluster, output: str, groups: tuple[str, ...], view: str |
     return failures("group", found.errors)
 
 
-def lags_of(admin: Admin, group: GroupDescription) -> list[tuple[Any, ...]]:
-    """A row for each partition that is assigned or has an offset."""
+def lags_of(admin: Admin, groups: Iterable[GroupDescription]) -> dict[str, list[tuple[Any, ...]]]:
+    """By group: a row for each partition that is assigned or has an offset. Asks for all groups at once."""
     from pyclient.admin import OffsetSpec
 
-    committed = admin.list_consumer_group_offsets(group.group_id, check=False)
-    owners = {tp: member for member in group.members for tp in member.assignment}
-    partitions = sorted({*committed, *owners})
-    ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), check=False) if partitions else {}
-    rows = []
-    for tp in partitions:
-        offset = committed[tp].offset if tp in committed else None
+    described = {each.group_id: each for each in groups}
+    committed = admin.list_offsets_of_consumer_groups(described, check=False)
+    owners = {
+        name: {tp: member for member in each.members for tp in member.assignment} for name, each in described.items()
+    }
+    partitions = {name: sorted({*committed.get(name, {}), *owners[name]}) for name in described}
+    wanted = dict.fromkeys((tp for some in partitions.values() for tp in some), OffsetSpec.LATEST)
+    ends = admin.list_offsets(wanted, check=False) if wanted else {}
+
+    def row(name: str, tp: TopicPartition) -> tuple[Any, ...]:
+        mine = committed.get(name, {})
+        offset = mine[tp].offset if tp in mine else None
         end = ends[tp].offset if tp in ends else None
         lag = None if offset is None or end is None else max(0, end - offset)
-        owner = owners.get(tp)
+        owner = owners[name].get(tp)
         who = (None, None, None) if owner is None else (owner.member_id, owner.client_id, owner.host)
-        rows.append((group.group_id, *tp, offset, end, lag, *who))
-    return rows
+        return name, *tp, offset, end, lag, *who
+
+    return {name: [row(name, tp) for tp in some] for name, some in partitions.items()}
 
 
 def member_rows(groups: Iterable[GroupDescription]) -> list[tuple[Any, ...]]:
@@ -137,7 +143,8 @@ def lag(cluster: Cluster, output: str, groups: tuple[str, ...], only_with_lag: b
     with cluster.admin() as admin:
         names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
         found = admin.describe_consumer_groups(names, check=False)
-        lags = {name: [row[5] for row in lags_of(admin, each) if row[5] is not None] for name, each in found.items()}
+        asked = lags_of(admin, found.values())
+        lags = {name: [row[5] for row in rows if row[5] is not None] for name, rows in asked.items()}
     rows = [(name, found[name].state, len(each), sum(each), max(each, default=0)) for name, each in lags.items()]
     rows.sort(key=lambda row: (-row[3], row[0]))
     show(output, ("group", "state", "partitions", "lag", "greatest"), [r for r in rows if r[3] or not only_with_lag])

@@ -114,6 +114,7 @@ def listed(admin: Admin, state: str | None, kind: str | None) -> str:
 
 def describe(admin: Admin, groups: tuple[str, ...] | list[str], view: str | None) -> int:
     found = admin.describe_consumer_groups(groups, check=False)
+    lags = lags_of(admin, found.values()) if view not in ("state", "members") else {}
     for name, group in found.items():
         rows: list[tuple[object, ...]]
         if view == "state":
@@ -124,7 +125,7 @@ def describe(admin: Admin, groups: tuple[str, ...] | list[str], view: str | None
             rows = [(name, m.member_id, m.host, m.client_id, len(m.assignment)) for m in group.members]
         else:
             columns = LAGS
-            rows = [(*row[:6], row[6], row[8], row[7]) for row in lags_of(admin, group)]
+            rows = [(*row[:6], row[6], row[8], row[7]) for row in lags[name]]
         if not group.members and view != "state":
             complain(f"Consumer group '{name}' has no active members.")
         if rows:
