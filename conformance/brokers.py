@@ -25,6 +25,8 @@ from conformance import peers
 from conformance.wire_client import Wire
 
 START_TIMEOUT_S = 60.0
+#: A JVM on a machine that is busy with other tests takes its time.
+KAFKA_START_TIMEOUT_S = 180.0
 READY = re.compile(r"pybroker ready: bootstrap=(\S+):(\d+) pids=(\d+)\n")
 
 
@@ -255,14 +257,15 @@ class RealKafka(Broker):
     def _command(self) -> list[str]:
         return [*peers.jvm(self.heap, ()), "kafka.Kafka", str(self._properties_file)]
 
-    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+    def wait_ready(self, timeout_s: float = KAFKA_START_TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self.alive:
             if self._serves():
                 return
             time.sleep(0.02)
+        what = f"is not ready after {timeout_s} s" if self.alive else "has ended while it started"
         self.kill()
-        raise BrokerError(f"Kafka is not ready after {timeout_s} s{self._tail()}")
+        raise BrokerError(f"Kafka {what}{self._tail()}")
 
     def _serves(self) -> bool:
         """Whether the broker has joined its own cluster; it prints nothing by which one could tell."""
