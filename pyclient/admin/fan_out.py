@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from pyclient.admin.results import Results
-from pyclient.core.client import Client, Coordinator
+from pyclient.core.client import Client, Coordinator, OutOfTime
 from pyclient.errors import KafkaError
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import LeaderNotAvailable, UnknownTopicOrPartition
@@ -40,10 +40,13 @@ async def fan_out(
     results: Results[K, R] = Results()
     backoff = client.backoff()
     pending = list(dict.fromkeys(keys))
+    again: dict[K, KafkaError] = {}
     while pending:
-        again: dict[K, KafkaError] = {}
-        for key, outcome in (await _round(pending, locate, ask)).items():
-            if isinstance(outcome, KafkaError) and _may_retry(outcome, retry):
+        last, again = again, {}
+        for key, outcome in (await _round(client, pending, locate, ask, deadline)).items():
+            if isinstance(outcome, OutOfTime):
+                results.put(key, last.get(key, outcome))
+            elif isinstance(outcome, KafkaError) and _may_retry(outcome, retry):
                 again[key] = outcome
             else:
                 results.put(key, outcome)
@@ -62,24 +65,31 @@ def _may_retry(error: KafkaError, names: frozenset[str] | None) -> bool:
 
 
 async def _round(
-    keys: list[K], locate: Locate[K], ask: Ask[K, R]
+    client: Client, keys: list[K], locate: Locate[K], ask: Ask[K, R], deadline: float
 ) -> dict[K, R | KafkaError]:
     outcomes: dict[K, R | KafkaError] = {}
     by_node: dict[int, list[K]] = {}
-    for key, place in (await locate(keys)).items():
+    try:
+        places = await client.within(locate(keys), deadline)
+    except KafkaError as error:
+        return dict.fromkeys(keys, error)
+    for key, place in places.items():
         if isinstance(place, KafkaError):
             outcomes[key] = place
         else:
             by_node.setdefault(place, []).append(key)
-    for answer in await asyncio.gather(*(_ask(ask, node, some) for node, some in by_node.items())):
+    asked = (_ask(client, ask, node, some, deadline) for node, some in by_node.items())
+    for answer in await asyncio.gather(*asked):
         outcomes |= answer
     return outcomes
 
 
-async def _ask(ask: Ask[K, R], node: int, keys: list[K]) -> dict[K, R | KafkaError]:
+async def _ask(
+    client: Client, ask: Ask[K, R], node: int, keys: list[K], deadline: float
+) -> dict[K, R | KafkaError]:
     """The outcomes of ``keys``; an error of the whole request is each one's."""
     try:
-        answer = await ask(node, keys)
+        answer = await client.within(ask(node, keys), deadline)
     except KafkaError as error:
         return dict.fromkeys(keys, error)
     missing = KafkaError("the broker's answer does not mention it")

@@ -7,6 +7,7 @@ time), deadlines are points in it.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection
 from enum import IntEnum
 from random import random as uniform
@@ -18,12 +19,13 @@ from pyclient.core.cluster import Broker, Cluster
 from pyclient.core.connection import OnDone, Pending, Request
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.node import Node, NodeSettings
+from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
-from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaError, check
+from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaError, RequestTimedOut, check
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.apis import Api
-
 from pyclient.topic_name import check_topics
+
 T = TypeVar("T")
 
 STALE: Final = frozenset(
@@ -35,6 +37,10 @@ STALE: Final = frozenset(
     }
 )
 """Names of errors after which the metadata is asked for again."""
+
+
+class OutOfTime(RequestTimedOut):
+    """The time that the application gave is over."""
 
 
 class Coordinator(IntEnum):
@@ -138,8 +144,8 @@ class Client:
         has that key, else True).
         """
         self._check_open()
-        if create is None:
         topics = check_topics(topics)
+        if create is None:
             given = "allow_auto_create_topics" in self.config
             create = self.config.allow_auto_create_topics if given else True
         await self._keeper.topics(topics, self.clock() + timeout, create)
@@ -276,6 +282,11 @@ class Client:
         found = self._nodes.get(node)
         return found is not None and found.is_ready
 
+    def transport(self, node: int) -> Transport | None:
+        """The connection to the node where it has one and nothing waits or is under way there."""
+        found = self._nodes.get(node)
+        return None if found is None or found.in_flight else found.transport
+
     def versions(self, node: int) -> Versions | None:
         """What the node serves, and its features; None before it was first connected to."""
         found = self._nodes.get(node)
@@ -346,21 +357,36 @@ class Client:
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
         """What ``attempt`` returns; again after a back-off with jitter while it raises retriable
-        errors, until ``deadline`` (of ``clock``), when the last of them is raised. Refreshes the
-        metadata where the error says it is stale.
+        errors, until ``deadline`` (of ``clock``), which ends an attempt too; the last of them is raised
+        then. Refreshes the metadata where the error says it is stale.
         """
         backoff = self.backoff()
+        last: KafkaError | None = None
         while True:
             self._check_open()
             try:
-                return await attempt()
+                return await self.within(attempt(), deadline)
             except KafkaError as error:
                 wait = backoff.next()
+                if isinstance(error, OutOfTime) and last is not None:
+                    raise last from None
                 if not error.retriable or self.clock() + wait > deadline:
                     raise
                 if error.name in STALE:
                     self.refresh()
+                last = error
             await asyncio.sleep(wait)
+
+    async def within(self, work: Awaitable[T], deadline: float) -> T:
+        """What ``work`` returns. At ``deadline`` (of ``clock``) it is cancelled; raises OutOfTime."""
+        left = None if deadline == math.inf else max(0.0, deadline - self.clock())
+        try:
+            async with asyncio.timeout(left) as limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise OutOfTime("no broker has answered in time") from None
 
     # -- the end -----------------------------------------------------------------------------------
 

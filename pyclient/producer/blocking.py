@@ -32,6 +32,7 @@ class Producer(BaseProducer):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] | None = None,
+        /,
         *,
         config: Mapping[str, Any] | None = None,
         **settings: Any,

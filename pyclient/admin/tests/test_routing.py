@@ -9,8 +9,8 @@ import pytest
 from pyclient.admin.asynchronous import Admin
 from pyclient.admin.results import Results
 from pyclient.admin.types import OffsetSpec
-from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker, versions
-from pyclient.errors import ClientClosed, KafkaError, UnsupportedByBroker
+from pyclient.core.tests.scripted import HANG_UP, SILENCE, ScriptedBroker, versions
+from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedByBroker
 from pyclient.offset_and_metadata import OffsetAndMetadata
 from pyclient.protocol import (
     ApiVersions,
@@ -21,6 +21,7 @@ from pyclient.protocol import (
     ListGroups,
     ListOffsets,
     ListTransactions,
+    Metadata,
     OffsetFetch,
 )
 from pyclient.protocol.errors import GroupIdNotFound, InvalidPartitions, NotCoordinator
@@ -105,8 +106,23 @@ async def test_a_hangup_is_retried(broker, admin):
 async def test_when_the_time_is_over_the_last_error_is_raised(broker, admin):
     broker.handlers[ListOffsets] = offsets({0: [6] * 10_000})
     with pytest.raises(KafkaError) as caught:
-        await admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.03)
+        await admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.5)
     assert caught.value.code == 6
+
+
+@with_admin
+async def test_a_broker_that_says_nothing_does_not_take_longer_than_was_given(broker, admin):
+    await admin.connect(5)
+    for api in (Metadata, ListOffsets, CreateTopics):
+        broker.handlers[api] = lambda *_: SILENCE
+    for ask in (
+        lambda: admin.list_topics(timeout=0.05),
+        lambda: admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.05),
+        lambda: admin.create_topics("x", timeout=0.05),
+        lambda: admin.list_groups(timeout=0.05),
+    ):
+        with pytest.raises(RequestTimedOut, match="in time"):
+            await ask()
 
 
 @with_admin

@@ -526,6 +526,28 @@ async def test_only_retriable_errors_are_retried_and_only_until_the_deadline():
 
 
 @on_loop
+async def test_an_attempt_ends_with_the_time():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.start(5)
+        broker.handlers[Heartbeat] = lambda *_: SILENCE
+        attempts: list[int] = []
+
+        async def attempt():
+            attempts.append(1)
+            if len(attempts) < broken:
+                raise NotCoordinator
+            return await client.send(client.any_node(), Heartbeat, heartbeat(0))
+
+        broken = 0
+        with pytest.raises(RequestTimedOut, match="in time"):
+            await client.retrying(attempt, deadline=client.clock() + 0.05)
+        assert len(attempts) == 1
+        broken = 3
+        with pytest.raises(NotCoordinator):  # what came before the time was over says more
+            await client.retrying(attempt, deadline=client.clock() + 0.5)
+
+
+@on_loop
 async def test_close_fails_what_waits_and_what_comes_later():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: SILENCE
