@@ -36,7 +36,7 @@ cdef class ProducerBatch:
     cdef object record_errors           # index -> error, of a failed batch (KIP-467)
     cdef list reports                   # those with a callback, in order
     cdef list waiters                   # called once when done
-    cdef object before_wait             # called before somebody waits; raises where it has no end
+    cdef object before_wait             # called with this before somebody waits; raises where it has no end
     cdef list parts                     # (first index, batch) in place of this one (MESSAGE_TOO_LARGE)
 
     cdef int grow(self, Py_ssize_t capacity) except -1

@@ -40,6 +40,9 @@ class ProducerBatch:
     def sealed(self) -> bool: ...
     @property
     def has_sequence(self) -> bool: ...
+    @property
+    def is_watched(self) -> bool:
+        """Callbacks hang on its records."""
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Any = None
     ) -> DeliveryReport:

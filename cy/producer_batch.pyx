@@ -77,6 +77,10 @@ cdef class ProducerBatch:
     def has_sequence(self):
         return self.base_sequence >= 0
 
+    @property
+    def is_watched(self):
+        return bool(self.reports)
+
     # ---- growing ------------------------------------------------------------------------------
 
     cdef int grow(self, Py_ssize_t capacity) except -1:
@@ -292,7 +296,9 @@ cdef class ProducerBatch:
         if self.done:
             return True
         if self.before_wait is not None:
-            self.before_wait()
+            self.before_wait(self)
+            if self.done:
+                return True
         lock = Lock()
         lock.acquire()
         release = lock.release

@@ -18,7 +18,7 @@ class RecordQueues:
     closed: bool
     """Nothing is appended any more."""
     awaitable: bool
-    before_wait: Callable[[], object] | None
+    before_wait: Callable[[ProducerBatch], object] | None
     """Called before somebody waits for a batch; raises where the wait would have no end."""
 
     def __init__(

@@ -245,7 +245,12 @@ cdef class RecordQueues:
         self.pressing = False
         if not self.signalled:
             self.signalled = True
-            self.wake()
+            try:
+                self.wake()
+            except BaseException:           # Ctrl-C: the next record tries again
+                self.signalled = False
+                self.pressing = True
+                raise
         return 0
 
     def poke(self):

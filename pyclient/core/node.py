@@ -90,6 +90,11 @@ class Node:
         return self._transport is not None
 
     @property
+    def transport(self) -> Transport | None:
+        """The connection, if there is one."""
+        return self._transport
+
+    @property
     def is_connecting(self) -> bool:
         """A connection is being made, or waited for."""
         return self._connecting is not None
@@ -102,7 +107,7 @@ class Node:
     def in_flight(self) -> int:
         """Requests that wait, to be sent or answered."""
         transport = self._transport
-        return len(self._waiting) + (0 if transport is None else len(transport.connection.in_flight))
+        return len(self._waiting) + (0 if transport is None else len(transport.connection))
 
     @property
     def name(self) -> str:
@@ -138,10 +143,6 @@ class Node:
         except EncodeError as error:
             fault = ClientError(f"{request.api.name}: {error}")
             self._loop.call_soon(deliver, self._loop, request, None, fault)
-        else:
-            flight = transport.connection.in_flight
-            if not flight or flight[-1] is not request:  # Produce with acks=0 has no response
-                self._loop.call_soon(deliver, self._loop, request, None, None)
 
     # -- connecting --------------------------------------------------------------------------------
 

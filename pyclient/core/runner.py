@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from pyclient.core.lease import Lease
 from pyclient.errors import ClientClosed, ClientForked
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class Runner:
 
     def __init__(self, name: str = "pyclient-io") -> None:
         self.loop = new_loop()
+        self.lease = Lease(self.loop)
         self.forked = False
         """Set in a child of the process that made this."""
         self.on_fork: Callable[[], object] = lambda: None
@@ -49,8 +51,8 @@ class Runner:
 
     @property
     def is_here(self) -> bool:
-        """The caller is on the loop's own thread."""
-        return threading.get_ident() == self._thread.ident
+        """The caller is on the loop's own thread, or has its place."""
+        return threading.get_ident() in (self._thread.ident, self.lease.acting)
 
     def before_wait(self) -> None:
         """Raises where a wait for the loop would never end: ClientForked in a forked child,
@@ -71,10 +73,12 @@ class Runner:
             work.close()
             raise
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        self.lease.recall()
         try:
             return _result(future, timeout)
         except BaseException:
             future.cancel()
+            self.lease.recall()
             raise
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -85,12 +89,14 @@ class Runner:
             self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             raise ClientClosed from None
+        self.lease.recall()
 
     def stop(self) -> None:
         """Ends the loop and its thread; harmless when it has ended."""
         if self.forked or not self._thread.is_alive():
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
+        self.lease.recall()
         if not self.is_here:
             self._thread.join()
             self.loop.close()
@@ -128,6 +134,7 @@ _RUNNERS: weakref.WeakSet[Runner] = weakref.WeakSet()
 def _after_fork() -> None:
     for runner in list(_RUNNERS):
         runner.forked = True
+        runner.lease.tenant = 0
         runner.on_fork()
 
 

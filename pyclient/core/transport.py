@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
+from cy.turn import readable
 from pyclient.core.connection import BrokenStream, Connection, Pending
 from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
@@ -33,6 +34,7 @@ class Transport:
     __slots__ = (
         "_connection",
         "_fd",
+        "_given",
         "_loop",
         "_memory",
         "_on_lost",
@@ -59,6 +61,7 @@ class Transport:
         self._on_lost = on_lost
         self._reader = FrameReader(memory, MAX_FRAME)
         self._out = SendQueue()
+        self._given = 0
         self._writing = False
         self.used_at = loop.time()
         loop.add_reader(self._fd, self._on_readable)
@@ -76,7 +79,10 @@ class Transport:
     def send(self, request: Pending, version: int) -> None:
         """Encodes and sends one request. Raises EncodeError, and what makes the message raises."""
         frame = self._connection.encode(request, version)
+        unsent = self._out.unsent
         self._out.append(frame)
+        self._given += self._out.unsent - unsent
+        request.end = self._given
         self.used_at = self._loop.time()
         if not self._writing:
             self._flush()
@@ -89,6 +95,9 @@ class Transport:
             return
         if self._writing is done:
             self._watch_writable(not done)
+        if self._connection.departing:
+            for request in self._connection.departed(self._given - self._out.unsent):
+                self._loop.call_soon(deliver, self._loop, request, None, None)
 
     def _watch_writable(self, wanted: bool) -> None:
         if wanted:
@@ -96,6 +105,15 @@ class Transport:
         else:
             self._loop.remove_writer(self._fd)
         self._writing = wanted
+
+    def serve(self, timeout_ms: int) -> bool:
+        """Waits for the broker and takes what it sends, in place of the loop. False: nothing came in
+        so many milliseconds, or the socket has ended.
+        """
+        if self._sock is None or not readable(self._fd, timeout_ms):
+            return False
+        self._on_readable()
+        return self._sock is not None
 
     def _on_writable(self) -> None:
         if self._sock is not None:

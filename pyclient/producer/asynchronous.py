@@ -226,7 +226,7 @@ class Producer(BaseProducer):
         await self._engine.end_transaction(producer_id, epoch, commit)
 
 
-def _before_wait(thread: int, process: int) -> None:
+def _before_wait(thread: int, process: int, batch: ProducerBatch) -> None:
     """Raises where the wait for a report would stop the loop that is to deliver it."""
     if getpid() != process:
         raise ClientForked

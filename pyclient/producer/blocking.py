@@ -19,6 +19,7 @@ from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
 from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, check_fits, check_partition, known_topic, many, pairs, size_of
 from pyclient.producer.engine import Engine
+from pyclient.producer.express import Express
 from pyclient.topic_partition import TopicPartition
 
 
@@ -41,8 +42,9 @@ class Producer(BaseProducer):
         super().__init__(keys)
         self._runner = Runner()
         self._engine = Engine(keys, self._settings, self, self._runner.loop)
-        self.attach(partial(self._runner.loop.call_soon_threadsafe, self._engine.sender.run))
-        self.before_wait = self._runner.before_wait
+        express = Express(self._runner, self._engine.sender)
+        self.attach(express.wake)
+        self.before_wait = express.before_wait
         self.direct = self._is_direct()
         self._runner.on_fork = partial(setattr, self, "direct", False)
 

@@ -29,6 +29,7 @@ from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.client import Client
+    from pyclient.core.transport import Transport
     from pyclient.producer.identity import Identities
 
 V1_PRODUCE = 11
@@ -219,6 +220,28 @@ class Sender:
             timeout_ms=settings.request_timeout_ms,
             topic_data=list(topics.values()),
         )
+
+    # -- a batch alone -----------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits, nothing is under way."""
+        return not self._active and not any(self._unanswered.values())
+
+    def express(self, batch: ProducerBatch) -> Transport | None:
+        """Sends the batch now, if it is all there is, and nobody is to be told of it on the loop's
+        thread. The connection on which it is answered; None: it goes the usual way.
+        """
+        self._take_news()
+        lane = next(iter(self._active), None)
+        if lane is None or len(self._active) > 1 or lane.next() is not batch or batch.is_watched:
+            return None
+        now = self.client.clock()
+        at = self._look(lane, now)
+        transport = None if at is None or at > now else self.client.transport(lane.leader)
+        if transport is not None:
+            self._send(lane.leader, [lane], now)
+        return transport
 
     # -- brokers that do not take requests ---------------------------------------------------------
 

@@ -41,6 +41,7 @@ class FakeClient:
         self.loop = Loop()
         self.posts = []
         self.refreshed = []
+        self.transports = {0: "connection to 0"}
         self.cluster = Cluster()
         self.lead([0, 1, 0, 1], epoch=1)
 
@@ -60,6 +61,9 @@ class FakeClient:
 
     def refresh(self, topic=None):
         self.refreshed.append(topic)
+
+    def transport(self, node):
+        return self.transports.get(node)
 
     def post(self, node, api, message, on_done, *, timeout=None, max_version=None):
         self.posts.append((node, message, on_done))

@@ -1,0 +1,105 @@
+"""What a thread needs that does an event loop's work for a moment: a wait for one socket, and peace.
+
+Python runs the handlers of signals in the main thread, between any two instructions, and most of
+them raise (Ctrl-C raises KeyboardInterrupt). Work that must not be left half done is therefore done
+in ``held_signals``: a signal that comes meanwhile is noted, and raised again at the end. To enter
+and leave that costs no system call, because since ``guard`` a C handler stands before Python's, which
+goes on to it at once where nobody holds the signal.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.signal cimport SIG_DFL, SIG_IGN, SIGINT, SIGTERM, raise_
+from posix.signal cimport SA_SIGINFO, sigaction, sigaction_t
+
+import os
+
+cdef extern from "<signal.h>" nogil:
+    enum: SIGALRM
+
+cdef extern from "<poll.h>" nogil:
+    enum: POLLIN
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd *sockets, unsigned long count, int timeout)
+
+cdef enum:
+    KINDS = 3
+
+ctypedef void (*Handler)(int) noexcept nogil
+
+cdef int[KINDS] numbers = [SIGINT, SIGTERM, SIGALRM]
+cdef sigaction_t[KINDS] handlers        # the signals' own
+cdef volatile int[KINDS] met            # came while they were held
+cdef volatile bint held = False
+
+
+cdef void meet(int number) noexcept nogil:
+    cdef int i
+    for i in range(KINDS):
+        if numbers[i] == number:
+            if held:
+                met[i] = 1
+            else:
+                (<Handler><void *>handlers[i].sa_handler)(number)
+
+
+def guard():
+    """The signals that have handlers of Python can be held from now on."""
+    cdef sigaction_t current
+    cdef int i
+    for i in range(KINDS):
+        sigaction(numbers[i], NULL, &current)
+        if (
+            current.sa_flags & SA_SIGINFO or current.sa_handler == meet
+            or current.sa_handler == SIG_DFL or current.sa_handler == SIG_IGN
+        ):
+            continue
+        handlers[i] = current
+        current.sa_handler = meet
+        sigaction(numbers[i], &current, NULL)
+
+
+def forget():
+    """In a forked child: the thread that held them is not there."""
+    global held
+    held = False
+
+
+os.register_at_fork(after_in_child=forget)
+
+
+cdef class HeldSignals:
+    def __enter__(self):
+        global held
+        held = True
+        try:
+            PyErr_CheckSignals()            # what came before is met now, not inside
+        except BaseException:
+            held = False
+            raise
+
+    def __exit__(self, *error):
+        global held
+        cdef int i
+        held = False
+        for i in range(KINDS):
+            if met[i]:
+                met[i] = 0
+                raise_(numbers[i])
+
+
+held_signals = HeldSignals()
+
+
+def readable(int fd, int timeout_ms):
+    """Whether the socket has something to read, or has ended, within so many milliseconds."""
+    cdef pollfd socket
+    cdef int count
+    socket.fd = fd
+    socket.events = POLLIN
+    socket.revents = 0
+    with nogil:
+        count = poll(&socket, 1, timeout_ms)
+    return count > 0

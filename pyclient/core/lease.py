@@ -1,0 +1,106 @@
+"""The loop's thread stands still, and a thread that waits does its work: no hand-over between threads.
+
+One record at a time, acknowledged, is two hand-overs of a few microseconds of work each: to the loop's
+thread, which sends, and back from it, when the answer is there. So the loop's thread *lends* its place
+to a thread that comes again and again. It blocks in a callback: the loop's state is at rest, and the
+*tenant* may touch what belongs to the loop, between ``enter`` and ``leave``. The lease ends when
+
+- a millisecond has passed without a use, or ten milliseconds in all: whatever else the loop has to do
+  waits no longer than that;
+- somebody else wants the loop (``recall``), which is everybody who calls something on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import Lock, get_ident
+from time import monotonic
+from typing import Final
+
+from cy import turn
+
+LONGEST: Final = 0.01
+"""Seconds of a lease."""
+NOTHING: Final = contextlib.nullcontext()
+UNUSED: Final = 0.001
+"""Seconds after which a lease that nobody uses ends."""
+
+
+class Lease:
+    """Of one loop, whose thread calls ``lend``. ``on_end`` is called there after each lease."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.tenant = 0
+        """The thread that has the loop's place, 0: the loop's own."""
+        self.acting = 0
+        """The same thread while it uses it."""
+        self.peace: AbstractContextManager[None] = NOTHING
+        """What the tenant works in: its signals wait meanwhile."""
+        self.on_end: Callable[[], object] = lambda: None
+        self._loop = loop
+        self._calls = 0
+        """How often the loop was wanted: an offer of before is void."""
+        self._uses = 0
+        self._inside = Lock()
+        self._ended = Lock()
+
+    # -- the loop's side ---------------------------------------------------------------------------
+
+    def offer(self, thread: int) -> None:
+        """Lends the loop's place to the thread, in the next turn, if nobody wants the loop by then."""
+        if not self._loop.get_debug():  # a loop that is debugged refuses other threads
+            self._loop.call_soon(self._lend, thread, self._calls)
+
+    def _lend(self, thread: int, calls: int) -> None:
+        if calls != self._calls:
+            return
+        self._ended.acquire(blocking=False)
+        self.peace = NOTHING
+        if thread == threading.main_thread().ident:  # where handlers of signals run
+            turn.guard()
+            self.peace = turn.held_signals
+        self.tenant = thread
+        self._wait()
+        with self._inside:
+            self.tenant = 0
+        self.on_end()
+
+    def _wait(self) -> None:
+        """Until the lease is over."""
+        end, uses = monotonic() + LONGEST, -1
+        while self._uses != uses and monotonic() < end:
+            uses = self._uses
+            if self._ended.acquire(timeout=UNUSED):
+                return
+
+    # -- any thread --------------------------------------------------------------------------------
+
+    def recall(self) -> None:
+        """Somebody wants the loop, and has just called something on it."""
+        self._calls += 1
+        if self.tenant:
+            self.tenant = 0
+            with contextlib.suppress(RuntimeError):  # another has just done so
+                self._ended.release()
+
+    # -- the tenant --------------------------------------------------------------------------------
+
+    def enter(self) -> bool:
+        """Whether the caller may do the loop's work from now on, until ``leave``."""
+        self._inside.acquire()
+        me = get_ident()
+        if self.tenant != me:
+            self._inside.release()
+            return False
+        self.acting = me
+        self._uses += 1
+        return True
+
+    def leave(self) -> None:
+        """The end of what ``enter`` began."""
+        self.acting = 0
+        self._inside.release()

@@ -1,0 +1,122 @@
+"""The loop's place, lent: who may do its work, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from threading import get_ident
+
+import pytest
+
+from pyclient.core import lease as module
+from pyclient.core.runner import Runner
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    """One whose leases end when they are recalled, and by no time."""
+    monkeypatch.setattr(module, "LONGEST", PATIENCE_S)
+    monkeypatch.setattr(module, "UNUSED", PATIENCE_S)
+    made = Runner()
+    yield made
+    made.stop()
+
+
+async def here() -> int:
+    return get_ident()
+
+
+def lent(runner: Runner) -> bool:
+    """Offers the loop's place to this thread and waits until it has it, or the loop has gone on."""
+    taken = threading.Event()
+
+    def offer() -> None:
+        runner.lease.offer(get_ident_of_test)
+        runner.loop.call_soon(runner.loop.call_soon, taken.set)
+
+    get_ident_of_test = get_ident()
+    runner.call(offer)
+    while not taken.is_set():
+        if runner.lease.enter():
+            return True
+        taken.wait(0.001)
+    return False
+
+
+def test_the_loop_stands_still_while_the_tenant_acts_and_goes_on_when_it_is_wanted(runner):
+    ended = threading.Event()
+    runner.lease.on_end = ended.set
+    assert lent(runner)
+    assert runner.is_here
+    future = asyncio.run_coroutine_threadsafe(here(), runner.loop)
+    runner.lease.recall()
+    assert not ended.is_set()
+    runner.lease.leave()
+    assert not runner.is_here
+    assert future.result(PATIENCE_S) not in (0, get_ident())
+    assert ended.wait(PATIENCE_S)
+
+
+def test_after_a_recall_nobody_enters(runner):
+    assert lent(runner)
+    runner.lease.leave()
+    runner.lease.recall()
+    assert not runner.lease.enter()
+
+
+@pytest.mark.parametrize("wanted", [lambda one: one.run(here()), lambda one: one.call(print), Runner.stop])
+def test_whoever_wants_the_loop_gets_it(runner, wanted):
+    assert lent(runner)
+    runner.lease.leave()
+    wanted(runner)
+    assert not runner.lease.enter()
+
+
+def test_another_thread_cannot_enter(runner):
+    assert lent(runner)
+    runner.lease.leave()
+    entered = []
+    other = threading.Thread(target=lambda: entered.append(runner.lease.enter()))
+    other.start()
+    other.join()
+    assert entered == [False]
+
+
+def test_an_offer_is_void_when_somebody_has_called_meanwhile(runner):
+    ident = get_ident()
+
+    async def offer_and_call() -> None:
+        runner.lease.offer(ident)
+        runner.call(lambda: None)
+
+    runner.run(offer_and_call())
+    runner.run(here())
+    assert not runner.lease.enter()
+
+
+def test_a_lease_ends_when_it_is_not_used(runner, monkeypatch):
+    monkeypatch.setattr(module, "UNUSED", 0.001)
+    ended = threading.Event()
+    runner.lease.on_end = ended.set
+    if lent(runner):  # else it has ended already
+        runner.lease.leave()
+    assert ended.wait(PATIENCE_S)
+    assert not runner.lease.enter()
+
+
+def test_a_lease_ends_although_it_is_used(runner, monkeypatch):
+    monkeypatch.setattr(module, "UNUSED", 0.001)
+    monkeypatch.setattr(module, "LONGEST", 0.01)
+    ended = threading.Event()
+    runner.lease.on_end = ended.set
+    lent(runner) and runner.lease.leave()
+    while not ended.is_set():
+        runner.lease.enter() and runner.lease.leave()
+    assert not runner.lease.enter()
+
+
+def test_a_loop_that_is_debugged_is_not_lent(runner):
+    runner.loop.set_debug(True)
+    assert not lent(runner)
