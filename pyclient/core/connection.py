@@ -34,9 +34,11 @@ class BrokenStream(Exception):
 
 
 class Pending:
-    """A request that is not answered yet. ``deadline``: when it counts as lost."""
+    """A request that is not answered yet. ``deadline``: when it counts as lost. ``end``: the bytes
+    of its connection up to where its frame ends.
+    """
 
-    __slots__ = ("api", "correlation_id", "deadline", "max_version", "message", "on_done", "version")
+    __slots__ = ("api", "correlation_id", "deadline", "end", "max_version", "message", "on_done", "version")
 
     def __init__(
         self, api: Api, message: Request, on_done: OnDone, deadline: float, max_version: int | None
@@ -48,21 +50,24 @@ class Pending:
         self.max_version = max_version
         self.version = -1
         self.correlation_id = -1
+        self.end = -1
 
 
 class Connection:
     """The order of requests and responses of one connection."""
 
-    __slots__ = ("_client_id", "_next_id", "in_flight", "versions")
+    __slots__ = ("_client_id", "_next_id", "departing", "in_flight", "versions")
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._next_id = 0
         self.in_flight: deque[Pending] = deque()
+        self.departing: deque[Pending] = deque()
+        """Those without a response (Produce with acks=0), until they have left."""
         self.versions: Versions | None = None
 
     def encode(self, request: Pending, version: int) -> Frame:
-        """The frame of a request, which is in flight from now on if it has a response."""
+        """The frame of a request, which is in flight from now on, or departing if it has no response."""
         message = request.message
         if not isinstance(message, Message):
             assert message is not None
@@ -71,8 +76,8 @@ class Connection:
         request.version, request.correlation_id = version, self._next_id
         request.message = None
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        if not (request.api is Produce and message.acks == 0):  # type: ignore[attr-defined]
-            self.in_flight.append(request)
+        silent = request.api is Produce and message.acks == 0  # type: ignore[attr-defined]
+        (self.departing if silent else self.in_flight).append(request)
         return frame
 
     def decode(self, view: memoryview, start: int, end: int, reused: bool) -> tuple[Pending, Any]:
@@ -107,14 +112,27 @@ class Connection:
             version = 0  # KIP-511: who does not know the version answers in the first one
         return api.decode_response(version, view, header.position, end)
 
+    def departed(self, sent: int) -> list[Pending]:
+        """Those of ``departing`` that are gone when so many bytes of the connection are sent."""
+        gone = []
+        while self.departing and self.departing[0].end <= sent:
+            gone.append(self.departing.popleft())
+        return gone
+
+    def __len__(self) -> int:
+        """The requests that are not done."""
+        return len(self.in_flight) + len(self.departing)
+
     def earliest_deadline(self) -> float | None:
-        """When the first request in flight is overdue, None without any."""
-        return min((request.deadline for request in self.in_flight), default=None)
+        """When the first request is overdue, None without any."""
+        waiting = (*self.in_flight, *self.departing)
+        return min((request.deadline for request in waiting), default=None)
 
     def take_all(self) -> list[Pending]:
-        """The requests in flight, which nobody will answer any more."""
-        lost = list(self.in_flight)
+        """The requests that are not done, and never will be."""
+        lost = [*self.in_flight, *self.departing]
         self.in_flight.clear()
+        self.departing.clear()
         return lost
 
 
