@@ -15,7 +15,7 @@ from cy.records import Record, Records
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import record_batch
-from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.core import COMMIT_SHARE, ConsumerCore
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
@@ -66,25 +66,28 @@ class Consumer(ConsumerApi):
         if self._first[0]:
             await self.subscribe(self._first[0], listener=self._first[1])
 
-    async def close(self) -> None:
-        """Commits what was given (with enable.auto.commit), leaves the group, ends the connections."""
-        await self._close(commit=True)
+    async def close(self, timeout: float = 30.0) -> None:
+        """Commits what was given (with enable.auto.commit), leaves the group, ends the connections. What
+        cannot be done in ``timeout`` seconds is given up, and logged.
+        """
+        await self._close(commit=True, timeout=timeout)
 
-    async def _close(self, *, commit: bool) -> None:
+    async def _close(self, *, commit: bool, timeout: float) -> None:
         if self._is_closed:
             return
         self._is_closed = True
+        end = time.monotonic() + timeout
         if self._is_started:
-            await self._give_up(commit)
-        await self._core.close(commit=commit)
+            await self._give_up(commit, COMMIT_SHARE * timeout)
+        await self._core.close(commit=commit, timeout=max(0.0, end - time.monotonic()))
 
-    async def _give_up(self, commit: bool) -> None:
+    async def _give_up(self, commit: bool, timeout: float) -> None:
         core = self._core
         self._rewind()
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
             if commit:
                 core.settle()
-                await core.commit_settled()
+                await core.commit_settled(timeout)
             await self._tell(REVOKED, self.assignment())
 
     async def __aenter__(self) -> Consumer:
@@ -95,7 +98,7 @@ class Consumer(ConsumerApi):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """After an exception what the last poll gave is not committed automatically."""
-        await self._close(commit=kind is None or kind in (KeyboardInterrupt, asyncio.CancelledError))
+        await self._close(commit=kind is None or kind in (KeyboardInterrupt, asyncio.CancelledError), timeout=30.0)
 
     # -- what to read --------------------------------------------------------------------------------
 

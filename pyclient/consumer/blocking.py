@@ -16,7 +16,7 @@ from pyclient.config import Config
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import record_batch
-from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.core import COMMIT_SHARE, ConsumerCore
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
@@ -72,28 +72,31 @@ class Consumer(ConsumerApi):
             self._is_started = True
 
     def close(self, timeout: float = 30.0) -> None:
-        """Commits what was given (with enable.auto.commit), leaves the group, ends the connections."""
+        """Commits what was given (with enable.auto.commit), leaves the group, ends the connections. What
+        cannot be done in ``timeout`` seconds is given up, and logged.
+        """
         self._close(commit=True, timeout=timeout)
 
     def _close(self, *, commit: bool, timeout: float) -> None:
         if self._is_closed or self._runner.forked:
             return
         self._is_closed = True
+        end = time.monotonic() + timeout
         try:
             if self._is_started:
-                self._give_up(commit)
-            self._runner.run(self._core.close(commit=commit), timeout)
+                self._give_up(commit, COMMIT_SHARE * timeout)
+            self._runner.run(self._core.close(commit=commit, timeout=max(0.0, end - time.monotonic())))
         finally:
             self._runner.stop()
 
-    def _give_up(self, commit: bool) -> None:
+    def _give_up(self, commit: bool, timeout: float) -> None:
         """The listener sees the last revocation while commits are still possible."""
         core = self._core
         self._rewind()
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
             if commit:
                 core.settle()
-                self._runner.run(core.commit_settled())
+                self._runner.run(core.commit_settled(timeout))
             self._tell(REVOKED, self.assignment())
 
     def __enter__(self) -> Consumer:

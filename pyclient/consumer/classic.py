@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.assignors import ASSIGNORS
 from pyclient.consumer.assignors.spec import Assignor, Member
 from pyclient.consumer.committed import at_coordinator
-from pyclient.consumer.membership import Membership
-from pyclient.core.client import GROUP
+from pyclient.consumer.membership import GOODBYE_S, Membership, ended
 from pyclient.errors import ConfigError, KafkaError, check
 from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -35,6 +35,12 @@ EXPELLED: Final = frozenset(("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"))
 FATAL: Final = frozenset(("FENCED_INSTANCE_ID",))
 
 
+class _Late(KafkaError):
+    """The application has not polled for max.poll.interval.ms."""
+
+    text = "no poll for max.poll.interval.ms"
+
+
 class ClassicMembership(Membership):
     """A member whose group's leader, one of the members, assigns the partitions."""
 
@@ -43,7 +49,6 @@ class ClassicMembership(Membership):
         self._assignors = chosen(self._config.partition_assignment_strategy)
         self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._protocol: str | None = None
-        self._is_expelled = False
         self._last: tuple[list[TopicPartition], int] | None = None
         """What was assigned last, whether or not it was given up since, and in which generation."""
         self._heartbeats: asyncio.Task[None] | None = None
@@ -71,10 +76,10 @@ class ClassicMembership(Membership):
         backoff = self._client.backoff()
         while True:
             try:
-                await self._prepare()
+                await self._while_member(self._prepare())
                 await self._round()
                 backoff.reset()
-                await self._wake.wait()
+                await self._while_member(self._wake.wait())
             except KafkaError as error:
                 await self._on_error(error, backoff.next())
 
@@ -84,28 +89,39 @@ class ClassicMembership(Membership):
             raise error
         if error.name == "MEMBER_ID_REQUIRED":
             return
-        if error.name in EXPELLED:
-            self._expel(error)
+        if isinstance(error, _Late):
+            await self._leave_late()
+        elif error.name in EXPELLED:
+            await self._expel(error)
         elif error.name != "REBALANCE_IN_PROGRESS":
             if not error.retriable:
                 self._owner.on_error(error)
                 await self._appointments.at_poll(SETTLE)
             await asyncio.sleep(wait)
 
-    def _expel(self, error: KafkaError) -> None:
+    async def _expel(self, error: KafkaError) -> None:
         """The coordinator does not know us any more, at least not as we were."""
         if error.name == "UNKNOWN_MEMBER_ID":
             self.member_id = ""
         self.epoch = -1
-        self._is_expelled = True
-        self._wake.set()
+        await self.lose()
+
+    async def _while_member(self, work: Coroutine[Any, Any, object]) -> None:
+        """Does the work, unless the heartbeats end before: raises why they have."""
+        task = self._client.loop.create_task(work)
+        try:
+            beats = self._heartbeats
+            await asyncio.wait((task,) if beats is None else (task, beats), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and beats is not None:
+                self._heartbeats = None
+                await beats
+            await task
+        finally:
+            await ended(task)
 
     async def _prepare(self) -> None:
         """Before a round: what cannot be kept through it is given up."""
-        if self._is_expelled:
-            self._is_expelled = False
-            await self.lose()
-        elif self._is_cooperative:
+        if self._is_cooperative:
             topics = self._subscription.topics
             await self.revoke([tp for tp in self.owned() if tp.topic not in topics])
         elif owned := self.owned():
@@ -125,6 +141,10 @@ class ClassicMembership(Membership):
             assignments = await self._lead(joined)
         assigned = await self._sync(assignments)
         self._heartbeats = self._client.loop.create_task(self._keep_beating())
+        await self._while_member(self._adopt(assigned))
+
+    async def _adopt(self, assigned: set[TopicPartition]) -> None:
+        """What was assigned becomes ours, when what was taken is given up."""
         if self._is_cooperative:
             given_up = self.owned() - assigned
             await self.revoke(given_up)
@@ -223,12 +243,12 @@ class ClassicMembership(Membership):
     # -- heartbeats ------------------------------------------------------------------------------------
 
     async def _keep_beating(self) -> None:
+        """Raises why there is no use in it any more: ``_Late``, or what the coordinator says."""
         interval = self._config.heartbeat_interval_ms / 1000
         while True:
             await asyncio.sleep(interval)
             if self._owner.poll_is_late():
-                await self._leave_late()
-                return
+                raise _Late
             try:
                 await at_coordinator(self._client, self.group_id, self._beat)
                 interval = self._config.heartbeat_interval_ms / 1000
@@ -237,12 +257,8 @@ class ClassicMembership(Membership):
                     self._wake.set()
                 elif error.retriable:
                     interval = self._config.retry_backoff_ms / 1000
-                elif error.name in EXPELLED:
-                    self._expel(error)
-                    return
                 else:
-                    self._owner.on_error(error, lasting=error.name in FATAL)
-                    return
+                    raise
 
     async def _beat(self, node: int) -> None:
         request = Heartbeat.Request(
@@ -256,19 +272,19 @@ class ClassicMembership(Membership):
 
     async def _leave_late(self) -> None:
         log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
-        await self.leave("consumer poll timeout has expired")
+        self._hold_back(self.owned())
+        with contextlib.suppress(KafkaError):
+            await self.leave("consumer poll timeout has expired")
         self.member_id = "" if self.instance_id is None else self.member_id
         self.epoch = -1
-        self._is_expelled = True
         await self._appointments.at_poll(SETTLE)
-        self._wake.set()
+        await self.lose()
 
     async def _end_heartbeats(self) -> None:
+        """What they have met last, the next round meets too."""
         task, self._heartbeats = self._heartbeats, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await ended(task)
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -276,7 +292,7 @@ class ClassicMembership(Membership):
         await super().stop()
         await self._end_heartbeats()
 
-    async def leave(self, reason: str) -> None:
+    async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
         """A static member does not: it keeps its partitions until its session ends."""
         if not self.member_id or self.instance_id is not None:
             return
@@ -288,10 +304,8 @@ class ClassicMembership(Membership):
             member = LeaveGroup.Request.MemberIdentity(member_id=member_id, reason=reason)
             return LeaveGroup.Request(group_id=self.group_id, members=[member])
 
-        with contextlib.suppress(KafkaError):
-            node = await self._client.coordinator(self.group_id, GROUP)
-            await self._client.send(node, LeaveGroup, request, timeout=JOIN_GRACE_S)
         self.member_id, self.epoch = "", -1
+        await self._say_goodbye(LeaveGroup, request, timeout)
 
 
 def chosen(names: tuple[str, ...]) -> list[Assignor]:

@@ -13,8 +13,8 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from typing import Any, Final
 
 from cy.fetched import Chunk
 from pyclient.config import Config
@@ -36,6 +36,11 @@ from pyclient.serialization import deserializer
 from pyclient.topic_partition import TopicPartition, partition_of
 
 log = logging.getLogger(__name__)
+
+COMMIT_S: Final = 5.0
+"""For a commit that nobody waits for."""
+COMMIT_SHARE: Final = 0.8
+"""Of the time for a close: the rest is left to say goodbye to the group."""
 
 OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
 
@@ -157,7 +162,8 @@ class ConsumerCore:
         if self.membership is not None and self.subscription.by_group:
             await self.membership.stop()
             await self.commit_settled()
-            await self.membership.leave("the consumer unsubscribed from all topics")
+            with contextlib.suppress(KafkaError):
+                await self.membership.leave("the consumer unsubscribed from all topics")
             self.client.watch_all(False)
         self._lasting = None
         with self.lock:
@@ -261,8 +267,14 @@ class ConsumerCore:
                 if state.position is not None
             }
 
-    async def commit_settled(self) -> None:
+    async def commit_settled(self, timeout: float = COMMIT_S) -> None:
         """With auto-commit: what the application is done with. No error: it is tried again later."""
+        try:
+            await self._commit_settled(timeout)
+        except KafkaError as error:
+            self.on_commit_failed(error)
+
+    async def _commit_settled(self, timeout: float) -> None:
         if not self.config.enable_auto_commit or self.committed is None:
             return
         with self.lock:
@@ -271,10 +283,7 @@ class ConsumerCore:
                 for tp, state in self.subscription.states.items()
                 if state.settled is not None and state.settled != state.committed
             }
-        try:
-            await self.commit(offsets, timeout=5.0)
-        except KafkaError as error:
-            self.on_commit_failed(error)
+        await self.commit(offsets, timeout)
 
     async def commit_telling(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit | None
@@ -355,19 +364,33 @@ class ConsumerCore:
     # -- the end -----------------------------------------------------------------------------------------
 
     async def close(self, *, commit: bool, timeout: float = 30.0) -> None:
-        """Commits (with auto-commit), leaves the group, ends the connections."""
+        """Commits (with auto-commit), leaves the group, ends the connections; all in ``timeout`` seconds. What
+        could not be done until then is logged.
+        """
+        deadline = self.client.clock() + timeout
         if self._committer is not None:
             self._committer.cancel()
         if self.membership is not None:
             await self.membership.stop()
+        missed = []
         if commit and self.subscription.states:
             self.settle()
-            await self.commit_settled()
+            missed += await self._missed("commit", self._commit_settled(COMMIT_SHARE * timeout))
         await self._positions.close()
         self.fetcher.close()
         if self.membership is not None:
-            await self.membership.leave("the consumer is being closed")
+            left = max(0.0, deadline - self.client.clock())
+            missed += await self._missed("leave", self.membership.leave("the consumer is being closed", left))
+        if missed:
+            log.warning("group %s: closed, but could not %s", self.config.group_id, "; could not ".join(missed))
         self.is_closed = True
         await self.client.close()
         self.interceptors.close()
         self.on_ready()
+
+    async def _missed(self, what: str, work: Awaitable[None]) -> list[str]:
+        try:
+            await work
+        except KafkaError as error:
+            return [f"{what}: {error}"]
+        return []

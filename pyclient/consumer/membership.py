@@ -8,19 +8,22 @@ import logging
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection
-from typing import Protocol
+from collections.abc import Collection
+from typing import Any, Final, Protocol
 
 from pyclient.config import Config
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appointments
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.types import GroupMetadata
-from pyclient.core.client import Client
+from pyclient.core.client import GROUP, Client
 from pyclient.errors import KafkaError
+from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 Partitions = Collection[TopicPartition]
+GOODBYE_S: Final = 5.0
+"""For the last word to the coordinator."""
 
 
 class Owner(Protocol):
@@ -102,16 +105,21 @@ class Membership(ABC):
         """Other topics than before, or more partitions."""
 
     @abstractmethod
-    async def leave(self, reason: str) -> None:
-        """Tells the coordinator; no error."""
+    async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
+        """Tells the coordinator, once, in ``timeout`` seconds; we are no member then, whatever it raises."""
+
+    async def _say_goodbye(self, api: Api, message: Any, timeout: float) -> None:
+        async def goodbye() -> None:
+            node = await self._client.coordinator(self.group_id, GROUP)
+            await self._client.send(node, api, message)
+
+        await self._client.within(goodbye(), self._client.clock() + timeout)
 
     async def stop(self) -> None:
         """Ends the task; the membership stays as it is at the coordinator."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await ended(task)
 
     # -- the assignment ------------------------------------------------------------------------------
 
@@ -166,4 +174,8 @@ class Membership(ABC):
             await asyncio.wait_for(self._wake.wait(), seconds)
 
 
-Work = Callable[[int], Awaitable[object]]
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Returns when the task, which is cancelled, has ended; however."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, KafkaError):
+        await task

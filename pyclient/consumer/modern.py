@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.committed import at_coordinator
-from pyclient.consumer.membership import Membership
+from pyclient.consumer.membership import GOODBYE_S, Membership, ended
 from pyclient.consumer.topic_pattern import HINT, for_broker
-from pyclient.core.client import GROUP
 from pyclient.errors import KafkaError, check
 from pyclient.protocol import ConsumerGroupHeartbeat
 from pyclient.topic_partition import TopicPartition
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 FENCED: Final = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
-GOODBYE_S: Final = 5.0
 REGEX_VERSION: Final = 1
 """Of ConsumerGroupHeartbeat: the first by which the coordinator matches patterns."""
 UNRESOLVED_S: Final = 0.2
@@ -46,6 +44,8 @@ class ConsumerMembership(Membership):
         self._target: dict[bytes, list[int]] | None = None
         self._told: dict[str, Any] = {}
         """The fields of the last heartbeat that was answered."""
+        self._is_known = False
+        """The coordinator has been told of us, and may have us as a member."""
         self._reconciling: asyncio.Task[None] | None = None
 
     def subscription_changed(self) -> None:
@@ -119,6 +119,7 @@ class ConsumerMembership(Membership):
         if not changed.get("subscribed_topic_regex") and not told.get("subscribed_topic_regex"):
             changed.pop("subscribed_topic_regex", None)
         request = self._request(changed)
+        self._is_known = True
         response = await self._client.send(node, ConsumerGroupHeartbeat, request)
         check(response.error_code, response.error_message)
         self._told = fields
@@ -180,15 +181,15 @@ class ConsumerMembership(Membership):
     async def _end_reconciling(self) -> None:
         task, self._reconciling = self._reconciling, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await ended(task)
 
     # -- the end ---------------------------------------------------------------------------------------
 
     async def _leave_late(self) -> None:
         log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
-        await self.leave("")
+        self._hold_back(self.owned())
+        with contextlib.suppress(KafkaError):
+            await self.leave("")
         await self._restart()
         await self._appointments.at_poll(SETTLE)
         await self.lose()
@@ -197,14 +198,12 @@ class ConsumerMembership(Membership):
         await super().stop()
         await self._end_reconciling()
 
-    async def leave(self, reason: str) -> None:
-        if self.epoch < 0 or not self._told:
+    async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
+        if not self._is_known:
             return
         epoch = LEAVE if self.instance_id is None else LEAVE_STATIC
         request = ConsumerGroupHeartbeat.Request(
             group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
         )
-        with contextlib.suppress(KafkaError):
-            node = await self._client.coordinator(self.group_id, GROUP)
-            await self._client.send(node, ConsumerGroupHeartbeat, request, timeout=GOODBYE_S)
-        self.epoch = -1
+        self.epoch, self._is_known = -1, False
+        await self._say_goodbye(ConsumerGroupHeartbeat, request, timeout)

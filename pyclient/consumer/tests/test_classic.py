@@ -1,0 +1,177 @@
+"""The classic membership against a coordinator that answers as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyclient.config import CONSUMER, load
+from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appointments
+from pyclient.consumer.classic import ClassicMembership, encoded
+from pyclient.consumer.subscription import Subscription
+from pyclient.core.client import Client
+from pyclient.errors import KafkaError
+from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from pyclient.protocol.apis import Api
+from pyclient.topic_partition import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID = 27, 25
+
+
+class Coordinated(Client):
+    """A client whose coordinator is ``answers``: by API what makes the response."""
+
+    def __init__(self, answers: dict[Api, Callable[[Any], Any]]) -> None:
+        super().__init__(settings(), loop=asyncio.get_running_loop())
+        self.answers = answers
+        self.asked: list[Api] = []
+
+    async def coordinator(self, *_: Any) -> int:
+        return 1
+
+    async def send(self, node: int, api: Api, message: Any, **_: Any) -> Any:
+        await asyncio.sleep(0)
+        self.asked.append(api)
+        return self.answers[api](message(4) if callable(message) else message)
+
+
+class Application:
+    """Who owns the membership; ``told`` is what its listener has heard."""
+
+    has_listener = True
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.is_late = False
+        self.errors: list[KafkaError] = []
+
+    async def commit_settled(self) -> None:
+        pass
+
+    def on_assignment(self) -> None:
+        pass
+
+    def on_error(self, error: KafkaError, *, lasting: bool = False) -> None:
+        self.errors.append(error)
+
+    def poll_is_late(self) -> bool:
+        return self.is_late
+
+    def poll(self, appointments: Appointments) -> None:
+        while (call := appointments.due()) is not None:
+            with appointments.keeping(call):
+                if call.action != SETTLE:
+                    self.told.append(call.action)
+
+
+def settings() -> Any:
+    return load(
+        CONSUMER,
+        "127.0.0.1:1",
+        {"group.id": "g", "heartbeat.interval.ms": 1, "retry.backoff.ms": 1, "partition.assignment.strategy": "range"},
+    )
+
+
+class Group:
+    """A group of one, whose member's generations count up; ``beat`` is the error of heartbeats, once."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.beat = 0
+        self.client = Coordinated(
+            {JoinGroup: self.join, SyncGroup: self.sync, Heartbeat: self.heartbeat, LeaveGroup: lambda _: None}
+        )
+        self.application = Application()
+        self.appointments = Appointments(self.client.loop)
+        self.subscription = Subscription()
+        self.subscription.subscribe(["t"])
+        self.member = ClassicMembership(
+            self.client, settings(), self.subscription, threading.RLock(), self.appointments, self.application
+        )
+
+    def join(self, request: JoinGroup.Request) -> JoinGroup.Response:
+        self.generation += 1
+        return JoinGroup.Response(
+            generation_id=self.generation, member_id="m", leader="other", protocol_name="range", members=[]
+        )
+
+    def sync(self, request: SyncGroup.Request) -> SyncGroup.Response:
+        return SyncGroup.Response(assignment=encoded([PLACE]))
+
+    def heartbeat(self, request: Heartbeat.Request) -> Heartbeat.Response:
+        error, self.beat = self.beat, 0
+        return Heartbeat.Response(error_code=error)
+
+    async def until(self, condition: Callable[[], object], *, polling: bool = True) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                if polling:
+                    self.application.poll(self.appointments)
+                await asyncio.sleep(0.001)
+
+    def has(self, generation: int) -> Callable[[], bool]:
+        return lambda: self.generation == generation and PLACE in self.subscription.states
+
+    async def rebalanced(self) -> list[str]:
+        """What the listener hears of an ordinary rebalance."""
+        self.application.told.clear()
+        self.beat = REBALANCE_IN_PROGRESS
+        await self.until(lambda: self.application.told[-1:] == [ASSIGNED])
+        return self.application.told
+
+
+def in_group(test: Any) -> Any:
+    def run() -> None:
+        async def main() -> None:
+            group = Group()
+            group.member.start()
+            await group.until(group.has(1))
+            try:
+                await test(group)
+            finally:
+                await group.member.stop()
+            assert group.application.errors == []
+
+        asyncio.run(main())
+
+    return run
+
+
+@in_group
+async def test_a_member_that_was_late_during_a_rebalance_is_as_any_other_afterwards(group: Group) -> None:
+    group.application.told.clear()
+    group.beat = REBALANCE_IN_PROGRESS  # its revocation waits for a poll that does not come
+    await group.until(lambda: group.appointments, polling=False)
+    group.application.is_late = True
+    await group.until(lambda: LeaveGroup in group.client.asked, polling=False)
+    group.application.is_late = False
+    await group.until(group.has(2))
+    assert group.application.told == [LOST, ASSIGNED]
+    assert await group.rebalanced() == [REVOKED, ASSIGNED]
+
+
+@in_group
+async def test_a_late_member_loses_its_partitions_once(group: Group) -> None:
+    group.application.told.clear()
+    group.application.is_late = True
+    await group.until(lambda: LeaveGroup in group.client.asked, polling=False)
+    assert group.subscription.states[PLACE].leaving  # no records of what may be another's
+    group.application.is_late = False
+    await group.until(group.has(2))
+    assert group.application.told == [LOST, ASSIGNED]
+    assert await group.rebalanced() == [REVOKED, ASSIGNED]
+
+
+@in_group
+async def test_a_member_that_was_put_out_during_a_rebalance_loses_its_partitions(group: Group) -> None:
+    group.application.told.clear()
+    group.beat = REBALANCE_IN_PROGRESS
+    await group.until(lambda: group.appointments, polling=False)
+    group.beat = UNKNOWN_MEMBER_ID
+    await group.until(lambda: group.member.epoch == -1, polling=False)
+    await group.until(group.has(2))
+    assert group.application.told == [LOST, ASSIGNED]
+    assert await group.rebalanced() == [REVOKED, ASSIGNED]
