@@ -192,8 +192,9 @@ class Sender:
             queue.take()
         else:
             queue.remove(batch)
-        if queue.empty:
-            self._active.pop(lane, None)
+        self._active.pop(lane, None)
+        if not queue.empty:  # behind the others: what does not fit into one request is first in the next
+            self._active[lane] = None
         if not batch.sealed:
             settings = self.settings
             batch.seal(settings.codec, settings.level, settings.transactional_id is not None)

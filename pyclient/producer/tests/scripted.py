@@ -74,7 +74,9 @@ def make(**settings):
     config = load(PRODUCER, "h:1", None, {"linger_ms": 0, **settings})
     client, chosen = FakeClient(), read(config)
     adaptive = config.partitioner_adaptive_partitioning_enable
-    queues = RecordQueues(batch_size=config.batch_size, adaptive=adaptive, clock=client.clock)
+    queues = RecordQueues(
+        batch_size=config.batch_size, max_request_size=config.max_request_size, adaptive=adaptive, clock=client.clock
+    )
     queues.set_partitions("t", 4)
     queues.direct = True
     identities = (Transactions if chosen.transactional_id else Identities)(client, chosen)

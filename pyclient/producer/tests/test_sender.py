@@ -231,6 +231,19 @@ def test_room_that_overdue_batches_leave_is_told():
     assert told == [0]
 
 
+def test_every_partition_has_its_turn_where_a_request_has_room_for_one():
+    settings = {"max_in_flight_requests_per_connection": 1, "max_request_size": 1500, "batch_size": 1000}
+    client, queues, sender = make(**settings)
+    sent = []
+    for partition in (0, 2):
+        for _ in range(10):
+            queues.send("t", bytes(900), partition=partition)
+    sender.run()
+    for _ in range(10):
+        sent += batches_of(answer(client))
+    assert abs(sent.count(0) - sent.count(2)) <= 1
+
+
 def test_nothing_runs_after_the_end():
     """What is answered as the connections close would set a timer again."""
     client, queues, sender = make()
