@@ -6,7 +6,7 @@ was over. ``error.fatal``: this client can do nothing more; close it. All can be
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from pyclient.protocol import errors as _kafka
 from pyclient.protocol.errors import KafkaError, NetworkException, RequestTimedOut, by_code
@@ -83,13 +83,19 @@ class _AtHost:
     phase: str
     cause: BaseException | None
 
-    def __init__(self, host: str, phase: str, cause: BaseException | str | None = None) -> None:
+    def __init__(
+        self, host: str, phase: str, cause: BaseException | str | None = None, more: str = ""
+    ) -> None:
         why = _describe(cause)
-        super().__init__(f"{host}: {phase} failed{': ' + why if why else ''}")  # type: ignore[call-arg]
+        super().__init__(f"{host}: {phase} failed{': ' + why if why else ''}{more}")  # type: ignore[call-arg]
         self.host = host
         self.phase = phase
         self.cause = cause if isinstance(cause, BaseException) else None
-        self._reduced = (host, phase, cause)
+        self._reduced = (host, phase, cause, more)
+
+    def saying(self, more: str) -> Self:
+        """The same with more text behind its own."""
+        return type(self)(*self._reduced[:3], more)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._reduced

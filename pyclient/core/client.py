@@ -24,7 +24,9 @@ from pyclient.core.versions import Versions
 from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaError, RequestTimedOut, check
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.apis import Api
+from pyclient.protocol.errors import UnknownTopicOrPartition
 from pyclient.topic_name import check_topics
+from pyclient.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -116,6 +118,7 @@ class Client:
         if timeout is None:
             timeout = self.config.default_api_timeout_ms / 1000
         deadline = self.clock() + timeout
+        self._settings.patience = timeout / len(self._bootstrap)
         while not self.cluster.brokers:
             self._keeper.refresh()
             in_time = await self._keeper.next_update(deadline)
@@ -125,13 +128,16 @@ class Client:
                 raise next(each for each in trouble if each is not None)
             if not in_time:
                 raise self.unreached(timeout)
+        self._settings.patience = float("inf")
 
     def unreached(self, timeout: float) -> KafkaError:
-        """Why the cluster was not reached in ``timeout`` seconds."""
-        trouble = (node.trouble for node in self._bootstrap if node.trouble is not None)
-        return self._keeper.trouble or next(trouble, None) or ConnectionFailed(
-            self._bootstrap[0].name, "connect", f"no answer in {timeout:.3g} s"
-        )
+        """Why the cluster was not reached in ``timeout`` seconds: what each bootstrap server met."""
+        trouble = self._keeper.trouble
+        if trouble is not None and not isinstance(trouble, ConnectionFailed):
+            return trouble
+        first, *others = (node.trouble or node.silence() for node in self._bootstrap)
+        told = "".join(f"; {each}" for each in others)
+        return first.saying(f"{told} (tried again and again for {timeout:.3g} s)")
 
     async def metadata(
         self, topics: Collection[str], *, timeout: float, create: bool | None = None
@@ -154,6 +160,14 @@ class Client:
         """Asks for all topics of the cluster, once. ``watch_all()`` keeps asking for all."""
         self._check_open()
         await self._keeper.everything(self.clock() + timeout)
+
+    def why_unknown(self, tp: TopicPartition) -> KafkaError:
+        """Why ``cluster`` does not have a partition that was asked for."""
+        known = self.cluster.partitions(tp.topic)
+        if known is None:
+            return self._keeper.why_unknown(tp.topic)
+        unknown: type[KafkaError] = UnknownTopicOrPartition
+        return unknown(f"topic {tp.topic} has {len(known)} partitions: there is no partition {tp.partition}")
 
     def watch_all(self, wanted: bool = True) -> None:
         """Every refresh asks for all topics from now on (a consumer that subscribes by pattern)."""
@@ -317,8 +331,9 @@ class Client:
             free = [node for node in known if not node.is_backing_off(now)]
         return min(free or known, key=self._load).id
 
-    def _load(self, node: Node) -> tuple[bool, bool, int, float]:
-        return not node.is_ready, not node.is_connecting, node.in_flight, self.random()
+    def _load(self, node: Node) -> tuple[bool, bool, bool, int, float]:
+        failed = node.trouble is not None
+        return not node.is_ready, failed, not node.is_connecting, node.in_flight, self.random()
 
     async def controller(self) -> int:
         """The node for what the controller does; any where the metadata names none."""

@@ -47,6 +47,8 @@ class NodeSettings:
             config.socket_connection_setup_timeout_ms / 1000,
             config.socket_connection_setup_timeout_max_ms / 1000,
         )
+        self.patience = float("inf")
+        """With one server while there are others to try."""
         self.request_timeout = config.request_timeout_ms / 1000
         self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
         self.memory = ReceiveMemory()
@@ -71,6 +73,7 @@ class Node:
         """Of the last connection."""
         self.trouble: ConnectionFailed | None = None
         """Why the last attempt to connect failed; None after one that did not."""
+        self._phase = "connect"
         self._settings = settings
         self._loop = loop
         self._clock = clock
@@ -146,6 +149,10 @@ class Node:
 
     # -- connecting --------------------------------------------------------------------------------
 
+    def silence(self) -> ConnectionFailed:
+        """What to say of a server that has neither been reached nor refused."""
+        return ConnectionFailed(self.name, self._phase, "no answer")
+
     def _connect_soon(self) -> None:
         if self._connecting is None:
             self._connecting = self._loop.create_task(self._connect())
@@ -169,20 +176,21 @@ class Node:
     async def _open(self) -> Transport:
         """A connection that has shaken hands. Raises ConnectionFailed."""
         settings = self._settings
-        timeout = delay(*settings.setup, self._backoff.failures)
+        timeout = min(delay(*settings.setup, self._backoff.failures), settings.patience)
         host, port = self.host, self.port
+        self._phase = "connect"
         sock = await open_socket(self._loop, host, port, timeout, settings.options)
         transport = Transport(
             self._loop, sock, settings.memory, Connection(settings.client_id), self._on_lost
         )
+        self._phase = "handshake"
+        timeout = min(timeout, settings.request_timeout)
         try:
-            async with asyncio.timeout(settings.request_timeout):
+            async with asyncio.timeout(timeout):
                 versions = await handshake(transport, self._loop)
         except TimeoutError:
             transport.close()
-            raise ConnectionFailed(
-                f"{host}:{port}", "handshake", f"no answer in {settings.request_timeout:.3g} s"
-            ) from None
+            raise ConnectionFailed(f"{host}:{port}", "handshake", f"no answer in {timeout:.3g} s") from None
         except KafkaError as error:
             transport.close()
             cause = getattr(error, "cause", None) or error
@@ -207,9 +215,10 @@ class Node:
     def _refused(self, error: ConnectionFailed) -> None:
         """No connection: those that wait for it are told."""
         level = logging.WARNING if self.trouble is None else logging.DEBUG
-        LOG.log(level, "%s", error)
+        wait = self._backoff.next()
+        LOG.log(level, "%s; the next attempt in %.3g s or later", error, wait)
         self.trouble = error
-        self._retry_at = self._clock() + self._backoff.next()
+        self._retry_at = self._clock() + wait
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             deliver(self._loop, request, None, error)

@@ -80,6 +80,8 @@ class Engine:
         self.sender.run()
 
     def _give_up(self, error: KafkaError) -> None:
+        if self.settings.transactional_id is not None:  # until the next begins, ``send`` raises
+            self.queues.direct = False
         self.sender.drop(error)
 
     # -- waiting -----------------------------------------------------------------------------------

@@ -106,6 +106,39 @@ async def test_start_says_where_and_why_it_failed():
     assert isinstance(error.cause, ConnectionRefusedError)
 
 
+@on_loop
+async def test_start_tells_what_each_server_met_and_for_how_long():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        async with ScriptedBroker() as broker, client_of(address, broker.address) as client:
+            broker.handlers[ApiVersions] = lambda *_: SILENCE
+            with pytest.raises(ConnectionFailed) as caught:
+                await client.start(0.5)
+    told = str(caught.value)
+    assert told.startswith(f"{address}: connect failed: ")
+    assert f"; {broker.address}: handshake failed: no answer" in told
+    assert told.endswith("(tried again and again for 0.5 s)")
+
+
+@on_loop
+async def test_a_server_that_accepts_and_stays_silent_failed_in_the_handshake():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.handlers[ApiVersions] = lambda *_: SILENCE
+        with pytest.raises(ConnectionFailed) as caught:
+            await client.start(0.1)
+    assert (caught.value.host, caught.value.phase) == (broker.address, "handshake")
+
+
+@on_loop
+async def test_a_silent_server_does_not_use_up_the_time_of_the_others():
+    async with ScriptedBroker() as silent, ScriptedBroker() as broker:
+        silent.handlers[ApiVersions] = lambda *_: SILENCE
+        async with client_of(silent.address, broker.address) as client:
+            await client.start(4)
+            assert [each.port for each in client.cluster.brokers.values()] == [broker.port]
+
+
 async def _no_such_name(*_: object) -> list[object]:
     raise socket.gaierror(-2, "Name or service not known")
 

@@ -146,6 +146,22 @@ def test_transactions_commit_and_abort(broker, topic):
     assert ends(broker, topic)[0] >= 2
 
 
+def test_send_raises_once_the_transaction_has_failed(broker):
+    name = unique("small")
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics(name, configs={"max.message.bytes": "1000"})
+    with Producer(broker.bootstrap, transactional_id=name) as producer:
+        producer.begin_transaction()
+        with pytest.raises(KafkaError):
+            producer.send(name, bytes(5000)).result(30)
+        with pytest.raises(TransactionError, match="has failed"):
+            producer.send(name, b"v")
+        producer.abort_transaction()
+        with producer.transaction():
+            report = producer.send(name, b"v")
+        assert report.result(0).offset >= 0
+
+
 def test_second_producer_fences_the_first(broker, topic):
     name = unique("txn")
     with Producer(broker.bootstrap, transactional_id=name) as first:

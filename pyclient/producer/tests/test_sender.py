@@ -6,7 +6,9 @@ import pytest
 
 from cy.batch import iterate, read_header
 from pyclient.errors import ClientClosed, ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.producer.errors import TransactionAborted
 from pyclient.producer.tests.scripted import answer, batches_of, make
+from pyclient.producer.transactions import State
 from pyclient.protocol import Produce
 
 
@@ -274,3 +276,20 @@ def test_one_timer_stands_at_the_oldest_batch():
         client.now = 30.5 + number
         client.loop.timers[-1].function()
         assert [report.done for report in reports] == [at <= number for at in range(3)]
+
+
+def test_what_waits_is_refused_when_nothing_is_sent_any_more():
+    """It waits for its leader as the transaction fails; what comes later is refused too."""
+    client, queues, sender = make(transactional_id="x")
+    sender.identities.state = State.OPEN
+    client.lead([-1, -1, -1, -1], epoch=2)
+    waiting = queues.send("t", b"v", partition=0)
+    sender.run()
+    assert not waiting.done
+    sender.identities.state, sender.identities.error = State.FAILED, KafkaError("why")
+    late = queues.send("t", b"v", partition=1)
+    sender.run()
+    for report in (waiting, late):
+        assert isinstance(report.error, TransactionAborted)
+        assert str(report.error.__cause__) == "why"
+    assert (client.posts, queues.used) == ([], 0)
