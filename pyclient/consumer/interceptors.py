@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyclient.config import CONSUMER, Config
+from pyclient.core.rare import RareLog
 from pyclient.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ class Interceptors:
     """Those of one consumer. Raises ConfigError for a class, or a name, in the place of an object."""
 
     def __init__(self, config: Config) -> None:
+        self._rare = RareLog(log)
         given: Any = config.interceptor_classes
         some = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
         self._all = [each for each in some if each is not None]
@@ -53,4 +55,4 @@ class Interceptors:
             try:
                 method(*arguments)
             except Exception:
-                log.exception("%s of %r failed", name, each)
+                self._rare.exception(f"{name} of %r failed", each)

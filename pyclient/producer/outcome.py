@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cy.producer_batch import ProducerBatch
 from cy.record_queues import RecordQueues
 from pyclient.core.backoff import delay
+from pyclient.core.rare import RareLog
 from pyclient.errors import ClientError, ConnectionFailed, KafkaError, RequestTimedOut, of_code
 from pyclient.producer.lane import Lane, Verdict
 from pyclient.producer.settings import Settings
@@ -55,6 +56,7 @@ class Outcomes:
         self.settings = settings
         self.identities = identities
         self._again = again
+        self._rare = RareLog(log)
 
     # -- what came back ----------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class Outcomes:
         self.queues.release(batch)
         if not batch.done:
             batch.complete(base_offset, log_append_time)
-            batch.run_callbacks(callback_failed)
+            batch.run_callbacks(self._callback_failed)
 
     def fail(
         self,
@@ -226,12 +228,11 @@ class Outcomes:
         if not batch.done:
             self.identities.batch_failed(batch, error)
             batch.fail(error, record_errors)
-            batch.run_callbacks(callback_failed)
+            batch.run_callbacks(self._callback_failed)
 
-
-def callback_failed(callback: Any) -> None:
-    """Logs what a delivery callback has raised."""
-    log.exception("the delivery callback %r failed", callback)
+    def _callback_failed(self, callback: Any) -> None:
+        """Logs what a delivery callback has raised."""
+        self._rare.exception("the delivery callback %r failed", callback)
 
 
 def _overdue(batch: ProducerBatch, settings: Settings) -> KafkaError:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyclient.config import PRODUCER, Config
+from pyclient.core.rare import RareLog
 from pyclient.errors import ConfigError, KafkaError
 from pyclient.producer.errors import SerializationError
 from pyclient.serialization import Serializer, serializer
 
 log = logging.getLogger("pyclient.producer")
+Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 OnDelivery = Callable[[Any, KafkaError | None], Any]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, number of partitions) -> partition."""
@@ -41,6 +43,7 @@ class Pipeline:
     """Of one producer."""
 
     def __init__(self, config: Config) -> None:
+        self._rare = RareLog(log)
         self.key_serializer: Serializer | None = serializer(config.key_serializer)
         self.value_serializer: Serializer | None = serializer(config.value_serializer)
         self.interceptors: Sequence[Any] = _listed(config.interceptor_classes)
@@ -74,7 +77,7 @@ class Pipeline:
             try:
                 record = interceptor.on_send(record)
             except Exception:
-                log.exception("on_send of %r failed", interceptor)
+                self._rare.exception("on_send of %r failed", interceptor)
         return record
 
     def acknowledgement(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
@@ -88,7 +91,7 @@ class Pipeline:
                 try:
                     interceptor.on_acknowledgement(metadata, error)
                 except Exception:
-                    log.exception("on_acknowledgement of %r failed", interceptor)
+                    self._rare.exception("on_acknowledgement of %r failed", interceptor)
             if on_delivery is not None:
                 on_delivery(metadata, error)
 

@@ -1,0 +1,33 @@
+"""Log lines that come once per record, at worst."""
+
+from __future__ import annotations
+
+import logging
+
+from pyclient.core.rare import INTERVAL, RareLog
+
+
+def fail(rare, text, *arguments):
+    try:
+        raise ValueError("why")
+    except ValueError:
+        rare.exception(text, *arguments)
+
+
+def test_the_first_line_of_a_kind_is_logged_and_then_one_in_a_while_with_the_count(caplog):
+    now = [0.0]
+    rare = RareLog(logging.getLogger("test.rare"), lambda: now[0])
+    for number in range(1000):
+        fail(rare, "callback %r failed", number)
+    fail(rare, "interceptor %r failed", "x")
+    now[0] = INTERVAL
+    fail(rare, "callback %r failed", "late")
+    assert [record.getMessage() for record in caplog.records] == [
+        "callback 0 failed",
+        "interceptor 'x' failed",
+        "callback 'late' failed (and 999 times since the last such line)",
+    ]
+    assert all(record.exc_info[0] is ValueError for record in caplog.records)
+    now[0] = 2 * INTERVAL
+    fail(rare, "callback %r failed", "alone")
+    assert caplog.records[-1].getMessage() == "callback 'alone' failed"
