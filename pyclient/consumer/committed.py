@@ -8,12 +8,13 @@ from typing import Any, Final, TypeVar
 from pyclient.consumer.errors import CommitFailed
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import GROUP, Client
-from pyclient.errors import KafkaError, by_code, check
+from pyclient.errors import KafkaError, by_code, check, of_code
 from pyclient.protocol import OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import StaleMemberEpoch, UnknownServerError
 from pyclient.topic_partition import TopicPartition
 
 T = TypeVar("T")
+Answers = tuple[dict[TopicPartition, OffsetAndMetadata | None], dict[TopicPartition, KafkaError]]
 
 
 class _Stale(StaleMemberEpoch):
@@ -81,15 +82,20 @@ class CommittedOffsets:
         """
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
-            return await at_coordinator(
-                self._client, self._identity().group_id, lambda node: self._fetch(node, partitions)
-            )
+            found, errors = await self.once(partitions)
+            if errors:
+                raise min(errors.values(), key=lambda error: error.retriable)
+            return found
 
         return await self._client.retrying(attempt, deadline=self._client.clock() + timeout)
 
-    async def _fetch(
-        self, node: int, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    async def once(self, partitions: Collection[TopicPartition]) -> Answers:
+        """As ``fetch``, in one attempt: what was found, and why the others were not."""
+        return await at_coordinator(
+            self._client, self._identity().group_id, lambda node: self._fetch(node, partitions)
+        )
+
+    async def _fetch(self, node: int, partitions: Collection[TopicPartition]) -> Answers:
         who = self._identity()
         response = await self._client.send(
             node, OffsetFetch, lambda version: fetch_request(version, who, partitions), max_version=NAMES_VERSION
@@ -97,12 +103,16 @@ class CommittedOffsets:
         part = response.groups[0] if response.groups else response
         check(part.error_code)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
         for topic in part.topics:
             for row in topic.partitions:
-                check(row.error_code)
+                tp = TopicPartition(topic.name, row.partition_index)
                 known = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
-                found[TopicPartition(topic.name, row.partition_index)] = known if known.offset >= 0 else None
-        return found
+                if error := of_code(row.error_code):
+                    errors[tp] = type(error)(f"{tp}: {error}")
+                else:
+                    found[tp] = known if known.offset >= 0 else None
+        return found, errors
 
 
 def _worst(errors: dict[TopicPartition, int]) -> KafkaError:

@@ -31,8 +31,10 @@ from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster, PartitionInfo
+from pyclient.core.tasks import watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
 from pyclient.serialization import deserializer
+from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition, partition_of
 
 log = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class ConsumerCore:
         self._timeout: float = config.default_api_timeout_ms / 1000
         readers = deserializer(config.key_deserializer), deserializer(config.value_deserializer)
         self.fetcher = Fetcher(self.client, config, self.subscription, self.lock, readers=readers)
+        self.fetcher.on_error = self.on_error
         self.fetcher.on_ready = self.appointments.on_ready = lambda: self.on_ready()
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.lookup = OffsetLookup(self.client, isolation, config.default_api_timeout_ms / 1000)
@@ -153,6 +156,8 @@ class ConsumerCore:
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads these partitions, without a group."""
+        check_topics(tp.topic for tp in partitions)
+        self._lasting = None
         with self.lock:
             self.subscription.assign(partitions)
         self.on_assignment()
@@ -181,12 +186,15 @@ class ConsumerCore:
 
     # -- polling: the application's thread ---------------------------------------------------------------
 
-    def on_error(self, error: KafkaError, *, lasting: bool = False) -> None:
+    def on_error(self, error: KafkaError) -> None:
         """The next poll raises this."""
         self._error = error
-        if lasting:
-            self._lasting = error
         self.on_ready()
+
+    def on_fault(self, error: KafkaError) -> None:
+        """Something has ended that should not: each poll raises this, until another subscription."""
+        self._lasting = error
+        self.on_error(error)
 
     @contextlib.contextmanager
     def polling(self) -> Iterator[None]:
@@ -309,14 +317,16 @@ class ConsumerCore:
 
     def _commit_now(self) -> None:
         async def commit() -> None:
-            await self.commit_settled()
-            self._commit_later()
+            try:
+                await self.commit_settled()
+            finally:
+                self._commit_later()
 
         self.hold(commit())
 
     def hold(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs it beside everything else. On the loop."""
-        task = self.client.loop.create_task(work)
+        task = watched(self.client.loop, work, "what a consumer does by itself", self.on_fault)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -26,7 +26,7 @@ from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.truncation import EpochEnd, follow, is_doubtful, judge
 from pyclient.core.client import STALE, Client
 from pyclient.core.cluster import Broker
-from pyclient.errors import KafkaError, by_code
+from pyclient.errors import ClientError, KafkaError, by_code
 from pyclient.protocol import ZERO_UUID, Fetch
 from pyclient.protocol.errors import UnknownServerError
 from pyclient.topic_partition import TopicPartition
@@ -44,6 +44,12 @@ def error_of(code: int) -> KafkaError:
     """The error of a code that is not 0."""
     kind = by_code(code) or UnknownServerError
     return kind()
+
+
+def _fault(node: int, cause: Exception) -> KafkaError:
+    error = ClientError(f"what broker {node} has sent could not be taken: {cause!r}")
+    error.__cause__ = cause
+    return error
 
 
 class Failure(NamedTuple):
@@ -86,6 +92,8 @@ class Fetcher:
         """Called on the loop when ``take`` may have something to give."""
         self.on_reset: Callable[[PartitionState, KafkaError], None] = lambda state, error: None
         """A position is out of range; called by ``take``."""
+        self.on_error: Callable[[KafkaError], None] = lambda error: None
+        """A broker refuses fetches as a whole; called on the loop."""
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -274,16 +282,20 @@ class Fetcher:
             return
         session.on_response(response.error_code, response.session_id)
         if response.error_code == 0:
-            self._on_response(posted, response)
+            try:
+                self._on_response(posted, response)
+            except Exception as fault:
+                log.exception("what broker %s has sent could not be taken", node)
+                self._on_failure(posted, _fault(node, fault))
         elif response.error_code not in (70, 71, 106):
             self._on_failure(posted, error_of(response.error_code))
             return
         self.pump()
 
     def _on_failure(self, posted: dict[TopicPartition, Posted], error: KafkaError) -> None:
-        """Nothing came: all of them again, after a while."""
+        """Nothing came: all of them again, after a while; ``poll`` raises what that will hardly heal."""
         if not error.retriable:
-            log.warning("fetch failed: %s", error)
+            self.on_error(error)
         self._client.refresh()
         with self._lock:
             for row in posted.values():

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
-from pyclient.errors import KafkaError, LeaderNotAvailable, check
+from pyclient.errors import KafkaError, LeaderNotAvailable, of_code
 from pyclient.protocol import ListOffsets
 from pyclient.topic_partition import TopicPartition
 
@@ -31,29 +31,38 @@ class OffsetLookup:
 
         async def attempt() -> None:
             await self._client.metadata({tp.topic for tp in left}, timeout=self._timeout)
-            parts = [self._ask(node, rows) for node, rows in self._by_leader(left).items()]
-            errors: list[KafkaError] = []
-            for part in await asyncio.gather(*parts, return_exceptions=True):
-                if isinstance(part, KafkaError):
-                    errors.append(part)
-                elif isinstance(part, BaseException):
-                    raise part
-                else:
-                    errors.extend(self._sort(part, left, found))
+            some, errors = await self.once(left)
+            found.update(some)
+            for tp in some:
+                del left[tp]
             if errors:
-                raise min(errors, key=lambda error: error.retriable)
+                raise min(errors.values(), key=lambda error: error.retriable)
 
         await self._client.retrying(attempt, deadline=self._client.clock() + self._timeout)
         return found
 
-    def _by_leader(self, times: Mapping[TopicPartition, int]) -> dict[int, dict[TopicPartition, int]]:
+    async def once(
+        self, times: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, KafkaError]]:
+        """As ``find``, in one attempt: what was found, and why the others were not."""
+        found: dict[TopicPartition, Found] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
         nodes: dict[int, dict[TopicPartition, int]] = {}
         for tp, time in times.items():
             leader = self._client.cluster.leader(tp)
             if leader is None:
-                raise LeaderNotAvailable(f"{tp} has no leader now")
-            nodes.setdefault(leader[0], {})[tp] = time
-        return nodes
+                errors[tp] = LeaderNotAvailable(f"{tp} has no leader now")
+            else:
+                nodes.setdefault(leader[0], {})[tp] = time
+        parts = await asyncio.gather(*(self._ask(*each) for each in nodes.items()), return_exceptions=True)
+        for rows, part in zip(nodes.values(), parts, strict=True):
+            if isinstance(part, KafkaError):
+                errors |= dict.fromkeys(rows, part)
+            elif isinstance(part, BaseException):
+                raise part
+            else:
+                _sort(part, found, errors)
+        return found, errors
 
     async def _ask(self, node: int, times: dict[TopicPartition, int]) -> ListOffsets.Response:
         topics: dict[str, ListOffsets.Request.ListOffsetsTopic] = {}
@@ -75,20 +84,15 @@ class OffsetLookup:
         response: ListOffsets.Response = await self._client.send(node, ListOffsets, request)
         return response
 
-    def _sort(
-        self, response: Any, left: dict[TopicPartition, int], found: dict[TopicPartition, Found]
-    ) -> list[KafkaError]:
-        """Moves what was answered from ``left`` to ``found``; the errors of the others."""
-        errors = []
-        for topic in response.topics:
-            for row in topic.partitions:
-                tp = TopicPartition(topic.name, row.partition_index)
-                try:
-                    check(row.error_code)
-                except KafkaError as error:
-                    errors.append(error)
-                    continue
-                left.pop(tp, None)
+
+def _sort(
+    response: Any, found: dict[TopicPartition, Found], errors: dict[TopicPartition, KafkaError]
+) -> None:
+    for topic in response.topics:
+        for row in topic.partitions:
+            tp = TopicPartition(topic.name, row.partition_index)
+            if error := of_code(row.error_code):
+                errors[tp] = type(error)(f"{tp}: {error}")
+            else:
                 known = row.offset >= 0
                 found[tp] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch) if known else None
-        return errors

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from typing import Any, Final, Protocol
 
 from pyclient.config import Config
@@ -16,11 +15,11 @@ from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appo
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.types import GroupMetadata
 from pyclient.core.client import GROUP, Client
+from pyclient.core.tasks import watched
 from pyclient.errors import KafkaError
 from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
 Partitions = Collection[TopicPartition]
 GOODBYE_S: Final = 5.0
 """For the last word to the coordinator."""
@@ -37,8 +36,11 @@ class Owner(Protocol):
     def on_assignment(self) -> None:
         """There are new partitions, which need positions."""
 
-    def on_error(self, error: KafkaError, *, lasting: bool = False) -> None:
-        """``poll`` has to raise this; ``lasting``: each one from now on."""
+    def on_error(self, error: KafkaError) -> None:
+        """``poll`` has to raise this."""
+
+    def on_fault(self, error: KafkaError) -> None:
+        """The membership has ended: each ``poll`` has to raise this."""
 
     def poll_is_late(self) -> bool:
         """The application has not polled for max.poll.interval.ms."""
@@ -77,20 +79,11 @@ class Membership(ABC):
     def start(self) -> None:
         """Begins; harmless when it has begun."""
         if self._task is None or self._task.done():
-            self._task = self._client.loop.create_task(self._guarded())
+            self._task = self._watched(self.run())
 
-    async def _guarded(self) -> None:
-        try:
-            await self.run()
-        except asyncio.CancelledError:
-            raise
-        except KafkaError as error:
-            self._owner.on_error(error, lasting=True)
-        except Exception as error:
-            log.exception("membership of group %s failed", self.group_id)
-            failure = KafkaError(f"membership failed: {error!r}")
-            failure.__cause__ = error
-            self._owner.on_error(failure, lasting=True)
+    def _watched(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        what = f"the membership of group {self.group_id}"
+        return watched(self._client.loop, work, what, self._owner.on_fault)
 
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:
         """The pattern as the coordinator matches it, None where it does not: then the client does."""

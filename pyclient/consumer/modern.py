@@ -145,7 +145,7 @@ class ConsumerMembership(Membership):
     def _reconcile(self) -> None:
         """Has the target become the assignment; one task does so until they agree."""
         if self._reconciling is None or self._reconciling.done():
-            self._reconciling = self._client.loop.create_task(self._reconcile_all())
+            self._reconciling = self._watched(self._reconcile_all())
 
     async def _reconcile_all(self) -> None:
         done: dict[bytes, list[int]] | None = None

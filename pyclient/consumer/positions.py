@@ -18,10 +18,17 @@ from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import NoOffsetForPartition
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.subscription import EARLIEST, LATEST, PartitionState, Subscription
-from pyclient.core.client import Client
+from pyclient.core.client import STALE, Client
+from pyclient.core.tasks import watched
 from pyclient.errors import ConfigError, KafkaError
+from pyclient.topic_partition import TopicPartition
 
 DAY_S = 86400
+LOOK_S = 0.2
+"""For the metadata of all topics, before a round goes on with those that are known."""
+PAUSE_S = 0.1
+"""Between rounds."""
+Failures = dict[PartitionState, KafkaError]
 
 
 class Listener(Protocol):
@@ -32,6 +39,9 @@ class Listener(Protocol):
 
     def on_error(self, error: KafkaError) -> None:
         """``poll`` has to raise this."""
+
+    def on_fault(self, error: KafkaError) -> None:
+        """Each ``poll`` has to raise this: nothing is looked for any more."""
 
 
 class PositionFinder:
@@ -59,6 +69,10 @@ class PositionFinder:
         self._timeout: float = config.default_api_timeout_ms / 1000
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self._since: dict[PartitionState, float] = {}
+        """When the search for those that are not found yet began."""
+        self._refused: dict[PartitionState, int] = {}
+        """What was told already, and in which turn."""
         reset_duration(self._policy)
 
     def start(self) -> None:
@@ -66,76 +80,103 @@ class PositionFinder:
         if self._task is not None and not self._task.done():
             self._again = True
             return
-        self._task = self._client.loop.create_task(self._run())
+        self._refused.clear()
+        self._task = watched(self._client.loop, self._run(), "the search for positions", self._listener.on_fault)
 
     async def _run(self) -> None:
         while True:
             self._again = False
-            try:
-                await self._find_all()
-            except KafkaError as error:
-                if error.retriable:
-                    await asyncio.sleep(0.1)
-                    continue
-                self._listener.on_error(error)
-            if not self._again:
+            if await self._find_all():
+                await asyncio.sleep(PAUSE_S)
+            elif not self._again:
                 return
 
-    async def _find_all(self) -> None:
+    async def _find_all(self) -> bool:
+        """One round; whether there is more to find, by another."""
         with self._lock:
-            states = [state for state in self._subscription.states.values() if state.position is None]
+            states = [
+                state
+                for state in self._subscription.states.values()
+                if state.position is None and self._refused.get(state) != state.turn
+            ]
         if not states:
-            return
-        await self._client.metadata({state.tp.topic for state in states}, timeout=self._timeout)
-        fresh = [state for state in states if state.reset is None]
+            return False
+        failed = await self._unknown(states)
+        fresh = [state for state in states if state.reset is None and state not in failed]
         if fresh and self._committed is not None:
-            await self._from_committed(self._committed, fresh)
-        await self._from_time([state for state in states if state.position is None])
-        self._listener.on_positions()
+            failed |= await self._from_committed(self._committed, fresh)
+        failed |= await self._from_time([s for s in states if s.position is None and s not in failed])
+        if any(state.position is not None for state in states):
+            self._listener.on_positions()
+        return self._report(failed)
 
-    async def _from_committed(self, committed: CommittedOffsets, states: list[PartitionState]) -> None:
+    def _report(self, failed: Failures) -> bool:
+        """Tells what another attempt does not heal, or has not healed in time; whether there is something to try."""
+        now = self._client.clock()
+        self._since = {state: self._since.get(state, now) for state in failed}
+        for state, error in failed.items():
+            if not error.retriable:
+                self._refused[state] = state.turn
+                self._listener.on_error(error)
+            elif error.name == "UNKNOWN_TOPIC_OR_PARTITION" and now - self._since[state] > self._timeout:
+                del self._since[state]
+                self._listener.on_error(error)
+        if any(error.name in STALE for error in failed.values()):
+            self._client.refresh()
+        return any(error.retriable for error in failed.values())
+
+    async def _unknown(self, states: list[PartitionState]) -> Failures:
+        """The partitions that the metadata does not have; those of other topics do not wait for them."""
+        cluster = self._client.cluster
+        with contextlib.suppress(KafkaError):
+            await self._client.metadata({state.tp.topic for state in states}, timeout=LOOK_S)
+        return {
+            state: self._client.why_unknown(state.tp) for state in states if cluster.partition(state.tp) is None
+        }
+
+    async def _from_committed(self, committed: CommittedOffsets, states: list[PartitionState]) -> Failures:
         turns = {state: state.turn for state in states}
-        found = await committed.fetch([state.tp for state in states], self._timeout)
+        try:
+            found, errors = await committed.once([state.tp for state in states])
+        except KafkaError as error:
+            if error.retriable:
+                return dict.fromkeys(states, error)
+            raise
         with self._lock:
             for state in states:
                 offset = found.get(state.tp)
                 if offset is not None and state.turn == turns[state]:
                     state.seek(offset.offset, offset.leader_epoch)
                     state.committed = offset.offset
+        return _of_states(states, errors)
 
-    async def _from_time(self, states: list[PartitionState]) -> None:
+    async def _from_time(self, states: list[PartitionState]) -> Failures:
         turns = {state: state.turn for state in states}
-        times = {}
+        times: dict[TopicPartition, int] = {}
         homeless = []
         for state in states:
             time = self._policy_time() if state.reset is None else state.reset
             if time is None:
-                homeless.append(str(state.tp))
+                homeless.append(state)
             else:
                 times[state.tp] = time
+        failed = self._homeless(homeless)
         if times:
-            found = await self._lookup.find(times)
+            found, errors = await self._lookup.once(times)
+            ends = await self._lookup.once({tp: LATEST for tp, offset in found.items() if offset is None})
+            found |= ends[0]  # where no record is at or after a time, the end is
             with self._lock:
                 for state in states:
                     offset = found.get(state.tp)
                     if offset is not None and state.turn == turns[state] and state.position is None:
                         state.seek(offset.offset)
-            await self._at_end(states, turns, found)
-        if homeless:
-            raise NoOffsetForPartition(f"no committed offset and auto.offset.reset=none: {', '.join(homeless)}")
+            failed |= _of_states(states, errors | ends[1])
+        return failed
 
-    async def _at_end(self, states: list[PartitionState], turns: dict[PartitionState, int], found: object) -> None:
-        """Where no record is at or after a time, the end is."""
-        left = [state for state in states if state.position is None and state.turn == turns[state]]
-        missing = [state for state in left if isinstance(found, dict) and state.tp in found]
-        if not missing:
-            return
-        ends = await self._lookup.find({state.tp: LATEST for state in missing})
-        with self._lock:
-            for state in missing:
-                end = ends[state.tp]
-                if end is not None and state.turn == turns[state]:
-                    state.seek(end.offset)
+    def _homeless(self, states: list[PartitionState]) -> Failures:
+        names = ", ".join(str(state.tp) for state in states)
+        error = NoOffsetForPartition(f"no committed offset and auto.offset.reset=none: {names}")
+        return dict.fromkeys(states, error)
 
     def _policy_time(self) -> int | None:
         if self._policy == "none":
@@ -158,6 +199,10 @@ class PositionFinder:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await self._task
+
+
+def _of_states(states: list[PartitionState], errors: dict[TopicPartition, KafkaError]) -> Failures:
+    return {state: errors[state.tp] for state in states if state.tp in errors}
 
 
 def reset_duration(policy: str) -> float:

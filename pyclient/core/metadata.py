@@ -79,7 +79,7 @@ class MetadataKeeper:
                 self.refresh()
             unknown = []
             if not await self.next_update(deadline):
-                raise self._why(missing[0])
+                raise self.why_unknown(missing[0])
             self._raise_lasting(missing)
 
     async def everything(self, deadline: float) -> None:
@@ -88,7 +88,7 @@ class MetadataKeeper:
         wish = self._all_wish = self._wish
         while self._served < wish:
             if not await self.next_update(deadline):
-                raise self._why("all topics")
+                raise self.why_unknown("all topics")
             if self.trouble is not None and not self.trouble.retriable:
                 raise self.trouble
 
@@ -104,7 +104,7 @@ class MetadataKeeper:
             if error is not None and not error.retriable:
                 raise type(error)(f"{name}: {error.text}")
 
-    def _why(self, name: str) -> KafkaError:
+    def why_unknown(self, name: str) -> KafkaError:
         """What to say of a topic that did not become known in time."""
         if self.trouble is not None:
             return self.trouble

@@ -54,7 +54,10 @@ class Application:
     def on_assignment(self) -> None:
         pass
 
-    def on_error(self, error: KafkaError, *, lasting: bool = False) -> None:
+    def on_error(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+    def on_fault(self, error: KafkaError) -> None:
         self.errors.append(error)
 
     def poll_is_late(self) -> bool:

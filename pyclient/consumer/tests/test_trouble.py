@@ -1,0 +1,262 @@
+"""What concerns one partition is not the matter of the others; and nothing ends unseen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cy import producer_batch
+from pyclient.aio import Consumer
+from pyclient.consumer import NoOffsetForPartition
+from pyclient.core.tests.scripted import ScriptedBroker
+from pyclient.errors import (
+    ClientError,
+    ClusterAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from pyclient.protocol import Fetch, FindCoordinator, ListOffsets, OffsetFetch
+from pyclient.topic_partition import TopicPartition
+
+T0, T1, NOPE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("nope", 0)
+UNSTABLE_OFFSET_COMMIT, LEADER_NOT_AVAILABLE, FORBIDDEN, CLUSTER_FORBIDDEN = 88, 5, 29, 31
+QUICK = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
+
+
+class Broker(ScriptedBroker):
+    """Gives one record of each partition; ``refused`` are errors by what they concern."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: dict[Any, int] = {}
+        self.handlers |= {
+            ListOffsets: self.list_offsets,
+            OffsetFetch: self.fetch_offsets,
+            Fetch: self.fetch,
+            FindCoordinator: self.find_coordinator,
+        }
+
+    def find_coordinator(self, request: FindCoordinator.Request, version: int) -> FindCoordinator.Response:
+        kind = FindCoordinator.Response
+        return kind(coordinators=[kind.Coordinator(key="g", node_id=1, host="127.0.0.1", port=self.port)])
+
+    def list_offsets(self, request: ListOffsets.Request, version: int) -> ListOffsets.Response:
+        kind = ListOffsets.Response
+        return kind(
+            topics=[
+                kind.ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        kind.ListOffsetsPartitionResponse(
+                            partition_index=row.partition_index,
+                            offset=0,
+                            error_code=self.refused.get(("offsets", row.partition_index), 0),
+                        )
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def fetch_offsets(self, request: OffsetFetch.Request, version: int) -> OffsetFetch.Response:
+        kind = OffsetFetch.Response
+        (group,) = request.groups
+        topics = [
+            kind.OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[
+                    kind.OffsetFetchResponsePartitions(
+                        partition_index=number,
+                        committed_offset=-1,
+                        error_code=self.refused.get(("committed", number), 0),
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in group.topics
+        ]
+        return kind(groups=[kind.OffsetFetchResponseGroup(group_id="g", topics=topics)])
+
+    def fetch(self, request: Fetch.Request, version: int) -> Fetch.Response:
+        kind = Fetch.Response
+        return kind(
+            error_code=self.refused.get("fetch", 0),
+            responses=[
+                kind.FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=[
+                        kind.PartitionData(
+                            partition_index=row.partition,
+                            high_watermark=1,
+                            records=b"" if row.fetch_offset else RECORD,
+                        )
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+
+def one_record() -> bytes:
+    batch = producer_batch.begin("t", 0)
+    batch.append(0, b"k", b"v")
+    batch.seal()
+    batch.assign()
+    assert batch.records is not None
+    return batch.records
+
+
+RECORD = one_record()
+Check = Callable[[Broker, Consumer], Awaitable[None]]
+
+
+def reading(**settings: Any) -> Callable[[Check], Callable[[], None]]:
+    """Runs a test with a broker and a consumer of it."""
+
+    def decorated(check: Check) -> Callable[[], None]:
+        def run() -> None:
+            async def main() -> None:
+                async with (
+                    Broker() as broker,
+                    Consumer(broker.address, {**QUICK, **settings}, allow_auto_create_topics=False) as consumer,
+                ):
+                    await asyncio.wait_for(check(broker, consumer), 60)
+
+            asyncio.run(main())
+
+        return run
+
+    return decorated
+
+
+async def places(consumer: Consumer, count: int) -> set[TopicPartition]:
+    """Where records have come from, when there are so many."""
+    found: list[TopicPartition] = []
+    while len(found) < count:
+        found += [TopicPartition(record.topic, record.partition) for record in await consumer.poll()]
+    return set(found)
+
+
+async def refusal(consumer: Consumer) -> KafkaError:
+    """What a poll raises."""
+    while True:
+        try:
+            await consumer.poll()
+        except KafkaError as error:
+            return error
+
+
+@reading()
+async def test_a_topic_that_does_not_exist_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+    await consumer.assign([T0, NOPE, T1])
+    assert await places(consumer, 2) == {T0, T1}
+
+
+@reading()
+async def test_a_topic_that_does_not_exist_is_told_when_the_time_is_over(broker: Broker, consumer: Consumer) -> None:
+    consumer._core._positions._timeout = 0.05
+    await consumer.assign([NOPE])
+    told = await refusal(consumer)
+    assert isinstance(told, UnknownTopicOrPartition)
+    assert "there is no topic 'nope'" in str(told)
+    broker.topics["nope"] = 1
+    assert await places(consumer, 1) == {NOPE}
+
+
+@reading()
+async def test_a_partition_that_does_not_exist_is_told(broker: Broker, consumer: Consumer) -> None:
+    consumer._core._positions._timeout = 0.05
+    await consumer.assign([TopicPartition("t", 2)])
+    assert "topic t has 2 partitions: there is no partition 2" in str(await refusal(consumer))
+
+
+@reading()
+async def test_a_topic_that_is_forbidden_is_told_and_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+    broker.topics["secret"] = -FORBIDDEN
+    await consumer.assign([T0, TopicPartition("secret", 0)])
+    assert isinstance(await refusal(consumer), TopicAuthorizationFailed)
+    assert await places(consumer, 1) == {T0}
+
+
+@reading(group_id="g", enable_auto_commit=False)
+async def test_an_offset_that_is_not_known_yet_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+    broker.refused = {("committed", 1): UNSTABLE_OFFSET_COMMIT}
+    await consumer.assign([T0, T1])
+    assert await places(consumer, 1) == {T0}
+    broker.refused = {}
+    assert await places(consumer, 1) == {T1}
+
+
+@reading()
+async def test_an_offset_that_a_leader_does_not_tell_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+    broker.refused = {("offsets", 1): LEADER_NOT_AVAILABLE}
+    await consumer.assign([T0, T1])
+    assert await places(consumer, 1) == {T0}
+    broker.refused = {}
+    assert await places(consumer, 1) == {T1}
+
+
+@reading(auto_offset_reset="none")
+async def test_all_partitions_without_a_position_are_named(broker: Broker, consumer: Consumer) -> None:
+    await consumer.assign([T0, T1])
+    told = await refusal(consumer)
+    assert isinstance(told, NoOffsetForPartition)
+    assert "t-0, t-1" in str(told)
+
+
+@reading()
+async def test_fetches_that_are_refused_as_a_whole_are_told_and_tried_again(broker: Broker, consumer: Consumer) -> None:
+    broker.refused = {"fetch": CLUSTER_FORBIDDEN}
+    await consumer.assign([T0])
+    for _ in range(2):
+        assert isinstance(await refusal(consumer), ClusterAuthorizationFailed)
+    broker.refused = {}
+    while True:
+        try:
+            assert await places(consumer, 1) == {T0}
+            break
+        except ClusterAuthorizationFailed:  # the last of before
+            continue
+
+
+@reading()
+async def test_an_answer_that_cannot_be_taken_is_told_and_asked_for_again(broker: Broker, consumer: Consumer) -> None:
+    fetcher = consumer._core.fetcher
+    take, faults = fetcher._on_response, [KeyError("k")]
+
+    def once(*arguments: Any) -> None:
+        if faults:
+            raise faults.pop()
+        take(*arguments)
+
+    fetcher._on_response = once  # type: ignore[method-assign]
+    await consumer.assign([T0])
+    told = await refusal(consumer)
+    assert isinstance(told, ClientError)
+    assert isinstance(told.__cause__, KeyError)
+    assert await places(consumer, 1) == {T0}
+
+
+@reading()
+async def test_a_search_for_positions_that_fails_is_told_by_every_poll(broker: Broker, consumer: Consumer) -> None:
+    positions = consumer._core._positions
+    positions._policy = None  # type: ignore[assignment]
+    await consumer.assign([T0])
+    for _ in range(2):
+        assert "the search for positions failed" in str(await refusal(consumer))
+    positions._policy = "earliest"
+    await consumer.assign([T0])
+    assert await places(consumer, 1) == {T0}
+
+
+@reading(group_id="g", auto_commit_interval_ms=1)
+async def test_a_commit_in_the_background_that_fails_is_told(broker: Broker, consumer: Consumer) -> None:
+    async def fail(timeout: float = 0) -> None:
+        raise KeyError("k")
+
+    consumer._core.commit_settled = fail  # type: ignore[method-assign]
+    assert "by itself failed" in str(await refusal(consumer))
