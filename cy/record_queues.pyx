@@ -17,7 +17,7 @@ a record or a batch becomes full; it says by ``take_news`` that it has looked.
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject, PyBytes_GET_SIZE,
 )
-from cython cimport boundscheck
+from cython cimport boundscheck, embedsignature
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -101,10 +101,17 @@ cdef class RecordQueues:
 
     # ---- the application's side ----------------------------------------------------------------
 
+    @embedsignature(True)
     def send(
         self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
+        """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
+
+        Returns a view on what becomes of it, in ``pyclient.aio`` an awaitable of one. ``timestamp`` in
+        milliseconds, now by default; ``headers``: pairs of name and bytes. Raises BufferExhausted,
+        RecordTooLarge, InvalidTopicException, KafkaError; TypeError for what is not bytes.
+        """
         cdef DeliveryReport report
         if self.direct:
             report = self.add(topic, value, key, partition, timestamp, headers, on_delivery)

@@ -24,7 +24,7 @@ def test_the_reference_is_current(made: dict[str, str]) -> None:
 
 def test_every_public_name_of_the_client_is_in_it(made: dict[str, str]) -> None:
     pages = "".join(made.values())
-    for name in {*pyclient.__all__, *aio.__all__}:
+    for name in {*pyclient.__all__, *aio.__all__} - {"aio"}:  # which is a page
         assert f"## {name}\n" in pages or f"`{name}`" in pages, name
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from os import getpid
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport, ProducerBatch
@@ -21,6 +21,10 @@ from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, check_fits, check_partition, known_topic, many, pairs, size_of
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient.core.cluster import PartitionInfo
+    from pyclient.producer.pipeline import Headers, OnDelivery
 
 
 class Producer(BaseProducer):
@@ -49,6 +53,26 @@ class Producer(BaseProducer):
         self.direct = self._is_direct()
 
     # -- sending -----------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:  # the method is the queues' own: it is called as often as there are records
+
+        def send(
+            self,
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            *,
+            partition: int | None = None,
+            timestamp: int | None = None,
+            headers: Headers | None = None,
+            on_delivery: OnDelivery | None = None,
+        ) -> Awaitable[DeliveryReport]:
+            """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
+
+            Returns a view on what becomes of it, which is awaited in turn. ``timestamp`` in milliseconds, now by
+            default. ``on_delivery`` is called on the client's thread. Raises BufferExhausted, RecordTooLarge,
+            InvalidTopicException, KafkaError; TypeError for what is not bytes.
+            """
 
     async def send_later(
         self,
@@ -145,7 +169,7 @@ class Producer(BaseProducer):
         """Returns when everything that was sent before is delivered or has failed."""
         await asyncio.wait_for(self._engine.flush(), timeout)
 
-    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[Any]:
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The topic's partitions: number, leader, replicas, ISR."""
         await self._engine.know(topic, self._settings.max_block if timeout is None else timeout)
         return self._engine.partitions_of(topic)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport
@@ -22,9 +22,13 @@ from pyclient.producer.engine import Engine
 from pyclient.producer.express import Express
 from pyclient.topic_partition import TopicPartition
 
+if TYPE_CHECKING:
+    from pyclient.core.cluster import PartitionInfo
+    from pyclient.producer.pipeline import Headers, OnDelivery
+
 
 class Producer(BaseProducer):
-    """Sends records. ``send`` is inherited; settings are Kafka's, see ``pyclient.config.producer``.
+    """Sends records; settings are Kafka's, see ``pyclient.config.producer``.
 
         with Producer("localhost:9092", linger_ms=5) as producer:
             producer.send("flights", value=b"...", key=b"UA")
@@ -49,6 +53,26 @@ class Producer(BaseProducer):
         self._runner.on_fork = partial(setattr, self, "direct", False)
 
     # -- sending -----------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:  # the method is the queues' own: it is called as often as there are records
+
+        def send(
+            self,
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            *,
+            partition: int | None = None,
+            timestamp: int | None = None,
+            headers: Headers | None = None,
+            on_delivery: OnDelivery | None = None,
+        ) -> DeliveryReport:
+            """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
+
+            Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by
+            default. ``on_delivery`` is called on the client's thread. Raises BufferExhausted, RecordTooLarge,
+            InvalidTopicException, KafkaError; TypeError for what is not bytes.
+            """
 
     def send_later(
         self,
@@ -149,7 +173,7 @@ class Producer(BaseProducer):
         """Returns when everything that was sent before is delivered or has failed. Raises TimeoutError."""
         self._runner.run(self._engine.flush(), timeout)
 
-    def partitions_for(self, topic: str, timeout: float | None = None) -> list[Any]:
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The topic's partitions: number, leader, replicas, ISR."""
         wait = self._settings.max_block if timeout is None else timeout
         self._runner.run(self._engine.know(topic, wait))
