@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cy.fetched import Chunk
 from cy.records import Record, Records, RecordsIterator
 from pyclient.config import CONSUMER, Config, load
-from pyclient.consumer.core import ConsumerCore, OnCommit
+from pyclient.consumer.core import ConsumerCore, OnCommit, Topics
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.topic_partition import TopicPartition, partition_of
 
 __all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "settings_of"]
 
-Topics = str | Collection[str] | re.Pattern[str]
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
@@ -90,7 +88,9 @@ class ConsumerApi:
             return set(self._core.subscription.states)
 
     def subscription(self) -> set[str]:
-        """The topics that are subscribed to; of a pattern those that match."""
+        """The topics that are subscribed to; of a pattern those that match, where the coordinator matches it
+        (KIP-848) those that this consumer has partitions of.
+        """
         subscription = self._core.subscription
         return set(subscription.topics) if subscription.by_group else set()
 
