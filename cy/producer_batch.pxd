@@ -1,6 +1,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from cy.waiters cimport Waiters
+
 # The most that a record needs beside key, value and headers: length, attributes, timestamp delta,
 # offset delta, two lengths, the header count.
 cdef enum:
@@ -35,8 +37,8 @@ cdef class ProducerBatch:
     cdef readonly object error
     cdef object record_errors           # index -> error, of a failed batch (KIP-467)
     cdef list reports                   # those with a callback, in order
-    cdef list waiters                   # called once when done
-    cdef object before_wait             # called with this before somebody waits; raises where it has no end
+    cdef Waiters waiters                # called once when done
+    cdef object before_wait             # called with this before somebody waits, see RecordQueues
     cdef list parts                     # (first index, batch) in place of this one (MESSAGE_TOO_LARGE)
 
     cdef int grow(self, Py_ssize_t capacity) except -1

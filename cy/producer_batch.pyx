@@ -31,14 +31,10 @@ from cy.endian cimport load_int16, store_int16, store_int32, store_int64
 from cy.record_headers cimport encode_headers
 from cy.record_metadata cimport RecordMetadata
 from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
-
-from threading import Lock
-import logging
+from cy.waiters cimport Waiters
 
 from cy.batch import iterate
 from cy.compression import compress
-
-log = logging.getLogger("pyclient.producer")
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **block, Py_ssize_t size) except -1
@@ -47,7 +43,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     GIL_BYTES = 65536
-    SLICE = 1               # seconds of a wait: a signal that comes just before it is met after it
 
 
 @final
@@ -268,9 +263,7 @@ cdef class ProducerBatch:
     cdef finish(self):
         self.records = self.plain = None
         self.done = True
-        waiters, self.waiters = self.waiters, None
-        for waiter in waiters or ():
-            tell(waiter)
+        self.waiters.tell()
 
     def run_callbacks(self, on_error):
         """Calls the callbacks of the records; ``on_error(callback)`` inside ``except``."""
@@ -284,47 +277,16 @@ cdef class ProducerBatch:
 
     def add_waiter(self, waiter):
         """Calls ``waiter()`` once the batch is done; at once if it is."""
-        if self.done:
-            tell(waiter)
-        elif self.waiters is None:
-            self.waiters = [waiter]
-        else:
-            self.waiters.append(waiter)
+        self.waiters.add(waiter)
 
     def wait(self, timeout=None):
         """Whether the batch was done within ``timeout`` seconds. A signal interrupts it."""
         if self.done:
             return True
-        if self.before_wait is not None:
-            self.before_wait(self)
-            if self.done:
-                return True
-        lock = Lock()
-        lock.acquire()
-        release = lock.release
-        self.add_waiter(release)
-        try:
-            return acquired(lock, INFINITY if timeout is None else timeout)
-        finally:
-            if self.waiters is not None and release in self.waiters:
-                self.waiters.remove(release)
-
-
-cdef tell(waiter):
-    """Calls what waits for a batch. What it raises is logged, and not the matter of the others."""
-    try:
-        waiter()
-    except Exception:
-        log.exception("%r, called because records were delivered, failed", waiter)
-
-
-cdef bint acquired(object lock, double left) except -1:
-    """Whether the lock was free within ``left`` seconds."""
-    while left > SLICE:
-        if lock.acquire(True, SLICE):
+        told = None if self.before_wait is None else self.before_wait(self)
+        if self.done:
             return True
-        left -= SLICE
-    return lock.acquire(True, max(0, left))
+        return self.waiters.wait(told, INFINITY if timeout is None else timeout)
 
 
 cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created):
@@ -337,6 +299,7 @@ cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, 
     batch.partition = partition
     batch.created = created
     batch.reports = []
+    batch.waiters = Waiters()
     batch.producer_id = batch.producer_epoch = batch.base_sequence = -1
     batch.base_offset = batch.log_append_time = -1
     return batch

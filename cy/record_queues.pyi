@@ -18,8 +18,10 @@ class RecordQueues:
     closed: bool
     """Nothing is appended any more."""
     awaitable: bool
-    before_wait: Callable[[ProducerBatch], object] | None
-    """Called before somebody waits for a batch; raises where the wait would have no end."""
+    before_wait: Callable[[ProducerBatch], Callable[[], object] | None] | None
+    """Called before somebody waits for a batch; raises where the wait would have no end. What it gives
+    is called when the batch is done within that wait.
+    """
 
     def __init__(
         self,

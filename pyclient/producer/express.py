@@ -8,6 +8,7 @@ it, as callbacks run on the loop's thread. Everything else goes the usual way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
@@ -37,18 +38,18 @@ class Express:
         if self._lease.tenant != get_ident():
             self._runner.call(self._sender.run)
 
-    def before_wait(self, batch: ProducerBatch) -> None:
-        """What a thread does before it waits for the batch, which may be done then. Raises where the
-        wait would never end.
+    def before_wait(self, batch: ProducerBatch) -> Callable[[], None] | None:
+        """What a thread does before it waits for the batch, which may be done then; gives what is to be
+        called when it is. Raises where the wait would never end.
         """
         lease, me = self._lease, get_ident()
         if lease.tenant != me or lease.acting:
             self._runner.before_wait()
-            batch.add_waiter(partial(self._offer, me))
-            return
+            return partial(self._offer, me)
         with lease.peace:
             if not self._is_done(batch):
                 lease.recall()
+        return None
 
     def _is_done(self, batch: ProducerBatch) -> bool:
         """Sends the batch and waits for its answer."""
