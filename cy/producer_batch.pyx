@@ -1,7 +1,8 @@
 """A batch that grows record by record, and what became of it.
 
 The bytes are written once, where they stay: the block is a ``bytes`` object that nobody else sees
-until ``seal``, which fills the header in (grammar: batch.py) and cuts it to its length. Then
+until ``seal``, which fills the header in (grammar: batch.py) and cuts it to its length: by its size
+alone, as memory that is given back in pieces of all sizes is found again by nobody. Then
 ``assign`` writes producer id, epoch and sequence, and the CRC. A batch that has once been sent may
 still lie in a send queue, so a second ``assign`` works on a copy.
 
@@ -40,6 +41,7 @@ cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **block, Py_ssize_t size) except -1
     PyObject *new_block "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size) except NULL
     char *block_data "PyBytes_AS_STRING"(PyObject *block)
+    void set_size "Py_SET_SIZE"(void *block, Py_ssize_t size)
 
 cdef enum:
     GIL_BYTES = 65536
@@ -141,8 +143,9 @@ cdef class ProducerBatch:
         if self.data == NULL:
             return
         self.fill_header(codec | (TRANSACTIONAL_FLAG if transactional else 0))
+        self.data[self.used] = 0
         self.data = NULL
-        _PyBytes_Resize(&self.block, self.used)
+        set_size(self.block, self.used)
         block = self.block
         self.block = NULL
         plain = <bytes>block
