@@ -1,11 +1,17 @@
-"""What all suites have in common: ``--broker`` says which broker the tests talk to."""
+"""What all suites have in common: ``--broker`` says which broker the tests talk to.
+
+No property depends on time: a machine that is busy must not fail one.
+"""
 
 from __future__ import annotations
 
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["kafka", "ours"], default="ours", help="which broker to test")
