@@ -15,25 +15,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from cy.buffer import DecodeError
-from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
+from cy.frames import ReceiveMemory
 from cy.messages import Message
 from pybroker.cluster import peer_secret
-from pyclient.protocol import ApiVersions, Produce, SaslAuthenticate, SaslHandshake, errors
+from pyclient.protocol import ApiVersions, Produce, SaslAuthenticate, SaslHandshake, errors, stream
 from pyclient.protocol.apis import Api
 from pyclient.protocol.frames import decode_response_header
+from pyclient.protocol.stream import BrokenStream, FrameStream
 
-MAX_FRAME: Final = 1 << 30
 CLIENT_ID: Final = "pybroker"
 VERSIONS_VERSION, HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 3, 1, 2
 
 OnDone = Callable[[Any, "errors.KafkaError | None"], object]
 
 logger = logging.getLogger("pybroker.net.peer")
-
-
-class BrokenStream(Exception):
-    """What came is not the response to what was asked."""
 
 
 class InFlight:
@@ -48,7 +43,7 @@ class InFlight:
         self.on_done = on_done
 
 
-class PeerConnection:
+class PeerConnection(FrameStream):
     """A connected socket; ``on_lost(connection)`` once, when it ends."""
 
     def __init__(
@@ -58,22 +53,11 @@ class PeerConnection:
         memory: ReceiveMemory,
         on_lost: Callable[[PeerConnection], object],
     ) -> None:
-        self._loop = loop
-        self._socket: socket.socket | None = sock
-        self._fd = sock.fileno()
-        self._reader = FrameReader(memory, MAX_FRAME)
-        self._out = SendQueue()
+        super().__init__(loop, sock, memory)
         self._on_lost = on_lost
-        self._writing = False
         self._next_id = 0
         self._in_flight: deque[InFlight] = deque()
         self._versions: dict[int, int] = {}
-        loop.add_reader(self._fd, self._on_readable)
-
-    @property
-    def is_closed(self) -> bool:
-        """True once the socket has ended."""
-        return self._socket is None
 
     # Shaking hands
 
@@ -125,56 +109,12 @@ class PeerConnection:
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
         assert api is not Produce  # which may have no response
         self._in_flight.append(InFlight(api, version, correlation_id, on_done))
-        self._out.append(frame)
-        if not self._writing:
-            self._flush()
-
-    def _flush(self) -> None:
-        try:
-            done = self._out.flush(self._fd)
-        except (OSError, EOFError) as error:
-            self._loop.call_soon(self.lose, error)
-            return
-        if self._writing is done:
-            self._watch_writable(not done)
-
-    def _watch_writable(self, wanted: bool) -> None:
-        if wanted:
-            self._loop.add_writer(self._fd, self._on_writable)
-        else:
-            self._loop.remove_writer(self._fd)
-        self._writing = wanted
-
-    def _on_writable(self) -> None:
-        if self._socket is not None:
-            self._flush()
+        self._append(frame)
+        self._push()
 
     # In
 
-    def _on_readable(self) -> None:
-        if self._socket is None:
-            return
-        try:
-            count = self._reader.receive(self._fd)
-            if count > 0:
-                self._turn()
-            elif count == 0:
-                self.lose(EOFError("closed by the other broker"))
-            else:
-                assert count == AGAIN
-        except (FrameError, DecodeError, BrokenStream, OSError) as error:
-            self.lose(error)
-
-    def _turn(self) -> None:
-        reader = self._reader
-        while self._socket is not None:
-            frame = reader.next()
-            if frame is None:
-                reader.keep()
-                return
-            self._deliver(*frame)
-
-    def _deliver(self, view: memoryview, start: int, end: int) -> None:
+    def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
         if not self._in_flight:
             raise BrokenStream("a response that nothing asked for")
         request = self._in_flight[0]
@@ -187,17 +127,7 @@ class PeerConnection:
 
     # The end
 
-    def lose(self, cause: Exception | str) -> None:
-        """Ends the connection."""
-        if self._socket is None:
-            return
-        self._loop.remove_reader(self._fd)
-        if self._writing:
-            self._watch_writable(False)
-        self._socket.close()
-        self._socket = None
-        self._reader.close()
-        self._out.close()
+    def _on_end(self, cause: Exception | str) -> None:
         self._on_lost(self)
         lost, self._in_flight = self._in_flight, deque()
         for request in lost:
@@ -212,33 +142,11 @@ def _tell(request: InFlight, response: Any, error: errors.KafkaError | None) -> 
 
 
 async def connect(loop: asyncio.AbstractEventLoop, host: str, port: int, receive_buffer: int = -1) -> socket.socket:
-    """A connected socket. Raises OSError."""
-    found = await _resolve(loop, host, port)
+    """A connected socket; all addresses of the name are tried. Raises OSError."""
     failure: OSError | None = None
-    for family, address in found:
-        sock = socket.socket(family, socket.SOCK_STREAM)
+    for family, address in await stream.resolve(loop, host, port):
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if receive_buffer > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-            await loop.sock_connect(sock, address)
-            return sock
+            return await stream.connect(loop, family, address, receive_buffer=receive_buffer)
         except OSError as error:
-            sock.close()
             failure = error
-        except BaseException:
-            sock.close()
-            raise
     raise failure or OSError(f"{host} has no address")
-
-
-async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, Any]]:
-    """The addresses of a name; a literal address needs no thread."""
-    try:
-        socket.inet_pton(socket.AF_INET, host)
-        return [(socket.AF_INET, (host, port))]
-    except OSError:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [(row[0], row[4]) for row in found]

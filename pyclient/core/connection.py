@@ -17,6 +17,7 @@ from cy.messages import Message
 from pyclient.core.versions import Versions
 from pyclient.protocol import ApiVersions, Fetch, Produce
 from pyclient.protocol.frames import decode_response_header
+from pyclient.protocol.stream import BrokenStream
 
 if TYPE_CHECKING:
     from pyclient.errors import KafkaError
@@ -27,10 +28,6 @@ Request = Message | Callable[[int], Message]
 
 _KEEPS_VIEWS = frozenset({Fetch.key})
 _UNSUPPORTED_VERSION = 35
-
-
-class BrokenStream(Exception):
-    """What came is not the response to what was asked."""
 
 
 class Pending:

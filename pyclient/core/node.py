@@ -225,7 +225,7 @@ class Node:
 
     # -- the end of a connection -------------------------------------------------------------------
 
-    def _on_lost(self, transport: Transport, cause: Exception) -> None:
+    def _on_lost(self, transport: Transport, cause: Exception | str) -> None:
         """The socket has ended; also during the handshake, which then is what was in flight."""
         if transport is self._transport:
             self._transport = None

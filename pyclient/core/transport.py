@@ -7,18 +7,18 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
+from cy.frames import ReceiveMemory
 from cy.turn import readable
-from pyclient.core.connection import BrokenStream, Connection, Pending
+from pyclient.core.connection import Connection, Pending
 from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
-from pyclient.protocol import ApiVersions
+from pyclient.protocol import ApiVersions, stream
+from pyclient.protocol.stream import FrameStream
 
-MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
 SOFTWARE: Final = ("pyclient", "0.1.0")
 _UNSUPPORTED_VERSION: Final = 35
 
-OnLost = Callable[["Transport", Exception], None]
+OnLost = Callable[["Transport", Exception | str], None]
 
 
 class SocketOptions(NamedTuple):
@@ -28,22 +28,10 @@ class SocketOptions(NamedTuple):
     receive_buffer: int = -1
 
 
-class Transport:
+class Transport(FrameStream):
     """Sends requests and delivers responses; ``on_lost(transport, cause)`` once, when the socket ends."""
 
-    __slots__ = (
-        "_connection",
-        "_fd",
-        "_given",
-        "_loop",
-        "_memory",
-        "_on_lost",
-        "_out",
-        "_reader",
-        "_sock",
-        "_writing",
-        "used_at",
-    )
+    __slots__ = ("_connection", "_on_lost", "used_at")
 
     def __init__(
         self,
@@ -53,58 +41,28 @@ class Transport:
         connection: Connection,
         on_lost: OnLost,
     ) -> None:
-        self._loop = loop
-        self._sock: socket.socket | None = sock
-        self._fd = sock.fileno()
-        self._memory = memory
+        super().__init__(loop, sock, memory)
         self._connection = connection
         self._on_lost = on_lost
-        self._reader = FrameReader(memory, MAX_FRAME)
-        self._out = SendQueue()
-        self._given = 0
-        self._writing = False
         self.used_at = loop.time()
-        loop.add_reader(self._fd, self._on_readable)
 
     @property
     def connection(self) -> Connection:
-        """The requests in flight."""
+        """The requests in flight; they stay there when the socket is closed."""
         return self._connection
-
-    @property
-    def is_closed(self) -> bool:
-        """The socket has ended."""
-        return self._sock is None
 
     def send(self, request: Pending, version: int) -> None:
         """Encodes and sends one request. Raises EncodeError, and what makes the message raises."""
         frame = self._connection.encode(request, version)
-        unsent = self._out.unsent
-        self._out.append(frame)
-        self._given += self._out.unsent - unsent
-        request.end = self._given
+        request.end = self._append(frame)
         self.used_at = self._loop.time()
-        if not self._writing:
-            self._flush()
+        self._push()
 
     def _flush(self) -> None:
-        try:
-            done = self._out.flush(self._fd)
-        except (OSError, EOFError) as error:
-            self._loop.call_soon(self._lose, error)
-            return
-        if self._writing is done:
-            self._watch_writable(not done)
+        super()._flush()
         if self._connection.departing:
-            for request in self._connection.departed(self._given - self._out.unsent):
+            for request in self._connection.departed(self._gone):
                 self._loop.call_soon(deliver, self._loop, request, None, None)
-
-    def _watch_writable(self, wanted: bool) -> None:
-        if wanted:
-            self._loop.add_writer(self._fd, self._on_writable)
-        else:
-            self._loop.remove_writer(self._fd)
-        self._writing = wanted
 
     def serve(self, timeout_ms: int) -> bool:
         """Waits for the broker and takes what it sends, in place of the loop. False: nothing came in
@@ -115,53 +73,13 @@ class Transport:
         self._on_readable()
         return self._sock is not None
 
-    def _on_writable(self) -> None:
-        if self._sock is not None:
-            self._flush()
-
-    def _on_readable(self) -> None:
-        if self._sock is None:
-            return
-        try:
-            count = self._reader.receive(self._fd)
-            if count > 0:
-                self._turn()
-            elif count == 0:
-                self._lose(EOFError("closed by the broker"))
-            else:
-                assert count == AGAIN  # the memory has no limit
-        except (FrameError, BrokenStream, OSError) as error:
-            self._lose(error)
-
-    def _turn(self) -> None:
-        """Delivers the responses that are whole."""
-        reader, memory = self._reader, self._memory
-        while (frame := reader.next()) is not None:
-            view, start, end = frame
-            reused = view.obj is memory.scratch or reader.pending > 0
-            request, response = self._connection.decode(view, start, end, reused)
-            deliver(self._loop, request, response, None)
-            if self._sock is None:
-                return
+    def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
+        request, response = self._connection.decode(view, start, end, reused)
         self.used_at = self._loop.time()
-        reader.keep()
+        deliver(self._loop, request, response, None)
 
-    def _lose(self, cause: Exception) -> None:
-        if self._sock is not None:
-            self.close()
-            self._on_lost(self, cause)
-
-    def close(self) -> None:
-        """Closes the socket; nobody is told, requests in flight stay with the connection."""
-        if self._sock is None:
-            return
-        self._loop.remove_reader(self._fd)
-        if self._writing:
-            self._watch_writable(False)
-        self._sock.close()
-        self._sock = None
-        self._reader.close()
-        self._out.close()
+    def _on_end(self, cause: Exception | str) -> None:
+        self._on_lost(self, cause)
 
 
 def deliver(
@@ -186,11 +104,11 @@ async def open_socket(
     phase, trouble = "resolve", None
     try:
         async with asyncio.timeout(timeout):
-            addresses = await _resolve(loop, host, port)
+            addresses = await stream.resolve(loop, host, port)
             phase = "connect"
             for family, address in addresses:
                 try:
-                    return await _connect(loop, family, address, options)
+                    return await stream.connect(loop, family, address, *options)
                 except OSError as error:
                     trouble = error
     except TimeoutError:
@@ -198,37 +116,6 @@ async def open_socket(
     except (OSError, UnicodeError) as error:
         raise ConnectionFailed(name, phase, error) from error
     raise ConnectionFailed(name, phase, trouble) from trouble
-
-
-async def _resolve(
-    loop: asyncio.AbstractEventLoop, host: str, port: int
-) -> list[tuple[socket.AddressFamily, Any]]:
-    """The addresses of a name; a literal address needs no thread."""
-    try:
-        socket.inet_pton(socket.AF_INET, host)
-        return [(socket.AF_INET, (host, port))]
-    except OSError:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [(row[0], row[4]) for row in found]
-
-
-async def _connect(
-    loop: asyncio.AbstractEventLoop, family: socket.AddressFamily, address: Any, options: SocketOptions
-) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if options.send_buffer >= 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer)
-        if options.receive_buffer >= 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
-        await loop.sock_connect(sock, address)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 async def handshake(transport: Transport, loop: asyncio.AbstractEventLoop) -> Versions:

@@ -1,4 +1,4 @@
-"""The wire protocol, without I/O: schemas, message classes, codecs, frames, errors.
+"""The wire protocol, without I/O (but for ``stream``): schemas, message classes, codecs, frames, errors.
 
 ``from pyclient.protocol import Fetch``: every API of ``schemas/`` is a name of this package. The
 types of their messages are in ``__init__.pyi``, which ``python -m pyclient.protocol.stubs`` writes.

@@ -8,7 +8,6 @@ import socket
 
 import pytest
 
-from pyclient.core import transport
 from pyclient.core.client import GROUP, TRANSACTION, Client, broker_id
 from pyclient.core.tests.scripted import (
     HANG_UP,
@@ -37,6 +36,7 @@ from pyclient.protocol import (
     ListGroups,
     Metadata,
     Produce,
+    stream,
 )
 from pyclient.protocol.errors import (
     CoordinatorNotAvailable,
@@ -144,7 +144,7 @@ async def _no_such_name(*_: object) -> list[object]:
 
 
 def test_names_that_cannot_be_resolved_fail_at_once(monkeypatch):
-    monkeypatch.setattr(transport, "_resolve", _no_such_name)
+    monkeypatch.setattr(stream, "resolve", _no_such_name)
 
     @on_loop
     async def check():

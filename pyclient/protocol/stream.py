@@ -1,0 +1,177 @@
+"""A connected socket on a loop: frames in, frames out. What asks a broker stands on it, a client as
+well as another broker; the only part of this package that does I/O.
+
+A frame is handed on in the turn in which it arrived. Its view is good until ``_on_frame`` returns,
+and longer where it is not ``reused``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from cy.buffer import DecodeError
+from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
+
+if TYPE_CHECKING:
+    from pyclient.protocol.apis import Frame
+
+MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
+
+
+class BrokenStream(Exception):
+    """What came is not the response to what was asked."""
+
+
+class FrameStream:
+    """Owns the socket. A subclass says what becomes of a frame, and of the end, which comes once."""
+
+    __slots__ = ("_fd", "_given", "_loop", "_memory", "_out", "_reader", "_sock", "_writing")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, memory: ReceiveMemory
+    ) -> None:
+        self._loop = loop
+        self._sock: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._memory = memory
+        self._reader = FrameReader(memory, MAX_FRAME)
+        self._out = SendQueue()
+        self._given = 0
+        self._writing = False
+        loop.add_reader(self._fd, self._on_readable)
+
+    def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
+        """A whole frame, without its length. May raise BrokenStream, DecodeError: the stream ends."""
+        raise NotImplementedError
+
+    def _on_end(self, cause: Exception | str) -> None:
+        """The stream has ended."""
+        raise NotImplementedError
+
+    @property
+    def is_closed(self) -> bool:
+        """The socket has ended."""
+        return self._sock is None
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def _append(self, frame: Frame) -> int:
+        """The frame is to be sent behind those before it. -> the bytes of the stream up to its end"""
+        unsent = self._out.unsent
+        self._out.append(frame)
+        self._given += self._out.unsent - unsent
+        return self._given
+
+    @property
+    def _gone(self) -> int:
+        """The bytes of the stream that were sent."""
+        return self._given - self._out.unsent
+
+    def _push(self) -> None:
+        """Sends what the socket takes; the rest when it takes more."""
+        if not self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            done = self._out.flush(self._fd)
+        except (OSError, EOFError) as error:
+            self._loop.call_soon(self.lose, error)
+            return
+        if self._writing is done:
+            self._watch_writable(not done)
+
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted:
+            self._loop.add_writer(self._fd, self._on_writable)
+        else:
+            self._loop.remove_writer(self._fd)
+        self._writing = wanted
+
+    def _on_writable(self) -> None:
+        if self._sock is not None:
+            self._flush()
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        if self._sock is None:
+            return
+        try:
+            count = self._reader.receive(self._fd)
+            if count > 0:
+                self._turn()
+            elif count == 0:
+                self.lose(EOFError("closed by the broker"))
+            else:
+                assert count == AGAIN  # the memory has no limit
+        except (FrameError, DecodeError, BrokenStream, OSError) as error:
+            self.lose(error)
+
+    def _turn(self) -> None:
+        """Hands on the frames that are whole."""
+        reader, memory = self._reader, self._memory
+        while (frame := reader.next()) is not None:
+            view, start, end = frame
+            self._on_frame(view, start, end, view.obj is memory.scratch or reader.pending > 0)
+            if self._sock is None:
+                return
+        reader.keep()
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def lose(self, cause: Exception | str) -> None:
+        """Ends the stream, and tells."""
+        if self._sock is not None:
+            self.close()
+            self._on_end(cause)
+
+    def close(self) -> None:
+        """Closes the socket; nobody is told."""
+        if self._sock is None:
+            return
+        self._loop.remove_reader(self._fd)
+        if self._writing:
+            self._watch_writable(False)
+        self._sock.close()
+        self._sock = None
+        self._reader.close()
+        self._out.close()
+
+
+async def resolve(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> list[tuple[socket.AddressFamily, Any]]:
+    """The addresses of a name; a literal address needs no thread. Raises OSError, UnicodeError."""
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+        return [(socket.AF_INET, (host, port))]
+    except OSError:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(row[0], row[4]) for row in found]
+
+
+async def connect(
+    loop: asyncio.AbstractEventLoop,
+    family: socket.AddressFamily,
+    address: Any,
+    send_buffer: int = -1,
+    receive_buffer: int = -1,
+) -> socket.socket:
+    """A connected, non-blocking socket. Buffers in bytes, -1 is the kernel's own choice. Raises OSError."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if send_buffer >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        if receive_buffer >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await loop.sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
