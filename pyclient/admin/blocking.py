@@ -45,10 +45,11 @@ class Admin:
         first asked. Raises ConfigError.
         """
         self._closed = False
-        self._runner = Runner()
+        self._runner = Runner("admin client")
         try:
             self._admin = self._runner.run(_make(bootstrap_servers, config, settings))
         except BaseException:
+            self._closed = True
             self._runner.stop()
             raise
 
@@ -102,6 +103,10 @@ class Admin:
             if not self._runner.forked:
                 self._runner.run(self._admin.close(timeout))
             self._runner.stop()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            self._runner.abandon()
 
     def __enter__(self) -> Admin:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from inspect import isawaitable
@@ -45,26 +44,25 @@ class Consumer(ConsumerApi):
         listener: RebalanceListener | None = None,
         **settings: Any,
     ) -> None:
-        """To be made on a running loop; ``async with`` connects. Raises ConfigError."""
+        """To be made on a running loop; ``async with`` waits for the cluster. Raises ConfigError; what a
+        wrong ``topics`` raises.
+        """
         given = settings_of(bootstrap_servers, config, settings)
         self._ready = asyncio.Event()
-        self._listener: RebalanceListener | None = None
-        self._first = topics, listener
-        self._is_started = self._is_closed = False
+        self._listener = listener
+        self._is_closed = False
         self._core = ConsumerCore(given, asyncio.get_running_loop())
         self._core.on_ready = self._ready.set
         self._limit: int = given.max_poll_records
+        if topics:
+            self._core.open(topics, listener is not None)
 
     # -- the life of a consumer ----------------------------------------------------------------------
 
     async def connect(self, timeout: float | None = None) -> None:
-        """Connects now, in ``timeout`` seconds, and subscribes to ``topics``. Raises ConnectionFailed."""
-        if self._is_started:
-            return
-        await self._core.start(timeout)
-        self._is_started = True
-        if self._first[0]:
-            await self.subscribe(self._first[0], listener=self._first[1])
+        """Connects now, in ``timeout`` seconds. Raises ConnectionFailed."""
+        if not self._core.is_started:
+            await self._core.start(timeout)
 
     async def close(self, timeout: float = 30.0) -> None:
         """Commits what was given (with enable.auto.commit), leaves the group, ends the connections. What
@@ -77,7 +75,7 @@ class Consumer(ConsumerApi):
             return
         self._is_closed = True
         end = time.monotonic() + timeout
-        if self._is_started:
+        if self._core.is_started:
             await self._give_up(commit, COMMIT_SHARE * timeout)
         await self._core.close(commit=commit, timeout=max(0.0, end - time.monotonic()))
 
@@ -109,13 +107,11 @@ class Consumer(ConsumerApi):
         look-around and back-references, else ``poll`` raises InvalidRegularExpression. The client itself
         matches where the broker is too old for that, or the pattern matches internal topics (exclude.internal.topics).
         """
+        self._core.check_topics(topics)
         await self.connect()
         self._rewind()
         self._listener = listener
-        if isinstance(topics, re.Pattern):
-            await self._core.subscribe_pattern(topics, listener is not None)
-        else:
-            await self._core.subscribe(topics, listener is not None)
+        await self._core.subscribe(topics, listener is not None)
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's assignment."""

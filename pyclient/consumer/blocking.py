@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -47,19 +46,20 @@ class Consumer(ConsumerApi):
         listener: RebalanceListener | None = None,
         **settings: Any,
     ) -> None:
-        """Connects when something is first asked. Raises ConfigError."""
+        """Does not wait: connects beside. Raises ConfigError; what a wrong ``topics`` raises."""
         given = settings_of(bootstrap_servers, config, settings)
         self._ready = threading.Event()
-        self._listener: RebalanceListener | None = None
-        self._is_started = self._is_closed = False
-        self._runner = Runner()
+        self._listener = listener
+        self._is_closed = False
+        self._runner = Runner(f"consumer of {', '.join(given.bootstrap_servers)}")
         try:
             self._core = self._runner.run(_make(given))
             self._core.on_ready = self._ready.set
             self._limit: int = given.max_poll_records
             if topics:
-                self.subscribe(topics, listener=listener)
+                self._runner.run(_open(self._core, topics, listener is not None))
         except BaseException:
+            self._is_closed = True
             self._runner.stop()
             raise
 
@@ -67,9 +67,8 @@ class Consumer(ConsumerApi):
 
     def connect(self, timeout: float | None = None) -> None:
         """Connects now, in ``timeout`` seconds. Raises ConnectionFailed."""
-        if not self._is_started:
+        if not self._core.is_started:
             self._runner.run(self._core.start(timeout))
-            self._is_started = True
 
     def close(self, timeout: float = 30.0) -> None:
         """Commits what was given (with enable.auto.commit), leaves the group, ends the connections. What
@@ -83,7 +82,7 @@ class Consumer(ConsumerApi):
         self._is_closed = True
         end = time.monotonic() + timeout
         try:
-            if self._is_started:
+            if self._core.is_started:
                 self._give_up(commit, COMMIT_SHARE * timeout)
             self._runner.run(self._core.close(commit=commit, timeout=max(0.0, end - time.monotonic())))
         finally:
@@ -98,6 +97,10 @@ class Consumer(ConsumerApi):
                 core.settle()
                 self._runner.run(core.commit_settled(timeout))
             self._tell(REVOKED, self.assignment())
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self._runner.abandon()
 
     def __enter__(self) -> Consumer:
         return self
@@ -117,13 +120,11 @@ class Consumer(ConsumerApi):
         look-around and back-references, else ``poll`` raises InvalidRegularExpression. The client itself
         matches where the broker is too old for that, or the pattern matches internal topics (exclude.internal.topics).
         """
+        self._core.check_topics(topics)
         self.connect()
         self._rewind()
         self._listener = listener
-        if isinstance(topics, re.Pattern):
-            self._runner.run(self._core.subscribe_pattern(topics, listener is not None))
-        else:
-            self._runner.run(self._core.subscribe(topics, listener is not None))
+        self._runner.run(self._core.subscribe(topics, listener is not None))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's assignment."""
@@ -268,6 +269,10 @@ class Consumer(ConsumerApi):
         """All topics with their partitions."""
         self.connect()
         return self._runner.run(self._core.list_topics())
+
+
+async def _open(core: ConsumerCore, topics: Topics, has_listener: bool) -> None:
+    core.open(topics, has_listener)
 
 
 async def _make(config: Config) -> ConsumerCore:

@@ -25,6 +25,7 @@ from pyclient.consumer.errors import CommitFailed, IllegalState
 from pyclient.consumer.fetcher import READ_COMMITTED, Fetcher
 from pyclient.consumer.interceptors import Interceptors
 from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.membership import ended
 from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.subscription import PartitionState, Subscription
@@ -33,17 +34,23 @@ from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster, PartitionInfo
 from pyclient.core.tasks import watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
+from pyclient.protocol.errors import UnknownTopicOrPartition
 from pyclient.serialization import deserializer
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition, partition_of
 
 log = logging.getLogger(__name__)
 
+LOOK_S: Final = 1.0
+"""For the metadata of a topic, before it counts as one that is not there."""
+PAUSE_S: Final = 0.1
+"""Between attempts to reach the cluster."""
 COMMIT_S: Final = 5.0
 """For a commit that nobody waits for."""
 COMMIT_SHARE: Final = 0.8
 """Of the time for a close: the rest is left to say goodbye to the group."""
 
+Topics = str | Collection[str] | re.Pattern[str]
 OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
 
 
@@ -59,7 +66,7 @@ class ConsumerCore:
         self.appointments = Appointments(loop)
         self.has_listener = False
         self.on_ready: Callable[[], None] = lambda: None
-        self.is_closed = False
+        self.is_started = self.is_closed = False
         self._is_polling = False
         self._last_poll = time.monotonic()
         self._given: list[PartitionState] = []
@@ -68,6 +75,7 @@ class ConsumerCore:
         self._wakeup = False
         self._committer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._opening: asyncio.Task[None] | None = None
         self._timeout: float = config.default_api_timeout_ms / 1000
         readers = deserializer(config.key_deserializer), deserializer(config.value_deserializer)
         self.fetcher = Fetcher(self.client, config, self.subscription, self.lock, readers=readers)
@@ -86,8 +94,11 @@ class ConsumerCore:
             self.membership = kind(self.client, config, self.subscription, self.lock, self.appointments, self)
 
     async def start(self, timeout: float | None = None) -> None:
-        """Connects. Raises ConnectionFailed."""
+        """Connects. Raises ConnectionFailed. Again: does nothing."""
         await self.client.start(timeout)
+        if self.is_started:
+            return
+        self.is_started = True
         self.client.cluster.subscribe(self._on_metadata)
         if self.config.enable_auto_commit and self.committed is not None:
             self._commit_later()
@@ -99,45 +110,73 @@ class ConsumerCore:
             raise IllegalState("group.id is missing: it is needed to subscribe and to commit")
         return self.membership
 
-    async def subscribe(self, topics: Collection[str], has_listener: bool) -> None:
-        """Reads what the group gives us of these topics."""
-        member = self._member()
-        if isinstance(topics, str):
-            topics = (topics,)
-        if not topics:
+    def check_topics(self, topics: Topics) -> None:
+        """Raises IllegalState without a group; TypeError, InvalidTopicException for what can be no topics."""
+        self._member()
+        if not isinstance(topics, re.Pattern):
+            check_topics(topics)
+
+    def choose(self, topics: Topics, has_listener: bool) -> None:
+        """These topics, or those that match the pattern, from now on; nothing is asked yet."""
+        self.check_topics(topics)
+        self.has_listener, self._lasting = has_listener, None
+        with self.lock:
+            if isinstance(topics, re.Pattern):
+                self.subscription.subscribe_pattern(topics)
+            else:
+                self.subscription.subscribe(check_topics(topics))
+
+    async def subscribe(self, topics: Topics, has_listener: bool) -> None:
+        """Reads what the group gives us of these topics, or of those whose names match."""
+        if not isinstance(topics, re.Pattern) and not topics:
             await self.unsubscribe()
             return
-        self.has_listener = has_listener
-        with self.lock:
-            self.subscription.subscribe(topics)
-        self._watch_topics(self.subscription.topics)
+        self.choose(topics, has_listener)
+        await self._join()
+
+    async def _join(self) -> None:
+        member, subscription = self._member(), self.subscription
+        if subscription.pattern is None:
+            self.hold(self._look_for(subscription.topics))
+        else:
+            with self.lock:
+                subscription.regex = member.regex_of(subscription.pattern)
+            self.client.watch_all(subscription.is_matched_here)
+            if subscription.is_matched_here:
+                await self.client.all_topics(timeout=self._timeout)
+                self._match()
         member.start()
         member.subscription_changed()
 
-    def _watch_topics(self, topics: Collection[str]) -> None:
-        """The metadata is asked for now, and kept fresh; nobody waits for it here."""
+    def open(self, topics: Topics, has_listener: bool) -> None:
+        """As ``subscribe``, without waiting for the cluster; ``poll`` raises why it is not reached in time."""
+        self.choose(topics, has_listener)
+        self._opening = watched(self.client.loop, self._open(), "the subscription", self.on_fault)
 
-        async def watch() -> None:
+    async def _open(self) -> None:
+        while True:
             try:
-                await self.client.metadata(topics, timeout=1.0)
+                await self.start()
+                if self.subscription.by_group:
+                    await self._join()
+                return
             except KafkaError as error:
+                self.on_error(error)
                 if not error.retriable:
-                    self.on_error(error)
+                    raise
+            await asyncio.sleep(PAUSE_S)
 
-        self.hold(watch())
-
-    async def subscribe_pattern(self, pattern: re.Pattern[str], has_listener: bool) -> None:
-        """Reads what the group gives us of the topics whose names match."""
-        member = self._member()
-        self.has_listener = has_listener
-        with self.lock:
-            self.subscription.subscribe_pattern(pattern, member.regex_of(pattern))
-        self.client.watch_all(self.subscription.is_matched_here)
-        if self.subscription.is_matched_here:
-            await self.client.all_topics(timeout=self._timeout)
-            self._match()
-        member.start()
-        member.subscription_changed()
+    async def _look_for(self, topics: Collection[str]) -> None:
+        """Has the metadata of these kept fresh; says which are not there."""
+        try:
+            await self.client.metadata(topics, timeout=LOOK_S)
+        except KafkaError as error:
+            if not error.retriable:
+                self.on_error(error)
+        for topic in topics:
+            if isinstance(self.client.cluster.error(topic), UnknownTopicOrPartition):
+                told = self.client.why_unknown(TopicPartition(topic, 0))
+                log.warning("group %s subscribes to what is not there: %s", self.config.group_id, told)
 
     def _match(self) -> bool:
         cluster, hides = self.client.cluster, self.config.exclude_internal_topics
@@ -378,6 +417,8 @@ class ConsumerCore:
         could not be done until then is logged.
         """
         deadline = self.client.clock() + timeout
+        if self._opening is not None:
+            await ended(self._opening)
         if self._committer is not None:
             self._committer.cancel()
         if self.membership is not None:

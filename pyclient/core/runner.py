@@ -7,9 +7,11 @@ work is then cancelled. After a fork the child has the object and not the thread
 from __future__ import annotations
 
 import asyncio
+import atexit
 import math
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -26,7 +28,9 @@ SLICE = 1.0
 class Runner:
     """A loop in a thread of its own. ``loop`` is uvloop's where there is one."""
 
-    def __init__(self, name: str = "pyclient-io") -> None:
+    def __init__(self, owner: str = "client", name: str = "pyclient-io") -> None:
+        self.owner = owner
+        """Whose it is, in words."""
         self.loop = new_loop()
         self.lease = Lease(self.loop)
         self.forked = False
@@ -40,6 +44,10 @@ class Runner:
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        if tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=SLICE))
 
     def check(self) -> None:
         """Raises ClientForked, ClientClosed where nothing can run; RuntimeError on the loop's own
@@ -101,6 +109,16 @@ class Runner:
             self._thread.join()
             self.loop.close()
 
+    def abandon(self) -> None:
+        """Nobody has closed the client, or will: warns, and ends the loop without waiting long for it."""
+        if self.forked or not self._thread.is_alive():
+            return
+        warnings.warn(f"a {self.owner} was not closed", ResourceWarning, stacklevel=2)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.lease.recall()
+        if not self.is_here:
+            self._thread.join(SLICE)
+
 
 def _result(future: Future[T], timeout: float | None) -> T:
     """The future's result, waited for in slices: a signal that comes just before a thread begins to
@@ -138,4 +156,10 @@ def _after_fork() -> None:
         runner.on_fork()
 
 
+def _at_exit() -> None:
+    for runner in list(_RUNNERS):
+        runner.abandon()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

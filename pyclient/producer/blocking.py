@@ -44,7 +44,7 @@ class Producer(BaseProducer):
     ) -> None:
         keys = load(PRODUCER, bootstrap_servers, config, settings)
         super().__init__(keys)
-        self._runner = Runner()
+        self._runner = Runner(f"producer of {', '.join(keys.bootstrap_servers)}")
         self._engine = Engine(keys, self._settings, self, self._runner.loop)
         express = Express(self._runner, self._engine.sender)
         self.attach(express.wake)

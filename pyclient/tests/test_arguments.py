@@ -118,3 +118,20 @@ def test_what_is_committed_are_partitions_and_offsets(offsets):
             consumer.commit(offsets)
         with pytest.raises(TypeError, match=r"TopicPartition|OffsetAndMetadata"):
             consumer.commit_async(offsets)
+
+
+def test_topics_and_partitions_of_consumers():
+    with Consumer(NOWHERE, group_id="g") as consumer:
+        with pytest.raises(TypeError, match="topic is bytes"):
+            consumer.subscribe([b"t"])  # type: ignore[list-item]
+        with pytest.raises(InvalidTopicException):
+            consumer.subscribe(["a/b"])
+        with pytest.raises(TypeError, match="TopicPartition"):
+            consumer.assign(["ab"])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="TopicPartition"):
+            consumer.seek("ab", 0)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="TopicPartition"):
+            consumer.committed(["ab"])  # type: ignore[list-item]
+        assert consumer.subscription() == set()
+    with pytest.raises(TypeError, match="topic is bytes"):
+        Consumer(NOWHERE, group_id="g", topics=[b"t"])  # type: ignore[list-item]

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from cy import producer_batch
 from pyclient.aio import Consumer
 from pyclient.consumer import NoOffsetForPartition
@@ -17,11 +19,20 @@ from pyclient.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from pyclient.protocol import Fetch, FindCoordinator, ListOffsets, OffsetFetch
+from pyclient.protocol import (
+    ConsumerGroupHeartbeat,
+    Fetch,
+    FindCoordinator,
+    JoinGroup,
+    ListOffsets,
+    Metadata,
+    OffsetFetch,
+)
 from pyclient.topic_partition import TopicPartition
 
 T0, T1, NOPE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("nope", 0)
 UNSTABLE_OFFSET_COMMIT, LEADER_NOT_AVAILABLE, FORBIDDEN, CLUSTER_FORBIDDEN = 88, 5, 29, 31
+COORDINATOR_LOADING = 14
 QUICK = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
 
 
@@ -36,6 +47,7 @@ class Broker(ScriptedBroker):
             OffsetFetch: self.fetch_offsets,
             Fetch: self.fetch,
             FindCoordinator: self.find_coordinator,
+            JoinGroup: lambda *_: JoinGroup.Response(error_code=COORDINATOR_LOADING),
         }
 
     def find_coordinator(self, request: FindCoordinator.Request, version: int) -> FindCoordinator.Response:
@@ -260,3 +272,35 @@ async def test_a_commit_in_the_background_that_fails_is_told(broker: Broker, con
 
     consumer._core.commit_settled = fail  # type: ignore[method-assign]
     assert "by itself failed" in str(await refusal(consumer))
+
+
+def test_a_subscription_to_a_topic_that_does_not_exist_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    @reading(group_id="g")
+    async def check(broker: Broker, consumer: Consumer) -> None:
+        await consumer.subscribe(["t", "nope"])
+        while len(broker.asked(Metadata)) < 10 or not caplog.records:
+            await consumer.poll(timeout=0.01)
+
+    check()
+    (told,) = [record.getMessage() for record in caplog.records if "not there" in record.getMessage()]
+    assert told.startswith("group g subscribes to what is not there: there is no topic 'nope' (")
+
+
+@reading(group_id="g", group_protocol="consumer")
+async def test_a_member_that_a_coordinator_has_not_answered_leaves_too(broker: Broker, consumer: Consumer) -> None:
+    answer = ConsumerGroupHeartbeat.Response(error_code=COORDINATOR_LOADING)
+    broker.handlers[ConsumerGroupHeartbeat] = lambda *_: answer
+    await consumer.subscribe(["t"])
+    while not broker.asked(ConsumerGroupHeartbeat):
+        await consumer.poll(timeout=0.01)
+    await consumer.unsubscribe()
+    assert broker.asked(ConsumerGroupHeartbeat)[-1].member_epoch == -1
+
+
+@reading(group_id="g")
+async def test_another_subscription_ends_a_fault(broker: Broker, consumer: Consumer) -> None:
+    consumer._core.on_fault(ClusterAuthorizationFailed())
+    for _ in range(2):
+        assert isinstance(await refusal(consumer), ClusterAuthorizationFailed)
+    await consumer.subscribe(["t"])
+    assert await consumer.poll(timeout=0) == []
