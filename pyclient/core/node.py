@@ -20,6 +20,7 @@ from typing import Final
 from cy.buffer import EncodeError
 from cy.frames import ReceiveMemory
 from pyclient.config import Config
+from pyclient.core import last_resort
 from pyclient.core.backoff import Backoff, delay
 from pyclient.core.connection import Connection, Pending
 from pyclient.core.transport import SocketOptions, Transport, deliver, handshake, open_socket
@@ -33,7 +34,7 @@ from pyclient.errors import (
 )
 
 LOG: Final = logging.getLogger("pyclient")
-LOG.addHandler(logging.NullHandler())  # nothing on stderr unless the application wants it
+last_resort.install()
 
 
 class NodeSettings:

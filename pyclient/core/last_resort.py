@@ -1,0 +1,37 @@
+"""What is logged where the application has not configured logging: errors, and nothing else, on stderr.
+
+A library is silent unless it is asked, but a callback that raises would be so for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+LOG: Final = logging.getLogger("pyclient")
+
+
+class LastResort(logging.Handler):
+    """Gives errors to Python's last resort where no other handler would take them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Python's own does not: the logger has a handler, this one."""
+        resort = logging.lastResort
+        if resort is not None and not _is_taken(record.name):
+            resort.handle(record)
+
+
+def _is_taken(name: str) -> bool:
+    """Whether a handler of the application sees what this logger has."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(not isinstance(handler, LastResort) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+def install() -> None:
+    """Once; again: does nothing."""
+    if not any(isinstance(handler, LastResort) for handler in LOG.handlers):
+        LOG.addHandler(LastResort(logging.ERROR))
