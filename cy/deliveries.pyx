@@ -9,6 +9,8 @@ from cy.producer_batch cimport DeliveryReport, ProducerBatch, await_of, new_repo
 
 import time
 
+from cy.producer_batch import not_within
+
 cdef extern from "Python.h":
     ctypedef PyObject *(*iternextfunc)(PyObject *)
     ctypedef struct PyTypeObject:
@@ -120,7 +122,7 @@ cdef class Deliveries:
         for batch in self.pending():
             left = None if deadline is None else deadline - time.monotonic()
             if not (<ProducerBatch>batch).wait(left):
-                raise TimeoutError(f"no answer within {timeout} s: {batch!r}")
+                raise TimeoutError(not_within(timeout, batch))
         return self.outcome()
 
     def outcome(self):

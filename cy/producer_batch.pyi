@@ -73,6 +73,9 @@ class ProducerBatch:
 def begin(topic: str, partition: int, *, capacity: int = 16384, created: float = 0) -> ProducerBatch:
     """A new batch."""
 
+def not_within(timeout: float, batch: ProducerBatch) -> str:
+    """What to say of a batch that was not done within ``timeout`` seconds."""
+
 def set_wait_async(function: Callable[[Any], Generator[Any, Any, Any]]) -> None:
     """What ``await report`` iterates: ``function(report)``."""
 

@@ -341,6 +341,16 @@ cdef bytes plain_of(bytes plain):
     return batch
 
 
+def not_within(timeout, ProducerBatch batch not None):
+    """What to say of a batch that was not done within ``timeout`` seconds."""
+    cdef str text = f"{batch.topic}-{batch.partition}: not delivered within {timeout:.3g} s: "
+    if batch.last_error is not None:
+        return text + f"after {batch.attempts} attempts, the last: {batch.last_error}"
+    if batch.attempts:
+        return text + "sent, and not answered yet"
+    return text + "not sent yet"
+
+
 # ---- what applications see -----------------------------------------------------------------------
 
 cdef object wait_async = None
@@ -422,7 +432,7 @@ cdef class DeliveryReport:
 
     def result(self, timeout=None):
         if not self.batch.wait(timeout):
-            raise TimeoutError(f"no answer within {timeout} s: {self.batch!r}")
+            raise TimeoutError(not_within(timeout, self.home()))
         return self.outcome()
 
     def outcome(self):

@@ -97,6 +97,18 @@ def test_result_of_a_failed_batch_raises_and_names_the_record_at_fault():
         bad.result()
 
 
+def test_a_result_that_is_not_there_says_what_is_known():
+    batch = begin("k", 0)
+    report = batch.append(0, None, b"v")
+    told = []
+    for attempts, error in ((0, None), (1, None), (2, KeyError("lost"))):
+        batch.attempts, batch.last_error = attempts, error
+        with pytest.raises(TimeoutError) as caught:
+            report.result(0.01)
+        told.append(str(caught.value).removeprefix("k-0: not delivered within 0.01 s: "))
+    assert told == ["not sent yet", "sent, and not answered yet", "after 2 attempts, the last: 'lost'"]
+
+
 def test_result_in_time_or_timeout():
     with pytest.raises(TimeoutError):
         begin("t", 0).append(1, None, b"").result(0)
