@@ -177,7 +177,11 @@ class Outcomes:
         """Puts the batch back, if it may go again."""
         now = self.client.clock()
         assert error is not None
-        if batch.done or self.identities.is_over or batch.attempts > self.settings.retries:
+        if self.identities.is_over and not batch.done:
+            refusal = self.identities.refusal()
+            refusal.__cause__ = refusal.__cause__ or error
+            self.refuse(lane, batch, refusal)
+        elif batch.done or batch.attempts > self.settings.retries:
             self.refuse(lane, batch, error)
         else:
             batch.last_error = error

@@ -68,6 +68,17 @@ def test_what_is_under_way_is_answered_before_the_transaction_ends():
     assert heard == [1, 2]
 
 
+def test_what_would_be_sent_again_is_aborted_with_its_transaction():
+    """CONCURRENT_TRANSACTIONS is the answer while the transaction before this one is being ended."""
+    client, queues, sender = make_transaction(**QUICK)
+    report = queues.send("t", b"v", partition=0)
+    sender.run()
+    sender.identities.state = State.FAILED
+    answer(client, code=51)
+    assert isinstance(report.error, TransactionAborted)
+    assert report.error.__cause__.name == "CONCURRENT_TRANSACTIONS"
+
+
 @pytest.mark.parametrize("code", [0, 87])
 def test_what_one_batch_meets_is_not_the_others_matter(code):
     client, queues, sender = make()
