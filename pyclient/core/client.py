@@ -15,13 +15,14 @@ from typing import Any, Final, TypeVar
 
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
+from pyclient.core.bootstrap import bootstrap
 from pyclient.core.cluster import Broker, Cluster
 from pyclient.core.connection import OnDone, Pending, Request
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.node import Node, NodeSettings
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
-from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaError, RequestTimedOut, check
+from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, check
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import UnknownTopicOrPartition
@@ -440,18 +441,6 @@ class Client:
 def broker_id(node: int) -> int:
     """The id of the broker that a connection leads to; a bootstrap server's is its own."""
     return node - COORDINATORS if node >= COORDINATORS else node
-
-
-def bootstrap(config: Config) -> list[tuple[str, int]]:
-    """The addresses of bootstrap.servers. Raises ConfigError."""
-    return [_address(each) for each in config.bootstrap_servers]
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition("://")[2].rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"bootstrap.servers={text!r} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _coordinator_request(version: int, key: str, kind: Coordinator) -> FindCoordinator.Request:
