@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,123 +33,40 @@ class Partition(NamedTuple):
     isr: tuple[int, ...]
 
 
-class Cluster:
-    """``python -m pybroker --processes N``; brokers are named by their ids, 1 to N."""
+class Brokers(ABC):
+    """Several brokers on 127.0.0.1, and what they say of themselves."""
 
-    def __init__(self, data_dir: Path, brokers: int = 3, zookeeper: str | None = None, **config: object) -> None:
-        """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
+    def __init__(self, data_dir: Path, brokers: int) -> None:
         self.data_dir = data_dir
         self.ids = tuple(range(1, brokers + 1))
-        self.zookeeper = zookeeper
-        self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
         self.ports: dict[int, int] = {}
-        self.process: subprocess.Popen[bytes] | None = None
-        self.log_file = data_dir.with_name(data_dir.name + ".stderr")
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
-    def _command(self, *own: object) -> list[str]:
-        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
-        for key, value in self.config.items():
-            words += ["--set", f"{key}={value}"]
-        return words
-
+    @abstractmethod
     def start(self) -> Self:
-        """Starts all brokers; returns when all take requests.
+        """Starts all brokers; returns when all take requests."""
 
-        Raises:
-            BrokerError: they did not.
-        """
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        port = next(iter(self.ports.values()), 0)
-        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
-        several = ("--processes", len(self.ids), "--restart-delay", 0.5)
-        self.process, ports = self._spawn(*several, "--port", port, *place)
-        self.ports = dict(zip(self.ids, ports, strict=True))
-        return self
-
-    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
-        """A process that has said that it is ready, and the ports that it said."""
-        with self.log_file.open("ab") as log:
-            process = subprocess.Popen(
-                self._command(*own), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
-        line = process.stdout.readline().decode() if ready else ""
-        match = READY.fullmatch(line)
-        if match is None:
-            process.kill()
-            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
-        return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
-
-    @contextmanager
-    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
-        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
-        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-            del self.ports[broker]
-
-    def logged(self) -> str:
-        """What supervisor and brokers wrote to their log so far."""
-        return self.log_file.read_text(errors="replace")
-
+    @abstractmethod
     def stop(self) -> int:
-        """SIGTERM to the supervisor; returns the exit code."""
-        assert self.process is not None
-        self.process.terminate()
-        return self.process.wait(60)
+        """Stops all in order; returns the exit code."""
+
+    @abstractmethod
+    def pid(self, broker: int) -> int:
+        """The broker's process, 0 if it has none."""
+
+    @abstractmethod
+    def kill(self, broker: int) -> None:
+        """kill -9."""
 
     def __enter__(self) -> Self:
         return self.start()
 
+    @abstractmethod
     def __exit__(self, *_: object) -> None:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        brokers = [pid for pid in map(self.pid, self.ids) if pid]
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-        for pid in brokers:
-            self._signal(pid, signal.SIGKILL)
-
-    # -- one broker ------------------------------------------------------------------------------
-
-    def pid(self, broker: int) -> int:
-        """The broker's process, 0 if it has none."""
-        try:
-            return int((self.data_dir / f"broker-{broker}" / "pid").read_text())
-        except FileNotFoundError:
-            return 0
-
-    def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
-        """Ends the broker's process; the supervisor starts another one."""
-        self._signal(self.pid(broker), number)
-
-    def halt(self, broker: int) -> None:
-        """The broker does nothing until ``resume``, but keeps its connections."""
-        self._signal(self.pid(broker), signal.SIGSTOP)
-
-    def resume(self, broker: int) -> None:
-        """Ends a halt."""
-        self._signal(self.pid(broker), signal.SIGCONT)
-
-    @staticmethod
-    def _signal(pid: int, number: signal.Signals) -> None:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            return
-
-    # -- what it says of itself --------------------------------------------------------------------
+        """Ends every process."""
 
     def metadata(self, topic: str, without: int | None = None) -> Any:
         """Metadata as the first broker has it that answers; ``without`` one that is not asked."""
@@ -211,3 +129,111 @@ class Cluster:
             reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
         assert reply.topics[0].error_code == 0, reply
         until(lambda: self.is_in_sync(name), f"{name} to have leaders")
+
+
+class Cluster(Brokers):
+    """``python -m pybroker --processes N``; brokers are named by their ids, 1 to N."""
+
+    def __init__(self, data_dir: Path, brokers: int = 3, zookeeper: str | None = None, **config: object) -> None:
+        """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
+        super().__init__(data_dir, brokers)
+        self.zookeeper = zookeeper
+        self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_file = data_dir.with_name(data_dir.name + ".stderr")
+
+    def _command(self, *own: object) -> list[str]:
+        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
+        for key, value in self.config.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def start(self) -> Self:
+        """Starts all brokers; returns when all take requests.
+
+        Raises:
+            BrokerError: they did not.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        port = next(iter(self.ports.values()), 0)
+        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
+        several = ("--processes", len(self.ids), "--restart-delay", 0.5)
+        self.process, ports = self._spawn(*several, "--port", port, *place)
+        self.ports = dict(zip(self.ids, ports, strict=True))
+        return self
+
+    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
+        """A process that has said that it is ready, and the ports that it said."""
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                self._command(*own), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
+        line = process.stdout.readline().decode() if ready else ""
+        match = READY.fullmatch(line)
+        if match is None:
+            process.kill()
+            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
+        return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
+
+    @contextmanager
+    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
+        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
+        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            del self.ports[broker]
+
+    def logged(self) -> str:
+        """What supervisor and brokers wrote to their log so far."""
+        return self.log_file.read_text(errors="replace")
+
+    def stop(self) -> int:
+        """SIGTERM to the supervisor; returns the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(60)
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        brokers = [pid for pid in map(self.pid, self.ids) if pid]
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        for pid in brokers:
+            self._signal(pid, signal.SIGKILL)
+
+    # -- one broker ------------------------------------------------------------------------------
+
+    def pid(self, broker: int) -> int:
+        """The broker's process, 0 if it has none."""
+        try:
+            return int((self.data_dir / f"broker-{broker}" / "pid").read_text())
+        except FileNotFoundError:
+            return 0
+
+    def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Ends the broker's process; the supervisor starts another one."""
+        self._signal(self.pid(broker), number)
+
+    def halt(self, broker: int) -> None:
+        """The broker does nothing until ``resume``, but keeps its connections."""
+        self._signal(self.pid(broker), signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """Ends a halt."""
+        self._signal(self.pid(broker), signal.SIGCONT)
+
+    @staticmethod
+    def _signal(pid: int, number: signal.Signals) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
