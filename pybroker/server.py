@@ -144,7 +144,16 @@ class Broker:
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
         self.peer_secret = await cluster_secret(self._store)
-        self.peers = Peers(
+        self.peers = self._make_peers()
+        self.metadata.add_listener(self.peers.apply)
+        self._opened.callback(self.peers.close)
+        self.forwarding = Forwarding(self)
+        self.controller.create_elsewhere = functools.partial(
+            create_elsewhere, self.forwarding, self.metadata
+        )
+
+    def _make_peers(self) -> Peers:
+        return Peers(
             self.node_id,
             self.peer_secret,
             self.loop,
@@ -152,12 +161,6 @@ class Broker:
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
             if self.config.is_set("replica.socket.receive.buffer.bytes")
             else -1,
-        )
-        self.metadata.add_listener(self.peers.apply)
-        self._opened.callback(self.peers.close)
-        self.forwarding = Forwarding(self)
-        self.controller.create_elsewhere = functools.partial(
-            create_elsewhere, self.forwarding, self.metadata
         )
 
     async def _join(self, *, was_clean: bool) -> None:
