@@ -1,0 +1,65 @@
+"""What a seed draws: how large the cluster is, which faults happen, how fast everything is (swarm testing:
+each history has some of everything, so none hides another).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+FAULTS = ("kill", "pause", "cut", "isolate", "expire", "stop")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One history."""
+
+    brokers: int = 3
+    partitions: int = 1
+    min_isr: int = 2
+    writers: int = 2
+    batches: int = 10
+    duration_s: float = 2.0
+    """How long faults happen."""
+    pause_s: float = 0.1
+    """Between two batches of a writer, at most."""
+    faults: frozenset[str] = field(default_factory=frozenset)
+    fault_every_s: float = 0.4
+    knows_death: bool = True
+    """The store knows at once when a process has ended."""
+    session_timeout_s: float = 0.6
+    request_timeout_s: float = 0.3
+    delivery_timeout_s: float = 8.0
+    slow_chance: float = 0.01
+    slow_s: float = 0.05
+
+    @classmethod
+    def draw(cls, rng: Random) -> Settings:
+        """Of a seed."""
+        chosen = [name for name in FAULTS if rng.random() < 0.5] or [rng.choice(FAULTS)]
+        return cls(
+            partitions=rng.choice((1, 1, 2)),
+            min_isr=rng.choice((1, 2, 2, 2)),
+            writers=rng.choice((1, 2, 3)),
+            batches=rng.choice((4, 8, 12)),
+            duration_s=rng.choice((1.0, 2.0, 3.0)),
+            faults=frozenset(chosen),
+            fault_every_s=rng.choice((0.1, 0.3, 0.6)),
+            knows_death=rng.random() < 0.5,
+            slow_chance=rng.choice((0.0, 0.01, 0.1)),
+            slow_s=rng.choice((0.02, 0.1, 1.0)),
+        )
+
+    def broker(self) -> dict[str, str]:
+        """Keys of the brokers' configuration."""
+        return {
+            "transaction.state.log.num.partitions": "1",
+            "offsets.topic.num.partitions": "1",
+            "replica.lag.time.max.ms": "500",
+            "replica.fetch.wait.max.ms": "500",
+            "replica.fetch.backoff.ms": "100",
+            "replica.socket.timeout.ms": "800",
+            "request.timeout.ms": "800",
+            "controlled.shutdown.enable": "true",
+            "auto.leader.rebalance.enable": "false",
+        }

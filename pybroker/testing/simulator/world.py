@@ -1,0 +1,222 @@
+"""One history: a cluster, its clients, its faults; then all is mended, and looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from cy.batch import iterate
+from pybroker.cluster.plan import NewTopic
+from pybroker.log.log import Log
+from pybroker.testing.simulator.chain import Chain
+from pybroker.testing.simulator.client import Client
+from pybroker.testing.simulator.cluster import Cluster
+from pybroker.testing.simulator.environment import environment, patched
+from pybroker.testing.simulator.faults import Faults
+from pybroker.testing.simulator.history import History
+from pybroker.testing.simulator.network import Network, Pace
+from pybroker.testing.simulator.oracle import Oracle, Violation
+from pybroker.testing.simulator.scheduler import ProcessLoop, Scheduler
+from pybroker.testing.simulator.settings import Settings
+from pybroker.testing.simulator.store import SimulatedStore, Tree
+from pybroker.testing.simulator.writers import Writer
+from pybroker.topic_partition import TopicPartition
+
+TOPIC = "t"
+START_S = 20.0
+SETTLE_S = 60.0
+FIRST_CLIENT = 100
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a seed. ``invariant`` is "" where all held."""
+
+    seed: int
+    invariant: str = ""
+    text: str = ""
+    events: int = 0
+    virtual_s: float = 0.0
+    acked: int = 0
+    given_up: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """A history of one seed."""
+
+    def __init__(self, seed: int, settings: Settings | None = None, *, traced: bool = False) -> None:
+        self.seed = seed
+        self.settings = settings or Settings.draw(self._rng("settings"))
+        self.scheduler = Scheduler(self._rng("scheduler"))
+        pace = Pace(slow_chance=self.settings.slow_chance, slow_s=self.settings.slow_s)
+        network = Network(self.scheduler, self._rng("network"), pace)
+        store = SimulatedStore(
+            self.scheduler, network, Tree(), self.settings.session_timeout_s, knows_death=self.settings.knows_death
+        )
+        self.cluster = Cluster(self.scheduler, network, store, self._rng("disk"), self.settings.broker())
+        self.cluster.trace = [] if traced else None
+        self.oracle = Oracle(self.cluster)
+        self.history = History(self.settings)
+        self.faults = Faults(self.cluster, self.settings, self._rng("faults"))
+        self.cluster.watcher = self.oracle
+        store.on_write = self.oracle.store_changed
+        self.scheduler.after_event = self.oracle.check
+        self.scheduler.on_failure = self._on_failure
+        self._work: list[asyncio.Task[None]] = []
+
+    def _rng(self, purpose: str) -> Random:
+        return Random(f"{purpose} {self.seed}")
+
+    def _on_failure(self, loop: ProcessLoop | None, error: BaseException) -> None:
+        if isinstance(error, Violation):
+            raise error
+        raise Violation("crash", f"{loop}: {type(error).__name__}: {error}") from error
+
+    def run(self) -> Outcome:
+        """The history."""
+        outcome = Outcome(self.seed)
+        logging.disable(logging.CRITICAL)
+        cut = Log._ends_at
+        oracle = self.oracle
+
+        def ends_at(log: Log, offset: int) -> None:
+            oracle.was_cut(log, offset)
+            cut(log, offset)
+
+        try:
+            with environment(self.scheduler, self.seed), patched([(Log, "_ends_at", ends_at)]):
+                self._run()
+        except Violation as violation:
+            outcome.invariant, outcome.text = violation.invariant, str(violation)
+            self.cluster.note(f"VIOLATION {violation}")
+        finally:
+            logging.disable(logging.NOTSET)
+            self.scheduler.close()
+            for machine in self.cluster.machines.values():
+                if machine.process is not None:
+                    machine.process.loop.kill()
+        outcome.events, outcome.virtual_s = self.scheduler.events, self.scheduler.now
+        outcome.acked, outcome.given_up = len(self.history.acks), self.history.given_up
+        outcome.faults = self.faults.counts
+        outcome.trace = self.cluster.trace or []
+        return outcome
+
+    def _run(self) -> None:
+        self._start()
+        self._create_topics()
+        self._start_clients()
+        self.faults.begin()
+        self.scheduler.run(self.scheduler.now + self.settings.duration_s)
+        self.faults.end()
+        self._settle()
+        self.oracle.check_end()
+        self._check_records()
+
+    def _start(self) -> None:
+        for node_id in range(1, self.settings.brokers + 1):
+            self.cluster.add_machine(node_id)
+            self.cluster.start(node_id)
+        everybody = self.settings.brokers
+
+        def is_up() -> bool:
+            brokers = list(self.cluster.brokers())
+            return len(brokers) == everybody and all(len(b.metadata.image.brokers) == everybody for b in brokers)
+
+        if not self.scheduler.run(START_S, is_up):
+            raise Violation("settles", "the brokers do not start")
+
+    def _create_topics(self) -> None:
+        settings = self.settings
+        configs = (("min.insync.replicas", str(settings.min_isr)),)
+        topic = NewTopic(TOPIC, settings.partitions, min(3, settings.brokers), configs=configs)
+        self.oracle.min_isr[TOPIC] = settings.min_isr
+        for broker in self.cluster.brokers():
+            if broker.controller.is_controller:
+                done = broker.process.loop.start(broker.controller.create_topics([topic]))
+        if not self.scheduler.run(START_S, done.done):
+            raise Violation("settles", "the topics are not created")
+
+    def _start_clients(self) -> None:
+        rng = self._rng("clients")
+        for number in range(self.settings.writers):
+            client = Client(self.cluster, FIRST_CLIENT + number, Random(rng.random()))
+            tp = TopicPartition(TOPIC, rng.randrange(self.settings.partitions))
+            writer = Writer(client, self.history, tp, f"w{number}")
+            self._work.append(client.loop.start(writer.run(self.settings.batches, self.settings.pause_s)))
+
+    def _settle(self) -> None:
+        """All faults are over: the clients end, everybody is in sync and has everything."""
+        until = self.scheduler.now + SETTLE_S
+        while not self.scheduler.run(min(until, self.scheduler.now + 0.5), self._has_settled):
+            self.faults.mend()
+            if self.scheduler.now >= until:
+                raise Violation("settles", self._what_is_missing())
+        for task in self._work:
+            error = task.exception()
+            if error is not None:
+                raise error
+
+    def _has_settled(self) -> bool:
+        return all(task.done() for task in self._work) and not self._lagging()
+
+    def _lagging(self) -> list[str]:
+        for tp, state in self.oracle.authority.items():
+            committed = self.oracle.committed.get(tp, Chain()).end
+            if len(state.isr) < len(state.replicas):
+                return [f"{tp}: {state}"]
+            for replica in state.replicas:
+                partition = self._partition(replica, tp)
+                if partition is None or partition.leader_epoch != state.leader_epoch:
+                    return [f"{tp}: broker {replica} has not the newest metadata"]
+                if not partition.log.log_end_offset == partition.log.high_watermark == committed:
+                    return [f"{tp}: broker {replica} has {partition.log.high_watermark} of {committed}"]
+        return []
+
+    def _partition(self, node_id: int, tp: TopicPartition) -> Any:
+        process = self.cluster.serving(node_id)
+        return None if process is None else process.broker.replicas.topics.get(tp.topic, {}).get(tp.partition)
+
+    def _what_is_missing(self) -> str:
+        clients = [str(number) for number, task in enumerate(self._work) if not task.done()]
+        return f"clients {','.join(clients) or 'have ended'}; {'; '.join(self._lagging())}"
+
+    def _check_records(self) -> None:
+        """What was acknowledged is there, once, in order."""
+        found: dict[TopicPartition, dict[bytes, int]] = {}
+        for tp, chain in self.oracle.committed.items():
+            offsets = found[tp] = {}
+            for batch in chain.batches:
+                for record in iterate(batch):
+                    if record.value in offsets:
+                        raise Violation("duplicate", f"{tp}: {record.value!r} is there twice")
+                    offsets[bytes(record.value or b"")] = record.offset
+        for tp, values, offset in self.history.acks:
+            for number, value in enumerate(values):
+                there = found.get(tp, {}).get(value)
+                if there is None:
+                    raise Violation("durability", f"{tp}: {value!r} was acknowledged at {offset} and is lost")
+                if offset >= 0 and there != offset + number:
+                    text = f"{tp}: {value!r} was acknowledged at {offset + number}, is at {there}"
+                    raise Violation("durability", text)
+        self._check_order(found)
+
+    @staticmethod
+    def _check_order(found: dict[TopicPartition, dict[bytes, int]]) -> None:
+        for tp, offsets in found.items():
+            last: dict[bytes, int] = {}
+            for value, _ in sorted(offsets.items(), key=lambda item: item[1]):
+                name, _, number = value.partition(b":")
+                if int(number) <= last.get(name, 0):
+                    raise Violation("order", f"{tp}: {value!r} comes after {last[name]}")
+                last[name] = int(number)
+
+
+def run(seed: int, settings: Settings | None = None, *, traced: bool = False) -> Outcome:
+    """One history."""
+    return World(seed, settings, traced=traced).run()
+
