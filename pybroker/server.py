@@ -66,7 +66,7 @@ class Broker:
     """One broker in this process, on the running event loop.
 
     config, clock, node_id: what it was made with. The rest stands after ``start``:
-    cluster_id; metadata (``.image``), controller, producer_ids: the cluster; logs, replicas: data;
+    cluster_id; metadata (``.image``), suspects, controller, producer_ids: the cluster; logs, replicas: data;
     groups, transactions: coordinators; executor: for what blocks; loop.
     """
 
@@ -143,6 +143,7 @@ class Broker:
         self.metadata = self.node.metadata
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
+        self.suspects = self.node.suspects
         self.peer_secret = await cluster_secret(self._store)
         self.peers = self._make_peers()
         self.metadata.add_listener(self.peers.apply)
@@ -161,6 +162,7 @@ class Broker:
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
             if self.config.is_set("replica.socket.receive.buffer.bytes")
             else -1,
+            on_lost=self.suspects.accuse,
         )
 
     async def _join(self, *, was_clean: bool) -> None:

@@ -21,6 +21,7 @@ from pybroker.cluster.membership import Membership, cluster_id
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
+from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
 from pybroker.coordination.interface import CoordinationError, CoordinationStore
 from pyclient.protocol.errors import KafkaError
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterNode:
-    """``metadata``, ``controller`` and ``producer_ids`` of one broker; ``join`` when it can serve.
+    """``metadata``, ``suspects``, ``controller`` and ``producer_ids`` of one broker; ``join`` when it can serve.
 
     Before ``join``, add to ``metadata`` the listeners that make logs and follow leaderships.
     """
@@ -48,6 +49,7 @@ class ClusterNode:
         self.cluster_id = cluster_id
         self.metadata = MetadataCache(MetadataImage(cluster_id=cluster_id))
         self.producer_ids = ProducerIds(store, node_id)
+        self.suspects = Suspects(self.metadata, clock)
         chance = random.Random()
         self.controller = ControllerService(
             store,

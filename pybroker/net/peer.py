@@ -149,6 +149,7 @@ class Peer:
         if connection is self._connection:
             self._connection = None
             self._back_off()
+            self._peers.on_lost(self.node_id)
 
     def moved(self) -> None:
         """The broker is another process now, or gone."""
@@ -179,14 +180,18 @@ class Peers:
         *,
         listener: str | None = None,
         receive_buffer: int = -1,
+        on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        """``listener``: the one for brokers, None for the first that they have."""
+        """``listener``: the one for brokers, None for the first that they have; ``on_lost(broker)`` when a connection
+        has ended.
+        """
         self.node_id = node_id
         self.secret = secret
         self.loop = loop
         self.memory = ReceiveMemory()
         self.receive_buffer = receive_buffer
+        self.on_lost = on_lost
         self.connect_timeout_s = connect_timeout_s
         self._listener = listener
         self._brokers: Mapping[int, BrokerRegistration] = {}
