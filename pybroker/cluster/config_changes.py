@@ -7,7 +7,7 @@ be changed where their row says so: for one broker, or with an empty name for al
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -70,6 +70,13 @@ class ConfigChange(NamedTuple):
 
 
 Result = KafkaError | None
+
+UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+def may_allow_unclean(changes: Iterable[ConfigChange]) -> bool:
+    """Whether partitions that are offline may have leaders after these changes."""
+    return any(change.replace or key.name == UNCLEAN for change in changes for key in change.keys)
 
 
 class ConfigController:

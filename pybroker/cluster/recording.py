@@ -28,6 +28,7 @@ from pybroker.coordination.interface import (
     NodeExists,
     NoNode,
     Operation,
+    SessionExpired,
     SessionState,
 )
 from pyclient.protocol import errors
@@ -58,7 +59,7 @@ class Recorder:
         return cls(store, leadership, map(int, await store.children(znodes.JOURNAL)))
 
     async def write(self, step: Step, image: MetadataImage) -> None:
-        """Writes a step that is made of ``image``; raises Fenced, UnknownServerError."""
+        """Writes a step that is made of ``image``; raises Fenced, NotController, UnknownServerError."""
         operations = [self._leadership.check(), *step.operations]
         if not step.delta:
             await self._perform(operations, None)
@@ -81,6 +82,8 @@ class Recorder:
             await self._attempt(operations, entry)
         except (BadVersion, NodeExists, NoNode) as error:
             raise Fenced(f"another controller changed this: {error}") from error
+        except SessionExpired as error:
+            raise errors.NotController(f"the controller's session has expired: {error}") from error
         except CoordinationError as error:
             _log.error("the coordination store refused a change: %s", error)
             raise errors.UnknownServerError(f"coordination store: {error}") from error

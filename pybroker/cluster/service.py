@@ -12,11 +12,12 @@ in ``membership``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pybroker.cluster import features, journal
-from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result
+from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
 from pybroker.cluster.controller import Controller
 from pybroker.cluster.deletions import confirm_deleted
 from pybroker.cluster.image import (
@@ -206,10 +207,18 @@ class ControllerService:
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[Result]:
-        """None or the error of each change, incremental or not; in effect when this returns."""
-        return await self._change(
+        """None or the error of each change, incremental or not; in effect when this returns: where
+        unclean elections are allowed from now on, they have been held.
+        """
+        results = await self._change(
             lambda image: self._configs.alter(image, changes), validate_only
         )
+        if not validate_only and may_allow_unclean(changes):
+            with contextlib.suppress(errors.NotController):  # the next one begins with elections
+                await self._change(
+                    lambda image: self._controller.change_brokers(image, image.brokers)
+                )
+        return results
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool

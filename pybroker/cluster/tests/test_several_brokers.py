@@ -143,6 +143,31 @@ def test_s94_unclean_election_only_where_it_is_allowed(tmp_path: Path, unclean: 
     run(tmp_path / "db", scenario)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(2, "t"), (4, "")], ids=["topic", "cluster"])
+def test_s94_a_partition_that_is_offline_has_a_leader_when_unclean_election_is_allowed(
+    tmp_path: Path, kind: int, name: str
+) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([assigned("t", (2, 3)), assigned("u", (2, 3))])
+        await members.die(3)
+        await members.settled()
+        await members.die(2)
+        await members.start(3)
+        assert partition_of(await members.settled()).leader == NO_LEADER
+        allow = ConfigChange(kind, name, (KeyChange("unclean.leader.election.enable", 0, "true"),))
+        assert await service.alter_configs([allow], validate_only=True) == [None]
+        assert partition_of(await members.settled()).leader == NO_LEADER
+        assert await service.alter_configs([allow]) == [None]
+        image = await members.settled()
+        assert (partition_of(image).leader, partition_of(image).isr) == (3, (3,))
+        other = image.topics["u"].partitions[0]
+        assert (other.leader, other.isr) == ((NO_LEADER, (2,)) if kind == 2 else (3, (3,)))
+
+    run(tmp_path / "db", scenario)
+
+
 def test_cases_17_and_25_proposals_of_old_epochs_are_refused(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
