@@ -5,15 +5,16 @@ What several processes share with one (``Broker``) has the same names: ``bootstr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -33,8 +34,29 @@ class Partition(NamedTuple):
     isr: tuple[int, ...]
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return bool(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def consecutive_ports(count: int) -> int:
+    """The first of some ports in a row that nobody listens on."""
+    while True:
+        with contextlib.ExitStack() as taken:
+            first = taken.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            try:
+                for port in range(first + 1, first + count):
+                    taken.enter_context(socket.create_server(("127.0.0.1", port)))
+            except (OSError, OverflowError):
+                continue
+            return int(first)
+
+
 class Brokers(ABC):
-    """Several brokers on 127.0.0.1, and what they say of themselves."""
+    """Several brokers, on 127.0.0.1 unless told otherwise, and what they say of themselves."""
 
     def __init__(self, data_dir: Path, brokers: int) -> None:
         self.data_dir = data_dir
@@ -43,7 +65,11 @@ class Brokers(ABC):
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        return ",".join("{}:{}".format(*self.address(broker)) for broker in self.ports)
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients reach it."""
+        return "127.0.0.1", self.ports[broker]
 
     @abstractmethod
     def start(self) -> Self:
@@ -72,10 +98,10 @@ class Brokers(ABC):
         """Metadata as the first broker has it that answers; ``without`` one that is not asked."""
 
         def ask() -> Any:
-            for broker, port in self.ports.items():
+            for broker in self.ports:
                 if broker != without:
                     try:
-                        with Wire(("127.0.0.1", port), ANSWER_S) as wire:
+                        with Wire(self.address(broker), ANSWER_S) as wire:
                             return wire.ask("Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False)
                     except OSError:
                         continue
@@ -108,7 +134,7 @@ class Brokers(ABC):
         """Moves partitions to other replicas; returns when they are there, in sync, and nowhere else."""
         rows = [{"partition_index": number, "replicas": list(to)} for number, to in replicas.items()]
         topics = [{"name": topic, "partitions": rows}]
-        with Wire(("127.0.0.1", self.ports[1])) as wire:
+        with Wire(self.address(1)) as wire:
             reply = wire.ask("AlterPartitionReassignments", 0, timeout_ms=30_000, topics=topics)
         assert reply.error_code == 0, reply
         assert all(row.error_code == 0 for row in reply.responses[0].partitions), reply
@@ -125,7 +151,7 @@ class Brokers(ABC):
         rows = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
         topic |= {"assignments": [], "configs": rows}
-        with Wire(("127.0.0.1", self.ports[1])) as wire:
+        with Wire(self.address(1)) as wire:
             reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
         assert reply.topics[0].error_code == 0, reply
         until(lambda: self.is_in_sync(name), f"{name} to have leaders")
@@ -139,8 +165,18 @@ class Cluster(Brokers):
         super().__init__(data_dir, brokers)
         self.zookeeper = zookeeper
         self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        #: Variables that the brokers have in their environment beside ours.
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.log_file = data_dir.with_name(data_dir.name + ".stderr")
+
+    def log_dir(self, broker: int) -> Path:
+        """Where the broker has its logs."""
+        return self.data_dir / f"broker-{broker}"
+
+    def revive(self, broker: int) -> None:
+        """Waits until a broker that was killed has another process: the supervisor sees to it."""
+        until(lambda: is_running(self.pid(broker)), f"broker {broker} to have another process")
 
     def _command(self, *own: object) -> list[str]:
         words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
@@ -166,7 +202,11 @@ class Cluster(Brokers):
         """A process that has said that it is ready, and the ports that it said."""
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                self._command(*own), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                self._command(*own),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **self.environment},
             )
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
@@ -177,7 +217,7 @@ class Cluster(Brokers):
             raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
         return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
 
-    @contextmanager
+    @contextlib.contextmanager
     def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
         """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
         process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
@@ -215,8 +255,8 @@ class Cluster(Brokers):
     def pid(self, broker: int) -> int:
         """The broker's process, 0 if it has none."""
         try:
-            return int((self.data_dir / f"broker-{broker}" / "pid").read_text())
-        except FileNotFoundError:
+            return int((self.log_dir(broker) / "pid").read_text())
+        except (FileNotFoundError, ValueError):
             return 0
 
     def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:

@@ -267,9 +267,10 @@ class Streams:
     def await_acks(self, count: int) -> None:
         """So many records are acked, or all writers are through."""
         while (now := self.acked()) < count and any(self.workers[name].alive for name in self.plan.writers):
-            self._await(lambda now=now: self.acked() > now or self._all_written(), f"an ack after {now}")  # type: ignore[misc]
+            self._await(lambda now=now: self.acked() > now or self.all_written(), f"an ack after {now}")  # type: ignore[misc]
 
-    def _all_written(self) -> bool:
+    def all_written(self) -> bool:
+        """Whether every writer has come to its end."""
         return not any(self.workers[name].alive for name in self.plan.writers)
 
     def pids(self) -> list[int]:
@@ -290,9 +291,9 @@ class Streams:
     def end(self) -> None:
         """Lets the writers write the rest, and the readers read it; then all have ended."""
         self.permit(self.plan.records)
-        while not self._all_written():
+        while not self.all_written():
             now = self.acked()
-            self._await(lambda now=now: self.acked() > now or self._all_written(), "the writers end")  # type: ignore[misc]
+            self._await(lambda now=now: self.acked() > now or self.all_written(), "the writers end")  # type: ignore[misc]
         for name, process in self.workers.items():
             if name not in self.plan.writers:
                 process.process.terminate()
