@@ -37,7 +37,7 @@ def alter_reassignments(
     may_change_factor: bool = True,
 ) -> Plan[list[KafkaError | None]]:
     """None or the error of each request."""
-    standing = Standing.of(image.brokers, image.brokers)
+    standing = Standing.of(image.brokers, image.brokers, image.boots)
     changes = PartitionChanges(image)
     results: list[KafkaError | None] = []
     for request in requests:

@@ -150,6 +150,7 @@ class ControllerService:
                 (image.controller_id, image.controller_epoch),
                 (image.features_epoch, image.features),
                 image.version,
+                image.boots,
             )
         )
         await self._confirm_deleted(topic.id for topic in deleted.values())

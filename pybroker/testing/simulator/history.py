@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pybroker.testing.simulator.oracle import Violation
@@ -18,6 +19,40 @@ class Acked(NamedTuple):
     offset: int
 
 
+class Transaction:
+    """A transaction as its writer knows it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: dict[bytes, TopicPartition] = {}
+        self.may_be_committed = False
+        self.outcome: bool | None = None
+        """Whether it is committed; None where the writer was not told."""
+
+    def sends(self, tp: TopicPartition, values: Iterable[bytes]) -> None:
+        """A batch of it is being sent."""
+        self.values.update(dict.fromkeys(values, tp))
+
+    def ends(self, committed: bool) -> None:
+        """It is being ended."""
+        self.may_be_committed = committed
+
+    def has_ended(self, committed: bool) -> None:
+        """So the coordinator has said."""
+        self.outcome = committed
+
+    def check(self, visible: Mapping[bytes, TopicPartition]) -> None:
+        """All of it is visible, or nothing; as the writer was told."""
+        seen = [value for value in self.values if value in visible]
+        missing = [value for value in self.values if value not in visible]
+        if seen and missing:
+            raise Violation("transaction", f"{self.name}: {seen} are visible, {missing} are not")
+        if seen and not self.may_be_committed:
+            raise Violation("transaction", f"{self.name}: {seen} are visible, and nobody has committed them")
+        if missing and self.outcome:
+            raise Violation("transaction", f"{self.name} was committed, {missing} are not visible")
+
+
 class History:
     """One history's clients."""
 
@@ -25,13 +60,20 @@ class History:
         self.settings = settings
         self.acks: list[Acked] = []
         self.attempts: dict[bytes, TopicPartition] = {}
+        self.transactions: list[Transaction] = []
         self.given_up = 0
-        self._producers = 1000
+        self._producers = 1 << 40
 
     def new_producer(self) -> int:
         """An id that no producer had before."""
         self._producers += 1
         return self._producers
+
+    def begin(self, name: str) -> Transaction:
+        """A transaction begins."""
+        transaction = Transaction(name)
+        self.transactions.append(transaction)
+        return transaction
 
     def sent(self, tp: TopicPartition, values: tuple[bytes, ...]) -> None:
         """A batch is being sent."""

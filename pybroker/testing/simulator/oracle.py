@@ -62,6 +62,8 @@ class Oracle:
         self.authority: dict[TopicPartition, PartitionImage] = {}
         """What the store says."""
         self.tainted: set[tuple[int, TopicPartition]] = set()
+        self.trimmed: set[TopicPartition] = set()
+        """What was committed but not acknowledged may have gone there."""
         self.min_isr: dict[str, int] = {}
         self.commits = 0
         self._seen: dict[tuple[int, TopicPartition], Seen] = {}
@@ -91,6 +93,9 @@ class Oracle:
         assigned = znodes.decode_topic(topic.data)[1][tp.partition]
         state = znodes.decode_state(tp.partition, node.data, node.stat.version, assigned)
         self.authority[tp] = self._elected[tp] = state
+        elr = f", eligible {list(state.elr)}" if state.elr else ""
+        text = f"{tp}: leader {state.leader} in epoch {state.leader_epoch}, in sync {list(state.isr)}{elr}"
+        self.cluster.note(text)
         for node_id, tainted in tuple(self.tainted):
             if tainted == tp and node_id not in state.isr and node_id not in state.elr:
                 self.tainted.discard((node_id, tp))
@@ -108,9 +113,20 @@ class Oracle:
             if node == node_id:
                 del self._seen[node, tp]
 
+    def alone(self, node_id: int) -> list[TopicPartition]:
+        """The partitions of which nobody else promises to have everything."""
+        return [
+            tp
+            for tp, state in self.authority.items()
+            if node_id in state.replicas
+            and all(id == node_id or (id, tp) in self.tainted for id in (*state.isr, *state.elr))
+        ]
+
     def trim_to_acked(self, tp: TopicPartition) -> None:
         """Every replica may have lost what was not synced: only what was acknowledged must be there."""
-        self.committed[tp].cut(self.acked.get(tp, 0))
+        if tp in self.committed:
+            self.committed[tp].cut(self.acked.get(tp, 0))
+            self.trimmed.add(tp)
 
     def process_ended(self, process: Process) -> None:
         """A process is gone."""
@@ -201,6 +217,7 @@ class Oracle:
             raise Violation("agreement", text)
         committed = self.committed[tp]
         committed.take(chain, high_watermark)
+        self.cluster.note(f"{tp}: committed up to {high_watermark} by {process.node_id}")
         self.commits += 1
         holders = [
             node_id
@@ -224,11 +241,9 @@ class Oracle:
                 raise Violation("isr", f"{tp}: leader {state.leader} is not in {state.isr}")
             chain = self.chains.get((state.leader, tp))
             is_tainted = (state.leader, tp) in self.tainted
-            if committed.end and not is_tainted and (chain is None or not chain.agrees(committed, committed.end)):
-                text = f"{tp}: {state.leader}, elected in {state.leader_epoch}, has {chain}, committed is {committed}"
-                raise Violation("durability", text)
-            if is_tainted and committed.end and (chain is None or not chain.agrees(committed, committed.end)):
-                text = f"{tp}: {state.leader} has lost records and leads in epoch {state.leader_epoch}: {state}"
+            if committed.end and (chain is None or not chain.agrees(committed, committed.end)):
+                loss = " has lost what was not synced," if is_tainted else ""
+                text = f"{tp}: {state.leader}, which leads in {state.leader_epoch},{loss} has {chain}, not {committed}"
                 raise Violation("durability", text)
         self._check_members(tp, state)
 

@@ -7,7 +7,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-FAULTS = ("kill", "pause", "cut", "isolate", "expire", "stop")
+FAULTS = (
+    "kill",
+    "pause",
+    "cut",
+    "isolate",
+    "expire",
+    "stop",
+    "power",
+    "disk",
+    "stall",
+    "slow",
+    "clock",
+    "elect",
+    "reassign",
+    "controller",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +32,17 @@ class Settings:
     brokers: int = 3
     partitions: int = 1
     min_isr: int = 2
+    flush_acks: bool = False
     writers: int = 2
     batches: int = 10
+    transactional: int = 0
+    """How many transactional ids."""
+    transactions: int = 4
+    has_zombies: bool = False
+    """Each of them has two owners."""
+    has_old_clients: bool = False
+    """They are of transactions v1."""
+    readers: bool = False
     duration_s: float = 2.0
     """How long faults happen."""
     pause_s: float = 0.1
@@ -36,15 +60,22 @@ class Settings:
     @classmethod
     def draw(cls, rng: Random) -> Settings:
         """Of a seed."""
-        chosen = [name for name in FAULTS if rng.random() < 0.5] or [rng.choice(FAULTS)]
+        faults = frozenset([name for name in FAULTS if rng.random() < 0.3] or [rng.choice(FAULTS)])
+        transactional = rng.choice((0, 0, 1, 2))
         return cls(
+            brokers=4 if "reassign" in faults else 3,
             partitions=rng.choice((1, 1, 2)),
             min_isr=rng.choice((1, 2, 2, 2)),
-            writers=rng.choice((1, 2, 3)),
+            flush_acks=rng.random() < 0.3,
+            writers=rng.choice((1, 2)) if not transactional else rng.choice((0, 1)),
             batches=rng.choice((4, 8, 12)),
-            duration_s=rng.choice((1.0, 2.0, 3.0)),
-            faults=frozenset(chosen),
-            fault_every_s=rng.choice((0.1, 0.3, 0.6)),
+            transactional=transactional,
+            transactions=rng.choice((2, 4, 6)),
+            has_zombies=rng.random() < 0.3,
+            readers=rng.random() < 0.5,
+            duration_s=rng.choice((1.0, 1.5, 2.0)),
+            faults=faults,
+            fault_every_s=rng.choice((0.1, 0.2, 0.4)),
             knows_death=rng.random() < 0.5,
             slow_chance=rng.choice((0.0, 0.01, 0.1)),
             slow_s=rng.choice((0.02, 0.1, 1.0)),
@@ -60,6 +91,6 @@ class Settings:
             "replica.fetch.backoff.ms": "100",
             "replica.socket.timeout.ms": "800",
             "request.timeout.ms": "800",
-            "controlled.shutdown.enable": "true",
             "auto.leader.rebalance.enable": "false",
+            "flush.acks": str(self.flush_acks).lower(),
         }

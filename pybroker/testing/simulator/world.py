@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from cy.batch import iterate
+from pybroker.cluster.image import TRANSACTIONS_TOPIC
 from pybroker.cluster.plan import NewTopic
 from pybroker.log.log import Log
 from pybroker.testing.simulator.chain import Chain
@@ -19,9 +19,11 @@ from pybroker.testing.simulator.faults import Faults
 from pybroker.testing.simulator.history import History
 from pybroker.testing.simulator.network import Network, Pace
 from pybroker.testing.simulator.oracle import Oracle, Violation
+from pybroker.testing.simulator.readers import Reader, visible
 from pybroker.testing.simulator.scheduler import ProcessLoop, Scheduler
 from pybroker.testing.simulator.settings import Settings
 from pybroker.testing.simulator.store import SimulatedStore, Tree
+from pybroker.testing.simulator.transactions import TransactionalWriter
 from pybroker.testing.simulator.writers import Writer
 from pybroker.topic_partition import TopicPartition
 
@@ -68,6 +70,8 @@ class World:
         self.scheduler.after_event = self.oracle.check
         self.scheduler.on_failure = self._on_failure
         self._work: list[asyncio.Task[None]] = []
+        self._waiting = 0
+        self._readers: list[Reader] = []
 
     def _rng(self, purpose: str) -> Random:
         return Random(f"{purpose} {self.seed}")
@@ -134,20 +138,55 @@ class World:
         settings = self.settings
         configs = (("min.insync.replicas", str(settings.min_isr)),)
         topic = NewTopic(TOPIC, settings.partitions, min(3, settings.brokers), configs=configs)
-        self.oracle.min_isr[TOPIC] = settings.min_isr
+        self.oracle.min_isr = {TOPIC: settings.min_isr, TRANSACTIONS_TOPIC: 2}
         for broker in self.cluster.brokers():
             if broker.controller.is_controller:
-                done = broker.process.loop.start(broker.controller.create_topics([topic]))
-        if not self.scheduler.run(START_S, done.done):
+                broker.process.loop.start(broker.controller.create_topics([topic]))
+                if settings.transactional:
+                    broker.process.loop.start(broker.controller.ensure_internal_topic(TRANSACTIONS_TOPIC))
+        wanted = 1 + bool(settings.transactional)
+
+        def are_there() -> bool:
+            return all(len(broker.metadata.image.topics) == wanted for broker in self.cluster.brokers())
+
+        if not self.scheduler.run(START_S, are_there):
             raise Violation("settles", "the topics are not created")
 
     def _start_clients(self) -> None:
-        rng = self._rng("clients")
-        for number in range(self.settings.writers):
-            client = Client(self.cluster, FIRST_CLIENT + number, Random(rng.random()))
-            tp = TopicPartition(TOPIC, rng.randrange(self.settings.partitions))
-            writer = Writer(client, self.history, tp, f"w{number}")
-            self._work.append(client.loop.start(writer.run(self.settings.batches, self.settings.pause_s)))
+        settings, rng = self.settings, self._rng("clients")
+        partitions = [TopicPartition(TOPIC, index) for index in range(settings.partitions)]
+        for number in range(settings.writers):
+            client = self._client(rng)
+            writer = Writer(client, self.history, rng.choice(partitions), f"w{number}")
+            self._work.append(client.loop.start(writer.run(settings.batches, settings.pause_s)))
+        for number in range(settings.transactional):
+            for owner in range(1 + settings.has_zombies):
+                client = self._client(rng)
+                begin = TransactionalWriter(
+                    client,
+                    self.history,
+                    partitions,
+                    f"id{number}",
+                    f"x{number}.{owner}",
+                    is_old=settings.has_old_clients,
+                )
+                self.scheduler.after(owner * rng.random() * settings.duration_s, self._begin, client, begin)
+                self._waiting += 1
+        if settings.readers or settings.transactional:
+            for tp in partitions:
+                client = self._client(rng)
+                reader = Reader(client, tp)
+                self._readers.append(reader)
+                client.loop.start(reader.run())
+
+    def _begin(self, client: Client, writer: TransactionalWriter) -> None:
+        self._waiting -= 1
+        self._work.append(client.loop.start(writer.run(self.settings.transactions, self.settings.pause_s)))
+
+    def _client(self, rng: Random) -> Client:
+        place = FIRST_CLIENT + len(self.faults.clients)
+        self.faults.clients.append(place)
+        return Client(self.cluster, place, Random(rng.random()))
 
     def _settle(self) -> None:
         """All faults are over: the clients end, everybody is in sync and has everything."""
@@ -162,12 +201,17 @@ class World:
                 raise error
 
     def _has_settled(self) -> bool:
-        return all(task.done() for task in self._work) and not self._lagging()
+        if self._waiting or not all(task.done() for task in self._work) or self._lagging():
+            return False
+        return all(reader.position >= self._committed(reader.tp) for reader in self._readers)
+
+    def _committed(self, tp: TopicPartition) -> int:
+        return self.oracle.committed.get(tp, Chain()).end
 
     def _lagging(self) -> list[str]:
         for tp, state in self.oracle.authority.items():
-            committed = self.oracle.committed.get(tp, Chain()).end
-            if len(state.isr) < len(state.replicas):
+            committed = self._committed(tp)
+            if len(state.isr) < len(state.replicas) or state.adding or state.removing:
                 return [f"{tp}: {state}"]
             for replica in state.replicas:
                 partition = self._partition(replica, tp)
@@ -175,6 +219,8 @@ class World:
                     return [f"{tp}: broker {replica} has not the newest metadata"]
                 if not partition.log.log_end_offset == partition.log.high_watermark == committed:
                     return [f"{tp}: broker {replica} has {partition.log.high_watermark} of {committed}"]
+                if partition.is_leader and partition.log.last_stable_offset < committed:
+                    return [f"{tp}: a transaction is open from {partition.log.last_stable_offset} on"]
         return []
 
     def _partition(self, node_id: int, tp: TopicPartition) -> Any:
@@ -183,18 +229,29 @@ class World:
 
     def _what_is_missing(self) -> str:
         clients = [str(number) for number, task in enumerate(self._work) if not task.done()]
-        return f"clients {','.join(clients) or 'have ended'}; {'; '.join(self._lagging())}"
+        readers = [f"{each.tp} is read up to {each.position}" for each in self._readers]
+        return f"clients {','.join(clients) or 'have ended'}; {'; '.join([*self._lagging(), *readers])}"
 
     def _check_records(self) -> None:
-        """What was acknowledged is there, once, in order."""
+        """What was acknowledged is there, once, in order; transactions are there or not."""
         found: dict[TopicPartition, dict[bytes, int]] = {}
         for tp, chain in self.oracle.committed.items():
+            if tp.topic != TOPIC:
+                continue
             offsets = found[tp] = {}
-            for batch in chain.batches:
-                for record in iterate(batch):
-                    if record.value in offsets:
-                        raise Violation("duplicate", f"{tp}: {record.value!r} is there twice")
-                    offsets[bytes(record.value or b"")] = record.offset
+            for offset, value in visible(chain.batches):
+                if value in offsets:
+                    raise Violation("duplicate", f"{tp}: {value!r} is there twice")
+                offsets[value] = offset
+        self._check_acks(found)
+        self._check_order(found)
+        seen = {value: tp for tp, offsets in found.items() for value in offsets}
+        for transaction in self.history.transactions:
+            transaction.check(seen)
+        for reader in self._readers:
+            self._check_reader(reader, found.get(reader.tp, {}))
+
+    def _check_acks(self, found: dict[TopicPartition, dict[bytes, int]]) -> None:
         for tp, values, offset in self.history.acks:
             for number, value in enumerate(values):
                 there = found.get(tp, {}).get(value)
@@ -203,7 +260,15 @@ class World:
                 if offset >= 0 and there != offset + number:
                     text = f"{tp}: {value!r} was acknowledged at {offset + number}, is at {there}"
                     raise Violation("durability", text)
-        self._check_order(found)
+
+    def _check_reader(self, reader: Reader, found: dict[bytes, int]) -> None:
+        """A consumer got every committed record, and nothing else."""
+        if reader.tp in self.oracle.trimmed:
+            return
+        got, there = [tuple(each) for each in reader.read], sorted((offset, value) for value, offset in found.items())
+        if got != there:
+            text = f"{reader.tp}: not in the log {set(got) - set(there)}, not read {set(there) - set(got)}"
+            raise Violation("reading", text)
 
     @staticmethod
     def _check_order(found: dict[TopicPartition, dict[bytes, int]]) -> None:
