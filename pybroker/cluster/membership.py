@@ -100,6 +100,7 @@ class Membership:
         self._worker: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._has_left = False
+        self._has_resigned = False
         self._is_leaving = False
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
         self._following = Following(
@@ -165,7 +166,9 @@ class Membership:
     async def _stand_once(self) -> bool:
         """False where the controller has yet to see this broker's registration."""
         node_id = self._registration.id
-        leadership = await become_controller(self._store, node_id, self._clock.now_ms())
+        leadership = None
+        if not self._has_resigned:
+            leadership = await become_controller(self._store, node_id, self._clock.now_ms())
         if leadership is None:
             return await self._follow()
         await self._following.stop()
@@ -243,12 +246,22 @@ class Membership:
     # Leaving
 
     async def retire(self) -> None:
-        """Tells that this broker stops; returns when others lead what it led, as far as they can."""
+        """Tells that this broker stops; returns when others lead what it led, as far as they can, and may be the
+        controller.
+        """
         image, node_id = self._cache.image, self._registration.id
         if not image.brokers.keys() - {node_id}:
             return
         await self.tell(is_leaving=True)
         await self._cache.until(lambda image: _has_retired(image, node_id))
+        await self._resign()
+
+    async def _resign(self) -> None:
+        """This broker is controller no more, when what it has begun is done, and stands no more."""
+        async with self._standing:
+            self._has_resigned = True
+            await self._service.resign()
+        self._following.start()
 
     async def tell(
         self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None

@@ -50,7 +50,7 @@ class Recorder:
         self, store: CoordinationStore, leadership: Leadership, versions: Iterable[int]
     ) -> None:
         self._store = store
-        self._leadership = leadership
+        self.leadership = leadership
         self._versions = deque(versions)
 
     @classmethod
@@ -60,12 +60,12 @@ class Recorder:
 
     async def write(self, step: Step, image: MetadataImage) -> None:
         """Writes a step that is made of ``image``; raises Fenced, NotController, UnknownServerError."""
-        operations = [self._leadership.check(), *step.operations]
+        operations = [self.leadership.check(), *step.operations]
         if not step.delta:
             await self._perform(operations, None)
             return
         version = image.version + 1
-        data = journal.encode(step.delta, image, self._leadership.epoch)
+        data = journal.encode(step.delta, image, self.leadership.epoch)
         entry = Create(znodes.journal_path(version), data)
         old = self._too_old()
         await self._perform([*operations, entry, *old], entry)

@@ -32,7 +32,7 @@ from pybroker.cluster.image import (
 )
 from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
-from pybroker.cluster.leadership import Leadership
+from pybroker.cluster.leadership import Leadership, give_up
 from pybroker.cluster.loading import Deleted, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.plan import (
@@ -127,6 +127,14 @@ class ControllerService:
     def step_down(self) -> None:
         """The term is over."""
         self._recorder = None
+
+    async def resign(self) -> None:
+        """Ends the term, if there is one, after the change that is under way, and lets another broker begin one."""
+        async with self._lock:
+            recorder = self._recorder
+            self.step_down()
+        if recorder is not None:
+            await give_up(self.store, recorder.leadership)
 
     async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
         """Makes the current image into ``image`` by one delta; its ``deleted`` has, by id, the

@@ -265,6 +265,20 @@ def test_case_28_leaders_move_before_a_broker_stops(tmp_path: Path, leaver: int)
     run(tmp_path / "db", scenario)
 
 
+def test_case_28_a_controller_that_stops_hands_over_at_once(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        leaver = members.controller
+        await leaver.node.retire()
+        await members.until(lambda: any(each.is_controller for each in members.alive.values()))
+        assert not leaver.node.controller.is_controller
+        await members.controller.node.controller.create_topics([assigned("t", (2, 3))])
+        version = members.controller.image.version
+        await members.until(lambda: leaver.image.version >= version)
+
+    run(tmp_path / "db", scenario)
+
+
 def test_a_topic_deleted_while_a_broker_is_down_is_told_to_it_when_it_returns(
     tmp_path: Path,
 ) -> None:
