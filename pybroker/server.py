@@ -34,6 +34,7 @@ from pybroker.config import (
 )
 from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
 from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
+from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
@@ -259,6 +260,10 @@ class Broker:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
         self._opened.callback(self.groups.close)
+        if self.config["zookeeper.connect"]:
+            nodes = GroupNodes(self._store, self.groups.runtime.loaded_shards, self.clock)
+            nodes.start()
+            self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)

@@ -84,6 +84,10 @@ class OpenCluster(Cluster):
         """Waits until they take requests, and know of each other."""
         until(lambda: all(set(brokers) <= set(self._known_to(asked)) for asked in brokers), f"{brokers} to be there")
 
+    def alive(self) -> int:
+        """A broker that answers."""
+        return until(lambda: next(filter(self._known_to, self.ids), 0), "a broker that answers")
+
     def _known_to(self, broker: int) -> list[int]:
         """The brokers that this one knows of; none while it does not answer."""
         try:
@@ -95,14 +99,16 @@ class OpenCluster(Cluster):
     @contextmanager
     def another(self, broker: int, **config: object) -> Iterator[Popen[bytes]]:
         """A broker of this cluster that its supervisor does not know, with settings of its own; killed at the end."""
-        words: list[object] = ["--node-id", broker, "--port", 0]
-        words += [word for key, value in config.items() for word in ("--set", f"{key.replace('_', '.')}={value}")]
-        words += ["--zookeeper", self.zookeeper] if self.zookeeper else ["--join"]
-        folder, self.data_dir = self.data_dir, self.data_dir / f"other-{broker}" if self.zookeeper else self.data_dir
+        own = {key.replace("_", "."): str(value) for key, value in config.items()}
+        place = ["--zookeeper", self.zookeeper] if self.zookeeper else ["--join"]
+        kept = self.config, self.data_dir
+        self.config = {**self.config, **own}
+        if self.zookeeper:
+            self.data_dir = self.data_dir / f"other-{broker}"
         try:
-            process, [self.ports[broker]] = self._spawn(*words)
+            process, [self.ports[broker]] = self._spawn("--node-id", broker, "--port", 0, *place)
         finally:
-            self.data_dir = folder
+            self.config, self.data_dir = kept
         try:
             yield process
         finally:
@@ -152,14 +158,12 @@ class OpenCluster(Cluster):
         configs = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
         topic |= {"assignments": assignments or [], "configs": configs}
-        broker = next(each for each in self.ids if self._known_to(each))
-        with Wire(self.address(broker)) as wire:
+        with Wire(self.address(self.alive())) as wire:
             return wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=30_000, validate_only=False).topics[0]
 
     def alter_topic(self, name: str, **config: object) -> None:
         """Sets keys of a topic; settings have ``_`` for ``.``."""
-        broker = next(each for each in self.ids if self._known_to(each))
-        with Wire(self.address(broker)) as wire:
+        with Wire(self.address(self.alive())) as wire:
             wire.alter_topic(name, **{key.replace("_", "."): value for key, value in config.items()})
 
     # -- files -----------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from conformance import librdkafka
 from conformance.scenarios.cluster.brokers import OpenCluster
-from conformance.scenarios.support import consumer, take, until, write
+from conformance.scenarios.support import take, until, write
 
 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT = 38, 39
 
@@ -67,12 +68,16 @@ def test_s61_a_consumer_reads_from_the_follower_in_its_rack(two_racks: OpenClust
 def _received(cluster: OpenCluster, topic: str, rack: str) -> dict[int, int]:
     """Reads all with a consumer in that rack: bytes that each broker has sent to it."""
     told: list[str] = []
-    received: Counter[int] = Counter()
-    with consumer(cluster, client_rack=rack, statistics_interval_ms=100, stats_cb=told.append) as client:
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "client.rack": rack}
+    client = librdkafka.Consumer({**settings, "statistics.interval.ms": 100, "stats_cb": told.append})
+    try:
         client.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         take(client, 2_000)
         told.clear()
         until(lambda: client.poll(0.05) or told, "librdkafka's figures")
+    finally:
+        client.close()
+    received: Counter[int] = Counter()
     for row in json.loads(told[-1])["brokers"].values():
         received[row["nodeid"]] += row["rxbytes"]
     return received
