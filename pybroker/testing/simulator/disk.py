@@ -86,7 +86,7 @@ class Disk:
 
     def sync_names(self, folder: str) -> None:
         """What was named in the folder stays so."""
-        for change in self.unsafe.pop(folder, ()):
+        for change in self.unsafe.pop(folder.rstrip("/"), ()):
             change(self.durable)
 
     # The end

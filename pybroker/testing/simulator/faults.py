@@ -120,13 +120,13 @@ class Faults:
     def _lose(self, node_id: int, *, loses_disk: bool) -> None:
         """Unless nothing promises that its records are anywhere else."""
         oracle = self.cluster.watcher
-        alone = oracle.alone(node_id)
-        if alone and (loses_disk or not self.settings.flush_acks):
+        unprotected = oracle.unprotected(node_id)
+        if unprotected and (loses_disk or not self.settings.flush_acks):
             return
         self.cluster.note(f"broker {node_id} loses its {'disk' if loses_disk else 'power'}")
         self.cluster.cut_power(node_id, loses_disk=loses_disk)
         oracle.lost_unsynced(node_id)
-        for tp in alone:
+        for tp in unprotected:
             oracle.trim_to_acked(tp)
         self._later(lambda: self._start(node_id), 0.4)
 

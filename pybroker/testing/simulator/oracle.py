@@ -113,14 +113,19 @@ class Oracle:
             if node == node_id:
                 del self._seen[node, tp]
 
-    def alone(self, node_id: int) -> list[TopicPartition]:
-        """The partitions of which nobody else promises to have everything."""
-        return [
-            tp
-            for tp, state in self.authority.items()
-            if node_id in state.replicas
-            and all(id == node_id or (id, tp) in self.tainted for id in (*state.isr, *state.elr))
-        ]
+    def unprotected(self, node_id: int) -> list[TopicPartition]:
+        """The partitions that may lose something with what that machine has not synced.
+
+        ``min.insync.replicas`` of 2 is a promise for one such loss at a time; as long as nobody has noticed the
+        loss of a machine, the others may leave the in-sync set one by one. Of 1 it is none.
+        """
+        found = [tp for tp, state in self.authority.items() if node_id in state.replicas]
+        return [tp for tp in found if not self._protects(self.authority[tp], node_id, tp)]
+
+    def _protects(self, state: PartitionImage, node_id: int, tp: TopicPartition) -> bool:
+        others = {id for id in (*state.isr, *state.elr) if id != node_id}
+        has_losses = any((id, tp) in self.tainted for id in others)
+        return bool(others) and not has_losses and self.min_isr.get(tp.topic, 1) > 1
 
     def trim_to_acked(self, tp: TopicPartition) -> None:
         """Every replica may have lost what was not synced: only what was acknowledged must be there."""

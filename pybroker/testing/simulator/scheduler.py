@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import warnings
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -157,7 +158,8 @@ class Scheduler:
 
 def _close(work: Any) -> None:
     """Ends a coroutine, as far as it lets itself be ended."""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what it has not begun yet
         work.close()
 
 
