@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import alter_partition
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
-from pybroker.cluster.membership import BrokerIdTaken, ClusterMismatch
+from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.peer_secret import cluster_secret
 from pybroker.compaction_workers import CompactionWorkers
@@ -130,7 +131,8 @@ class Broker:
         """The coordination store, and whose cluster this is."""
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
-        own = self._own_cluster_id()
+        marks = self._marks()
+        own = next((mark.cluster_id for mark in marks if mark.cluster_id), None)
         try:
             self.node = await ClusterNode.open(
                 self._store, self.config, self.node_id, self.clock, own
@@ -140,6 +142,8 @@ class Broker:
                 f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {own}, "
                 f"but {error}: choose another --data-dir, or other log.dirs"
             ) from error
+        if len(marks) == len(self.folder.log_dirs):
+            await self.node.remove_past(mark.directory_id for mark in marks)
         self.cluster_id = self.node.cluster_id
         self.metadata = self.node.metadata
         self.controller = self.node.controller
@@ -186,14 +190,13 @@ class Broker:
             text = str(error).removeprefix(f"{place}: ")
             raise StartError(f"coordination store {place}: {text}") from error
 
-    def _own_cluster_id(self) -> str | None:
-        """The cluster that the log dirs say they belong to; None where all are new."""
+    def _marks(self) -> list[meta_properties.MetaProperties]:
+        """What the log dirs say of themselves; nothing those that are new, or cannot be read."""
+        marks = []
         for log_dir in self.folder.log_dirs:
             with contextlib.suppress(OSError, ValueError):
-                found = meta_properties.read(self._storage, log_dir)
-                if found is not None and found.cluster_id:
-                    return found.cluster_id
-        return None
+                marks.append(meta_properties.read(self._storage, log_dir))
+        return [mark for mark in marks if mark is not None]
 
     async def _open_logs(self) -> bool:
         """Opens, and where needed recovers, every log; True after a clean stop."""

@@ -24,6 +24,7 @@ from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.leadership import become_controller
 from pybroker.cluster.loading import load_brokers, load_deleted
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import make_room
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     CoordinationError,
@@ -37,14 +38,8 @@ from pybroker.coordination.interface import (
 from pyclient.protocol.errors import KafkaError
 
 RETRY_S = 0.2
-NAMESAKE_S = 30.0
-"""Longer than a session that nobody renews."""
 
 _log = logging.getLogger(__name__)
-
-
-class BrokerIdTaken(Exception):
-    """Another broker of this id is alive."""
 
 
 class ClusterMismatch(Exception):
@@ -120,30 +115,15 @@ class Membership:
         await self._stand()
 
     async def _register(self) -> None:
-        path = znodes.broker_path(self._registration.id)
-        data = znodes.encode_broker(self._registration, self._clock.now_ms())
-        try:
-            await self._store.create(path, data, ephemeral=True)
-        except NodeExists:
-            await self._wait_for_namesake(path)
-            before = [Delete(path)] if await self._store.exists(path) else []
-            await self._store.multi([*before, Create(path, data, ephemeral=True)])
-        self._registration = self._registration._replace(
-            epoch=(await self._store.get(path))[1].created
-        )
-
-    async def _wait_for_namesake(self, path: str) -> None:
-        """What is registered is this broker's past, or another broker: that must go first."""
-        for _ in range(int(NAMESAKE_S / RETRY_S)):
-            [found] = await self._store.get_many([path])
-            if found is None:
-                return
-            other = znodes.decode_broker(self._registration.id, found[0], found[1].created)
-            if other.boot == self._registration.boot:
-                return
-            await asyncio.sleep(RETRY_S)
-        place = ", ".join(map(str, other.endpoints))
-        raise BrokerIdTaken(f"broker {other.id} runs already, at {place}: choose another node.id")
+        own = self._registration
+        path = znodes.broker_path(own.id)
+        data = znodes.encode_broker(own, self._clock.now_ms())
+        while True:
+            await make_room(self._store, own.id, own.boot)
+            with contextlib.suppress(NodeExists):
+                await self._store.create(path, data, ephemeral=True)
+                break
+        self._registration = own._replace(epoch=(await self._store.get(path))[1].created)
 
     @property
     def broker_epoch(self) -> int:

@@ -19,6 +19,7 @@ from pybroker.cluster.endpoints import (
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.membership import Membership, cluster_id
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import remove_past
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
 from pybroker.cluster.suspects import Suspects
@@ -79,6 +80,10 @@ class ClusterNode:
         found = await cluster_id(store, own_cluster_id, lambda: to_base64(random_uuid()))
         return cls(store, config, node_id, clock, found)
 
+    async def remove_past(self, directory_ids: Iterable[str]) -> None:
+        """Tells the others that the last process on these log dirs is dead; their locks are this one's."""
+        await remove_past(self._store, self._node_id, _boot(directory_ids))
+
     async def join(
         self,
         listeners: Mapping[str, Endpoint],
@@ -100,7 +105,7 @@ class ClusterNode:
             rack_of(self._config["broker.rack"]),
             log_dirs,
             was_clean,
-            " ".join([boot_of_machine(), *sorted(directory_ids)]),
+            _boot(directory_ids),
         )
         self._membership = Membership(
             self._store, self.controller, self.metadata, registration, self._clock
@@ -157,3 +162,8 @@ class ClusterNode:
             self._rebalancing.cancel()
         if self._membership is not None:
             await self._membership.leave()
+
+
+def _boot(directory_ids: Iterable[str]) -> str:
+    """Which start of which machine, and which log dirs: while it is the same, what was written is there."""
+    return " ".join([boot_of_machine(), *sorted(directory_ids)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import journal, membership, znodes
+from pybroker.cluster import journal, namesake, znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.image import (
     NO_LEADER,
@@ -18,7 +18,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.isr_changes import InSync, IsrChange
-from pybroker.cluster.membership import BrokerIdTaken
+from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
@@ -448,7 +448,7 @@ def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: P
 def test_a_broker_whose_id_another_one_has_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "NAMESAKE_S", 0.4)
+    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -471,6 +471,19 @@ def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: 
         await past.node.leave()
         await members.start(2)
         assert (await members.settled()).brokers[2].epoch > before
+        await past.store.close()
+        assert set((await members.settled()).brokers) == {1, 2}
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_session(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        past = members.controller
+        await past.node.leave()  # and its session lives on, with its /controller
+        await members.start(past.id)
+        await members.settled()
         await past.store.close()
         assert set((await members.settled()).brokers) == {1, 2}
 
