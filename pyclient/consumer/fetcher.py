@@ -61,6 +61,10 @@ class Posted(NamedTuple):
     offset: int
     is_follower: bool
 
+    def is_answered_now(self) -> bool:
+        """Whether an answer still says what comes next: a leader that slept may answer after the next one has."""
+        return self.state.turn == self.turn and self.state.fetch_offset == self.offset
+
 
 class Fetcher:
     """The fetches of one consumer."""
@@ -282,7 +286,7 @@ class Fetcher:
                 name = topic.topic or self._client.cluster.topic_name(topic.topic_id)
                 for part in topic.partitions:
                     asked = posted.get(TopicPartition(name or "", part.partition_index))
-                    if asked is not None and asked.state.turn == asked.turn:
+                    if asked is not None and asked.is_answered_now():
                         ready |= self._on_partition(asked, part)
         if ready:
             self.on_ready()
