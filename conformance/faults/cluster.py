@@ -178,17 +178,16 @@ class Campaign:
         part = (turn + 2) / (self.plan.faults + 2)
         if self.plan.minutes:
             part = min(part, elapsed_s / (self.plan.minutes * 60))
-        self.permitted = max(self.permitted, self.plan.records * part)
-        self._permit_at_least(self.streams.acked())
+        self._permit_up_to(self.plan.records * part)
 
-    def _permit_at_least(self, acked: int) -> None:
-        """Writers that stand at the gate would count as stuck."""
-        self.permitted = max(self.permitted, acked + AHEAD / 2)
-        self.streams.permit(self.permitted + AHEAD / 2)
+    def _permit_up_to(self, records: float) -> None:
+        self.permitted = max(self.permitted, records)
+        self.streams.permit(self.permitted)
 
     def _await_progress(self, name: str) -> None:
         """Every load gets on: the SDK's, the transactions', the foreign clients'."""
         before = self._done()
+        self._permit_up_to(before["streams"] + AHEAD)  # who stands at the gate would count as stuck
         deadline = time.monotonic() + PATIENCE_S
         while not self._all_moved(before):
             assert time.monotonic() < deadline, f"no acks in every load after {name}: {before}, now {self._done()}"
@@ -202,7 +201,6 @@ class Campaign:
         self.transactions.revive()
         self.foreign.look()
         now = self._done()
-        self._permit_at_least(now["streams"])
         self.report.anomalies += self.foreign.check_offsets()
         if self.streams.all_written():
             before["streams"] = -1
