@@ -13,6 +13,7 @@ from subprocess import Popen
 from typing import Any
 
 from conformance.clusters import Cluster, Partition
+from conformance.hanging import hanging
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
@@ -70,8 +71,16 @@ class OpenCluster(Cluster):
         return False
 
     @contextmanager
+    def hung(self, *brokers: int) -> Iterator[None]:
+        """Brokers that do nothing until the end, and nobody can tell them from slow ones."""
+        with ExitStack() as held:
+            for broker in brokers:
+                held.enter_context(hanging(self.pid(broker)))
+            yield
+
+    @contextmanager
     def halted(self, *brokers: int) -> Iterator[None]:
-        """Brokers that do nothing, until the end."""
+        """Brokers that are stopped by a signal, until the end."""
         for broker in brokers:
             self.halt(broker)
         try:

@@ -16,7 +16,7 @@ from conformance.ensemble import Ensemble, ensemble
 from conformance.scenarios.cluster.brokers import OpenCluster
 
 LAG_MS = 3_000
-#: A halted broker leaves the ISR because it lags, well before its session has expired.
+#: A broker that hangs leaves the ISR because it lags, well before its session has expired.
 EMBEDDED_SESSION_MS = 8_000
 ZOOKEEPER_SESSION_MS = 2_500
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -56,6 +56,7 @@ def _killed_at_the_worst_moment(cluster: OpenCluster, topic: str) -> dict[str, O
     for each in topics.values():
         cluster.place_topic(each, {0: (1, 2, 3)})
         write(cluster, each, [b"before"])
+    cluster.place_topic(f"{topic}-bait", {0: (1, 2, 3)})
     told = {acks: Deliveries() for acks in topics}
     settings = {"enable_idempotence": False, "retries": 0, "linger_ms": 0, "message_timeout_ms": 60_000}
     clients = {acks: producer(cluster, acks=acks, **settings) for acks in topics}
@@ -63,7 +64,8 @@ def _killed_at_the_worst_moment(cluster: OpenCluster, topic: str) -> dict[str, O
         client.produce(topics[acks], b"before", partition=0)
         assert client.flush(60) == 0
     with ExitStack() as stopped:
-        with cluster.halted(2, 3):
+        with cluster.hung(2, 3):
+            _answer_their_fetches(cluster, f"{topic}-bait")
             for acks, client in clients.items():
                 for number in range(COUNT):
                     client.produce(topics[acks], b"%d" % number, partition=0, on_delivery=told[acks])
@@ -79,6 +81,13 @@ def _killed_at_the_worst_moment(cluster: OpenCluster, topic: str) -> dict[str, O
     cluster.wait_for(1)
     cluster.await_sync(*topics.values())
     return {acks: _counted(cluster, topics[acks], acked[acks]) for acks in topics}
+
+
+def _answer_their_fetches(cluster: OpenCluster, bait: str) -> None:
+    """What the followers have asked for already is on its way to them."""
+    with Wire(cluster.address(1)) as wire:
+        for _ in range(3):
+            assert wire.produce(bait, batches.batch([b"bait"]), acks=1).error_code == 0
 
 
 def _no_more(cluster: OpenCluster, broker: int) -> ExitStack:
@@ -206,7 +215,7 @@ def test_s91_a_slow_follower_leaves_the_isr_and_comes_back_when_it_has_caught_up
     embedded.place_topic(topic, {0: (first, second, slow)}, min_insync_replicas=2)
     values = [b"%d" % number for number in range(300)]
     write(embedded, topic, values[:100])
-    with embedded.halted(slow):
+    with embedded.hung(slow):
         write(embedded, topic, values[100:200])
         assert set(embedded.at(topic, without=slow).isr) == {first, second}, "acked, so the third has been left out"
         assert embedded.at(topic, without=slow).replicas == (first, second, slow)

@@ -19,7 +19,7 @@ from conformance.faults.history import PartitionHistory
 from conformance.scenarios.support import until
 
 LIBRARIES = ("confluent", "aiokafka", "java", "pyclient")
-AT_ONCE = 20
+AT_ONCE, PAUSE_S = 20, 0.05
 STOP_S = 120
 
 
@@ -75,7 +75,7 @@ class Stream:
                     producer.send(self.place.topic, value, partition=self.place.partition)
                 for sent, value in zip(producer.flush(), values, strict=True):
                     self.history.ack(sent.offset, value)
-                stopping.wait(0.01)
+                stopping.wait(PAUSE_S)
 
     def _read(self, stopping: threading.Event) -> None:
         with drivers.opened(self.library).consumer(self._bootstrap) as consumer:
