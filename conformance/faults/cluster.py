@@ -39,6 +39,7 @@ from conformance.faults import replicas, sdk_load, transaction_load
 from conformance.faults.chaos import frozen
 from conformance.faults.cluster_chaos import ClusterChaos, MachinesChaos, SupervisorChaos
 from conformance.faults.cluster_load import Foreign
+from conformance.faults.disks import Disks
 from conformance.faults.history import Anomaly
 from conformance.faults.sdk_load import AHEAD, Streams
 from conformance.faults.several import EAGER, PATIENCE_S, Several
@@ -60,6 +61,8 @@ class Plan:
     streams: sdk_load.Plan | None = None
     #: Names of the faults in their order, instead of drawn ones.
     script: Sequence[str] = ()
+    #: Whether disks are to be full now and then; they are in memory then.
+    disks: bool = False
 
 
 @dataclass
@@ -239,11 +242,12 @@ def on_processes(folder: Path, seed: int, plan: Plan, **config: object) -> Itera
     cluster = Cluster(folder / "data", 3, **{**EAGER, **config})
     cluster.ports = {1: consecutive_ports(3)}
     chance = random.Random(seed)
-    with cluster:
+    paths = {broker: cluster.log_dir(broker) for broker in cluster.ids}
+    with Disks(paths if plan.disks else {}) as disks, cluster:
         target = Several(cluster)
 
         def chaos(others: Faults) -> ClusterChaos:
-            return SupervisorChaos(target, cluster, chance, others)
+            return SupervisorChaos(target, cluster, disks, chance, others)
 
         yield Campaign(target, chaos, "processes", seed, plan, folder / "clients")
 
@@ -273,7 +277,7 @@ def long_plan(records: int, faults: int, minutes: float, drivers: Sequence[str])
     """A writer and an application of each client."""
     known = {"confluent": "classic", "aiokafka": "manual", "java": "consumer", "pyclient": "consumer"}
     applications = [Application(driver, known[driver], 1) for driver in drivers]
-    return Plan(records, faults, minutes, drivers, applications)
+    return Plan(records, faults, minutes, drivers, applications, disks=True)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,7 +18,8 @@ from pathlib import Path
 from conformance.clusters import Cluster, is_running
 from conformance.drivers.base import Place
 from conformance.ensemble import Ensemble
-from conformance.faults.several import Several
+from conformance.faults.disks import Disks
+from conformance.faults.several import PATIENCE_S, Several
 from conformance.machines import Machines
 from conformance.network import CLIENTS, SERVICES, Network
 from conformance.scenarios.support import until
@@ -197,10 +198,27 @@ class ClusterChaos:
 class SupervisorChaos(ClusterChaos):
     """On top, the supervisor dies, which has the coordination store; and the whole cluster is restarted in order."""
 
-    def __init__(self, target: Several, cluster: Cluster, chance: random.Random, others: dict[str, Fault]) -> None:
+    def __init__(
+        self, target: Several, cluster: Cluster, disks: Disks, chance: random.Random, others: dict[str, Fault]
+    ) -> None:
         self.cluster = cluster
+        self.disks = disks
         more = {"kills of the supervisor": self._kill_supervisor, "restarts of everything": self._restart}
+        if disks.is_possible:
+            more["full disks"] = self._fill_disk
         super().__init__(target, chance, {**others, **more})
+
+    def _fill_disk(self) -> None:
+        """The broker's only disk is full: it stops, and cannot start until there is room."""
+        self.target.heal()
+        victim = self._any()
+        pid = self.brokers.pid(victim)
+        self.disks.fill(victim)
+        until(lambda: not is_running(pid), f"broker {victim} to stop without a disk", PATIENCE_S)
+        self._wait(2.0)
+        self.disks.free(victim)
+        self.brokers.revive(victim)
+        self.target.heal()
 
     def _kill_supervisor(self) -> None:
         assert self.cluster.process is not None

@@ -40,7 +40,7 @@ CALM: dict[str, object] = {
     "replica_fetch_wait_max_ms": 100,
     "replica_high_watermark_checkpoint_interval_ms": 60_000,
 }
-QUICK_LAG: dict[str, object] = {**CALM, "replica_lag_time_max_ms": 1_000}
+QUICK_LAG: dict[str, object] = {**CALM, "replica_lag_time_max_ms": 1_000, "zookeeper_session_timeout_ms": 120_000}
 
 
 class Stuck(Exception):
@@ -317,6 +317,7 @@ class Coordinator(Trial):
         self.until(lambda: quietly(lambda: self.commit(where, mark, 0, 10.0)), "a first commit")
         for offset in range(1, 10):
             assert self.commit(where, mark, offset, 10.0)
+        self.found += mark.check(self.committed())
         others = [broker for broker in self.cluster.ids if broker != where]
         with self.halted(*others):
             for offset in (10, 11, 12):  # the first goes out to requests that wait
