@@ -125,16 +125,16 @@ def truncates_to_the_high_watermark(module: Any) -> None:
     module.load = load_and_cut
 
 
-@mutant("pybroker.log.log", "no power", "replicas differ")
-def writes_another_epoch_than_the_leader(module: Any) -> None:
-    append = module.Log.append_as_follower
+@mutant("pybroker.log.log", "order", "replicas differ")
+def writes_something_else_as_a_follower(module: Any) -> None:
+    append = module.Log._append_run
 
-    def append_changed(log: Any, records: Any, now_ms: int) -> Any:
-        changed = bytearray(records)
-        changed[15] ^= 1
-        return append(log, changed, now_ms)
+    def append_changed(log: Any, run: Any, data: Any, now_ms: int) -> None:
+        changed = bytearray(data)
+        changed[-1] ^= 1
+        append(log, run, memoryview(changed), now_ms)
 
-    module.Log.append_as_follower = append_changed
+    module.Log._append_run = append_changed
 
 
 @mutant("pybroker.log.log", "retry", "duplicate")
@@ -165,9 +165,10 @@ def writes_twice(module: Any) -> None:
     append = module.Partition.append
 
     def append_again(partition: Any, records: Any, *arguments: Any, **options: Any) -> Any:
+        again = bytes(records)
         info = append(partition, records, *arguments, **options)
         if not partition.topic_partition.topic.startswith("__") and info.first_offset % 7 == 3:
-            append(partition, records, *arguments, **options)
+            append(partition, again, *arguments, **options)
         return info
 
     module.Partition.append = append_again
@@ -239,11 +240,6 @@ def keeps_everybody_eligible(module: Any) -> None:
         return tuple(broker for broker in partition.replicas if broker not in isr)
 
     module._eligible = eligible
-
-
-@mutant("pybroker.replication.isr", "laggard", "stuck")
-def misses_nobody(module: Any) -> None:
-    module.Follower.is_behind = lambda follower, leader_end, now_ms, lag_time_max_ms: False
 
 
 # -- coordinators --------------------------------------------------------------------------------------------
