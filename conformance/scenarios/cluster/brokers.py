@@ -186,8 +186,11 @@ class OpenCluster(Cluster):
         """Where a replica lies."""
         return self.log_dir(broker) / f"{topic}-{partition}"
 
-    def are_alike(self, topic: str, partition: int = 0) -> bool:
-        """Whether all replicas have the same bytes."""
+    def await_alike(self, topic: str) -> None:
+        """Waits until all replicas of each partition have the same bytes."""
+        until(lambda: all(self._alike(topic, number) for number in self.partitions(topic)), f"{topic} to be alike")
+
+    def _alike(self, topic: str, partition: int) -> bool:
         replicas = self.partitions(topic)[partition].replicas
         first, *others = [self.segments(broker, topic, partition) for broker in replicas]
         return all(other == first for other in others)

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import pytest
+
 from conformance import drivers
 from conformance.drivers import CLIENTS
 from conformance.drivers.base import CommitRefused, Place
@@ -62,8 +64,12 @@ class Reader:
         return self.member.committed([self.place]) == {self.place: offset}
 
 
-def test_s60_another_broker_coordinates_and_no_commit_is_lost(cluster: OpenCluster, topic: str) -> None:
+@pytest.mark.parametrize("coordination", ["embedded", pytest.param("on_zookeeper", marks=pytest.mark.long)])
+def test_s60_another_broker_coordinates_and_no_commit_is_lost(
+    request: pytest.FixtureRequest, coordination: str, topic: str
+) -> None:
     """For each client and protocol a group; the broker that coordinates all of them is killed."""
+    cluster: OpenCluster = request.getfixturevalue(coordination)
     cluster.create_topic(topic, 1, 3, min_insync_replicas=2)
     write(cluster, topic, [b"%d" % number for number in range(20)])
     victim, place = found(cluster, topic), Place(topic, 0)

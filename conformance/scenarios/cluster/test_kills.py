@@ -40,4 +40,4 @@ def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
         acked = sum(stream.counts()[0] for stream in flowing.streams)
     with capsys.disabled():
         print(f"S31 {cluster.kind}: {acked} records of {', '.join(LIBRARIES)} acked over {kills} kills, none lost")
-    assert all(cluster.are_alike(topic, number) for number in replicas)
+    cluster.await_alike(topic)
