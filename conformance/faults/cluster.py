@@ -27,6 +27,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ from conformance.faults.several import EAGER, PATIENCE_S, Several
 from conformance.faults.transaction_load import Application, Transactions
 from conformance.machines import Machines
 
+STUCK = "stuck"
 Faults = dict[str, Callable[[], None]]
 
 
@@ -153,6 +155,10 @@ class Campaign:
             self._strike_all(began)
             self._end()
             self._check()
+        except AssertionError as error:  # nothing is compared then: what has to happen does not
+            self.report.faults = self.chaos.counts
+            self.report.anomalies.append(Anomaly(STUCK, f"{error}\n{error.__cause__ or ''}"))
+            traceback.print_exc()
         finally:
             self.foreign.close()
             self.streams.close()
@@ -170,7 +176,7 @@ class Campaign:
         while turn < self.plan.faults or time.monotonic() - began < self.plan.minutes * 60:
             self._permit(turn, time.monotonic() - began)
             name = self.chaos.strike(self.plan.script[turn] if self.plan.script else "")
-            print(f"{turn}: {name}", file=sys.stderr, flush=True)
+            print(f"{time.monotonic() - began:.0f} s: {name} ({turn})", file=sys.stderr, flush=True)
             self._await_progress(name)
             if self.chaos.random.random() < 0.5:
                 self.target.heal()
