@@ -84,11 +84,12 @@ class Report:
     hiccups: Counter[str] = field(default_factory=Counter)
     #: Seconds from the end of a fault to the next acks in every load, by fault.
     pauses_s: dict[str, list[float]] = field(default_factory=dict)
+    #: Seconds from the end of a fault until every replica was in sync, where that was waited for, by fault.
+    heals_s: dict[str, list[float]] = field(default_factory=dict)
     anomalies: list[Anomaly] = field(default_factory=list)
 
     def as_json(self) -> str:
         """Everything, for a machine."""
-        rows = {name: {"median": sorted(s)[len(s) // 2], "most": max(s)} for name, s in sorted(self.pauses_s.items())}
         kinds = Counter(anomaly.kind for anomaly in self.anomalies)
         found = {
             "seed": self.seed,
@@ -105,7 +106,8 @@ class Report:
             "commits_of_offsets": dict(sorted(self.commits.items())),
             "transactions": dict(sorted(self.transactions.items())),
             "errors_that_clients_were_told": dict(sorted(self.hiccups.items())),
-            "seconds_from_a_fault_to_acks_in_every_load": rows,
+            "seconds_from_a_fault_to_acks_in_every_load": _spread(self.pauses_s),
+            "seconds_from_a_fault_until_all_is_in_sync": _spread(self.heals_s),
             "anomalies": dict(sorted(kinds.items())),
             "anomalies_in_all": len(self.anomalies),
             "examples": [str(anomaly) for anomaly in self.anomalies[:30]],
@@ -114,6 +116,12 @@ class Report:
 
     def __str__(self) -> str:
         return self.as_json()
+
+
+def _spread(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Median and most of each."""
+    found = {name: sorted(row) for name, row in sorted(seconds.items())}
+    return {name: {"median": round(row[len(row) // 2], 2), "most": round(row[-1], 2)} for name, row in found.items()}
 
 
 class Campaign:
@@ -180,6 +188,7 @@ class Campaign:
             self._await_progress(name)
             if self.chaos.random.random() < 0.5:
                 self.target.heal()
+                self.report.heals_s.setdefault(name, []).append(time.monotonic() - self.chaos.healed)
             turn += 1
 
     def _permit(self, turn: int, elapsed_s: float) -> None:
@@ -201,7 +210,7 @@ class Campaign:
         while not self._all_moved(before):
             assert time.monotonic() < deadline, f"no acks in every load after {name}: {before}, now {self._done()}"
             time.sleep(0.05)
-        self.report.pauses_s.setdefault(name, []).append(round(time.monotonic() - self.chaos.healed, 2))
+        self.report.pauses_s.setdefault(name, []).append(time.monotonic() - self.chaos.healed)
 
     def _done(self) -> dict[str, int]:
         return {"streams": self.streams.acked(), "transactions": self.transactions.committed(), **self.foreign.done()}
