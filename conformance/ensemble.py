@@ -19,7 +19,7 @@ from typing import IO
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 TICK_MS = 500
 
 
