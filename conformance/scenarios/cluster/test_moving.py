@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource  # type: ignore[attr-defined]
 
 from conformance import command_line
 from conformance.peers import Java
@@ -50,7 +51,7 @@ def test_s97_a_broker_that_leads_leaves_in_order_and_comes_back(embedded: OpenCl
 def test_s98_partitions_move_and_get_more_replicas_under_load(
     embedded: OpenCluster, on_zookeeper: OpenCluster, topic: str, tool: str, java: Java, tmp_path: Path
 ) -> None:
-    """By kafka-reassign-partitions: Kafka's own (with a throttle) on the embedded store, ours on ZooKeeper."""
+    """By kafka-reassign-partitions: Kafka's own on the embedded store, ours on ZooKeeper."""
     cluster = embedded if tool == "java" else on_zookeeper
     after: Replicas = {0: (3, 2), 1: (2, 3, 1), 2: (1, 2, 3), 3: (3,)}
     cluster.place_topic(topic, dict.fromkeys(after, (1, 2)), min_insync_replicas=1)
@@ -59,9 +60,12 @@ def test_s98_partitions_move_and_get_more_replicas_under_load(
         plan = tmp_path / "plan.json"
         plan.write_text(json.dumps({"version": 1, "partitions": rows}))
         words = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
-        throttle = ("--throttle", "50000000") if tool == "java" else ()
-        assert "Successfully started" in _run(tool, java, *words, "--execute", *throttle)
+        begun = _run(tool, java, *words, "--execute", "--throttle", "50000000")
+        assert "throttle limit was set to 50000000 B/s" in begun
+        assert "Successfully started" in begun
+        until(lambda: all(_is_throttled(cluster, topic)), "the throttle")
         until(lambda: _is_complete(_run(tool, java, *words, "--verify")), "the end of the reassignment")
+        until(lambda: not any(_is_throttled(cluster, topic)), "no throttle")
         until(lambda: _places(cluster, topic) == after, "the new replicas")
         cluster.await_sync(topic)
         flowing.goes_on()
@@ -72,6 +76,18 @@ def test_s98_partitions_move_and_get_more_replicas_under_load(
 
 def _places(cluster: OpenCluster, topic: str) -> Replicas:
     return {number: row.replicas for number, row in cluster.partitions(topic).items()}
+
+
+def _is_throttled(cluster: OpenCluster, topic: str) -> list[bool]:
+    """Whether broker 2 has a rate as leader, and the topic followers that are subject to one."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    asked = {
+        ConfigResource(ConfigResource.Type.BROKER, "2"): "leader.replication.throttled.rate",
+        ConfigResource(ConfigResource.Type.TOPIC, topic): "follower.replication.throttled.replicas",
+    }
+    rows = [admin.describe_configs([each])[each].result(60).get(key) for each, key in asked.items()]
+    own = (ConfigSource.DYNAMIC_BROKER_CONFIG.value, ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+    return [row is not None and row.source in own for row in rows]
 
 
 def _is_complete(output: str) -> bool:
