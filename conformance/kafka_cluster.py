@@ -15,6 +15,9 @@ from conformance import peers
 from conformance.brokers import RealKafka, free_port
 from conformance.clusters import Brokers
 
+PATIENCE_S = 240.0
+"""A broker of thousands of partitions on a busy machine takes minutes to start."""
+
 
 class Member(RealKafka):
     """One of the three. ``_prepare`` differs from a broker's alone: the quorum is everybody."""
@@ -64,7 +67,7 @@ class KafkaCluster(Brokers):
         for member in self.members.values():
             member.start(wait=False)
         for member in self.members.values():
-            member.wait_ready()
+            member.wait_ready(PATIENCE_S)
         return self
 
     def stop(self) -> int:
@@ -85,7 +88,7 @@ class KafkaCluster(Brokers):
 
     def revive(self, broker: int) -> None:
         """Starts a broker that was killed; returns when it takes requests."""
-        self.members[broker].start()
+        self.members[broker].start(wait=False).wait_ready(PATIENCE_S)
 
     def logged(self) -> str:
         """What the brokers wrote to their logs so far."""

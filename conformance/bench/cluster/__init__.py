@@ -17,7 +17,7 @@ from conformance.bench.cluster.width import many_partitions
 COLD = (replicate, crowd, failover, failover_on_zookeeper, many_partitions)
 WARM = (replicate, crowd)
 
-__all__ = ["COLD", "KINDS", "WARM", "warm_up"]
+__all__ = ["COLD", "KINDS", "WARM", "crowd", "failover", "many_partitions", "replicate", "warm_up"]
 
 
 def warm_up(trio: Trio, seconds: float) -> None:

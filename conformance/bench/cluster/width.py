@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import REPLICAS, Trio
@@ -82,8 +82,7 @@ def _wait_in_sync(trio: Trio, names: list[str], partitions: int) -> None:
         _wait_at(port, names, partitions, lambda leader, isr: leader >= 0 and isr == REPLICAS)
 
 
-def _wait_at(port: int, names: list[str], partitions: int, good: object) -> None:
-    assert callable(good)
+def _wait_at(port: int, names: list[str], partitions: int, good: Callable[[int, int], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     for name in names:
         while True:
