@@ -55,7 +55,6 @@ def _killed_at_the_worst_moment(cluster: OpenCluster, topic: str) -> dict[str, O
     topics = {acks: f"{topic}-{acks}" for acks in ("0", "1", "all")}
     for each in topics.values():
         cluster.place_topic(each, {0: (1, 2, 3)})
-        write(cluster, each, [b"before"])
     cluster.place_topic(f"{topic}-bait", {0: (1, 2, 3)})
     told = {acks: Deliveries() for acks in topics}
     settings = {"enable_idempotence": False, "retries": 0, "linger_ms": 0, "message_timeout_ms": 60_000}
@@ -63,6 +62,8 @@ def _killed_at_the_worst_moment(cluster: OpenCluster, topic: str) -> dict[str, O
     for acks, client in clients.items():
         client.produce(topics[acks], b"before", partition=0)
         assert client.flush(60) == 0
+    with Wire(cluster.address(1)) as wire:
+        until(lambda: all(wire.end_offset(each) == 1 for each in topics.values()), "what is replicated")
     with ExitStack() as stopped:
         with cluster.hung(2, 3):
             _answer_their_fetches(cluster, f"{topic}-bait")
@@ -100,11 +101,11 @@ def _no_more(cluster: OpenCluster, broker: int) -> ExitStack:
 def _only_what_is_replicated_is_seen(cluster: OpenCluster, topic: str) -> None:
     """S93: the leader has all, but shows what lies below the high watermark."""
     with Wire(cluster.address(1)) as wire:
-        assert wire.end_offset(topic) == 2
+        assert wire.end_offset(topic) == 1
         shown = wire.fetch(topic, 0)
-    assert shown.high_watermark == 2
-    assert shown.records.count(b"before") == 2
-    assert len(shown.records) < 300
+    assert shown.high_watermark == 1
+    assert shown.records.count(b"before") == 1
+    assert len(shown.records) < 150
     assert sum(map(len, cluster.segments(1, topic).values())) > len(shown.records)
 
 
@@ -112,9 +113,9 @@ def _counted(cluster: OpenCluster, topic: str, acked: list[bytes | None]) -> Out
     """S93: the old leader has cut off what the new one does not have, and all have the same bytes."""
     cluster.await_alike(topic)
     found = [value for _, value in whole_log(cluster, Place(topic, 0))]
-    assert found[:2] == [b"before"] * 2
+    assert found[0] == b"before"
     assert b"after" in found
-    assert len(set(found)) == len(found) - 1
+    assert len(set(found)) == len(found)
     return Outcome(len(acked), len(set(acked) - set(found)))
 
 
@@ -148,9 +149,7 @@ def test_s32_what_clients_send_meanwhile_is_acked_when_enough_are_back(embedded:
 def test_s33_a_replica_that_rotted_on_disk_is_made_whole_by_the_other(embedded: OpenCluster, topic: str) -> None:
     embedded.place_topic(topic, {0: (1, 2)})
     values = [b"record %d" % number for number in range(30)]
-    for start in range(0, 30, 3):
-        write(embedded, topic, values[start : start + 3])
-    embedded.await_sync(topic)
+    _write_one_by_one(embedded, topic, values)
     with embedded.down(1):
         _rot(embedded.partition_dir(1, topic) / f"{0:020}.log", b"record 13")
         write(embedded, topic, [b"record 30"])
@@ -165,8 +164,7 @@ def test_s33_what_has_rotted_at_the_leader_is_taken_by_no_follower(embedded: Ope
     embedded.place_topic(topic, {0: (1, 2)})
     values = [b"record %d" % number for number in range(9)]
     with embedded.down(2):
-        for value in values:
-            write(embedded, topic, [value])
+        _write_one_by_one(embedded, topic, values)
         log = embedded.partition_dir(1, topic) / f"{0:020}.log"
         good = log.read_bytes()
         _rot(log, b"record 5")
@@ -179,6 +177,13 @@ def test_s33_what_has_rotted_at_the_leader_is_taken_by_no_follower(embedded: Ope
     log.write_bytes(good)
     embedded.await_sync(topic)
     assert [value for _, value in whole_log(embedded, Place(topic, 0))] == values
+
+
+def _write_one_by_one(cluster: OpenCluster, topic: str, values: list[bytes]) -> None:
+    """Each in a batch of its own."""
+    with Wire(cluster.address(1)) as wire:
+        for value in values:
+            assert wire.produce(topic, batches.batch([value])).error_code == 0
 
 
 def _rot(log: Path, value: bytes) -> None:
