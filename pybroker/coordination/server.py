@@ -21,14 +21,14 @@ from typing import Any
 
 from pybroker.coordination import wire
 from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore, EmbeddedWatch
-from pybroker.coordination.halted import is_halted, peer_pid
+from pybroker.coordination.halted import halt_of, peer_pid
 from pybroker.coordination.interface import ConnectionLoss, CoordinationError, SessionState
 from pybroker.coordination.wire import Reply, Request, Verb
 
 LONGEST_PATH = 100
 CHECKS_PER_TIMEOUT = 6
 HALT_CHECK_S = 0.5
-"""Who is halted at two checks in a row is expired."""
+"""Who is in the same halt at two checks in a row is expired."""
 
 logger = logging.getLogger(__name__)
 
@@ -190,20 +190,20 @@ class StoreConnection:
         """Expires a session that is silent, or whose process is halted. When it was this process that did not run,
         nobody was silent.
         """
-        pid, was_halted = peer_pid(self._writer), False
+        pid, before = peer_pid(self._writer), ""
         patience_s = timeout_s / CHECKS_PER_TIMEOUT
         step = min(patience_s, HALT_CHECK_S)
         while True:
             began = self._loop.time()
             await asyncio.sleep(step)
-            now, halted = self._loop.time(), is_halted(pid)
+            now, halt = self._loop.time(), halt_of(pid)
             if now - began > step + patience_s:
                 self._heard_at = now
-            elif halted and was_halted:
+            elif halt and halt == before:
                 return await self._expire(f"its process {pid} is halted")
             elif now - self._heard_at > timeout_s:
                 return await self._expire(f"silent for {timeout_s:g} s")
-            was_halted = halted
+            before = halt
 
     async def _expire(self, why: str) -> None:
         logger.warning("session %d of the coordination store has expired: %s", self.session_id, why)

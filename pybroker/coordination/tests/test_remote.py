@@ -116,7 +116,7 @@ def test_a_killed_process_is_known_at_once(tmp_path: Path) -> None:
 def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.coordination.server.is_halted", lambda pid: False)
+    monkeypatch.setattr("pybroker.coordination.server.halt_of", lambda pid: "")
 
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path, 2_500)
