@@ -1,5 +1,6 @@
 """python -m pybroker.testing.simulator --seeds 0-1000000 [--processes N] [--report FILE]
 python -m pybroker.testing.simulator --seeds 17 --trace     one history, event by event
+python -m pybroker.testing.simulator --seeds 0-1000000 --mutants 3000     before that, the broken protocols
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from pybroker.testing.simulator.hunt import hunt
 from pybroker.testing.simulator.report import simulate
 from pybroker.testing.simulator.world import run
 
@@ -20,15 +22,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--report", type=Path, help="where to write what has come of it, as JSON")
     parser.add_argument("--trace", action="store_true", help="what happens in each history")
+    parser.add_argument("--mutants", type=int, metavar="N", help="first: each broken protocol is found in N histories")
     options = parser.parse_args(arguments)
     first, _, end = options.seeds.partition("-")
     seeds = range(int(first), int(end) if end else int(first) + 1)
     if options.trace:
         return _trace(seeds)
+    survivors = _find_out(options.mutants, options.processes) if options.mutants else []
     report = simulate(seeds.start, seeds.stop, options.processes, lambda text: print(text, flush=True))
     if options.report:
         report.write(options.report)
-    return 1 if report.violations else 0
+    return 1 if report.violations or survivors else 0
+
+
+def _find_out(histories: int, processes: int) -> list[str]:
+    """Tells which broken protocol is found out by what; those that are not."""
+    survivors = []
+    for found in hunt(histories, processes):
+        print(found.line(), flush=True)
+        if not found.is_right:
+            survivors.append(found.name)
+    return survivors
 
 
 def _trace(seeds: range) -> int:

@@ -56,6 +56,10 @@ class Process:
             self.store.link_changed(is_up=False)
         return self.store
 
+    def replicas(self) -> Any:
+        """The broker's replica manager, None before there is one."""
+        return None if self.broker is None else getattr(self.broker, "replicas", None)
+
     def close_connections(self) -> None:
         """The broker serves nobody any more."""
         for end in self.ends:

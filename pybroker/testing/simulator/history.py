@@ -8,7 +8,6 @@ from typing import NamedTuple
 from pybroker.testing.simulator.oracle import Violation
 from pybroker.testing.simulator.settings import Settings
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import errors
 
 
 class Acked(NamedTuple):
@@ -61,7 +60,8 @@ class History:
         self.acks: list[Acked] = []
         self.attempts: dict[bytes, TopicPartition] = {}
         self.transactions: list[Transaction] = []
-        self.given_up = 0
+        self.given_up: set[str] = set()
+        """Writers that do not know what became of a batch; it may still come."""
         self._producers = 1 << 40
 
     def new_producer(self) -> int:
@@ -84,8 +84,10 @@ class History:
         """It was acknowledged; -1: as a duplicate of which the offset is not known any more."""
         self.acks.append(Acked(tp, values, offset))
 
-    def gave_up(self, tp: TopicPartition, values: tuple[bytes, ...], error: errors.KafkaError) -> None:
+    def gave_up(self, writer: str, tp: TopicPartition, values: tuple[bytes, ...]) -> None:
         """Nobody knows what became of it."""
-        self.given_up += 1
-        if isinstance(error, errors.OutOfOrderSequenceNumber):
-            raise Violation("sequence", f"{tp}: {values} follows what was acknowledged, and is told {error!r}")
+        self.given_up.add(writer)
+
+    def out_of_order(self, tp: TopicPartition, values: tuple[bytes, ...]) -> None:
+        """A leader lacks what came before, and that was acknowledged with acks=all."""
+        raise Violation("sequence", f"{tp}: what came before {values} was acknowledged, and is not there")

@@ -132,6 +132,10 @@ class Oracle:
         if tp in self.committed:
             self.committed[tp].cut(self.acked.get(tp, 0))
             self.trimmed.add(tp)
+            for node_id, machine in self.cluster.machines.items():  # who leads by now may have committed more
+                self._seen.pop((node_id, tp), None)
+                if machine.process is not None:
+                    self.cluster.scheduler.touched[machine.process.loop] = None
 
     def process_ended(self, process: Process) -> None:
         """A process is gone."""
@@ -145,10 +149,13 @@ class Oracle:
 
     def check(self) -> None:
         """Looks at everything that may have changed."""
-        for machine in self.cluster.machines.values():
-            process = machine.process
-            if process is not None and process.broker is not None:
-                self.look(process)
+        touched = self.cluster.scheduler.touched
+        if touched:
+            for loop in touched:
+                machine = loop.machine
+                if machine is not None and machine.process is not None and machine.process.loop is loop:
+                    self.look(machine.process)
+            touched.clear()
         if self._elected:
             elected, self._elected = self._elected, {}
             for tp, state in elected.items():
@@ -158,7 +165,7 @@ class Oracle:
 
     def look(self, process: Process) -> None:
         """At one broker's replicas."""
-        replicas, node_id = getattr(process.broker, "replicas", None), process.node_id
+        replicas, node_id = process.replicas(), process.node_id
         if replicas is None or node_id is None:
             return
         for partitions in replicas.topics.values():
@@ -191,8 +198,8 @@ class Oracle:
                 raise Violation("watermark", f"{tp}: fell from {seen.high_watermark} to {high_watermark} in {epoch}")
         committed = self.committed.setdefault(tp, Chain())
         known = min(high_watermark, committed.end)
-        if (node_id, tp) in self.tainted and not leads:
-            known = 0 if not chain.agrees(committed, known) else known
+        if not leads and ((node_id, tp) in self.tainted or tp in self.trimmed):
+            return  # it may lack something, or have what nobody was promised
         if known and not chain.agrees(committed, known):
             raise Violation("agreement", f"{tp} below {known}: broker {node_id} has {chain}, committed is {committed}")
         if high_watermark > committed.end:

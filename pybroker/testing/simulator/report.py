@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from typing import Any
 
 from pybroker.testing.simulator.world import Outcome, run
 
-CHUNK = 50
+CHUNK = 20
 PROGRESS_S = 5.0
 KEPT_FAILURES = 100
 
@@ -95,5 +95,5 @@ def outcomes(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
     if processes <= 1:
         yield from map(run, seeds)
         return
-    with multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn").Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, gc.freeze) as pool:
         yield from pool.imap_unordered(run, seeds, CHUNK)

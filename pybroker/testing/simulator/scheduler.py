@@ -75,6 +75,8 @@ class Scheduler:
         """Called whenever everything that one event has made ready has run."""
         self.on_failure: Callable[[ProcessLoop | None, BaseException], object] = _raise
         """A callback has raised."""
+        self.touched: dict[ProcessLoop, None] = {}
+        """The processes that have run since somebody has emptied this."""
         self.tasks: list[Any] = []
         """All tasks of all processes."""
         self._queue: list[tuple[float, int, Handle]] = []
@@ -98,21 +100,19 @@ class Scheduler:
         """Runs it after those that are ready already."""
         self._ready.append(handle)
 
-    def run(self, until: float, is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Lets time pass up to ``until``, or until ``is_over()``; True in the second case."""
+    def run(self, until: float) -> None:
+        """Lets time pass up to ``until``."""
         queue = self._queue
-        while True:
+        self._drain()
+        while queue and queue[0][0] <= until:
+            time, _, handle = heappop(queue)
+            if time > self.now:
+                self.now = time
+            self._run(handle)
             self._drain()
             self.events += 1
             self.after_event()
-            if is_over():
-                return True
-            if not queue or queue[0][0] > until:
-                self.now = max(self.now, until)
-                return False
-            time, _, handle = heappop(queue)
-            self.now = max(self.now, time)
-            self._run(handle)
+        self.now = until
 
     def _drain(self) -> None:
         ready = self._ready
@@ -127,6 +127,7 @@ class Scheduler:
             if loop.is_paused:
                 loop.held.append(handle)
                 return
+            self.touched[loop] = None
         self.current = loop
         events._set_running_loop(cast(Any, loop))
         try:

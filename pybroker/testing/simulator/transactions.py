@@ -134,9 +134,7 @@ class TransactionalWriter:
         if self._is_old:
             await self._add(tp)
         sequence = self._sequences.get(tp, 0)
-        builder = Builder(
-            producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True
-        )
+        builder = Builder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True)
         values = []
         for _ in range(count):
             self._number += 1

@@ -50,7 +50,9 @@ class Writer:
         try:
             offset = await self._send(batch)
         except errors.KafkaError as error:
-            self.history.gave_up(self.tp, batch.values, error)
+            if isinstance(error, errors.OutOfOrderSequenceNumber) and self.acks == -1:
+                self.history.out_of_order(self.tp, batch.values)
+            self.history.gave_up(self.name, self.tp, batch.values)
             self._producer, self._sequence = self.history.new_producer(), 0
             return
         self._sequence += count
