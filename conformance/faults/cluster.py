@@ -44,7 +44,7 @@ from conformance.faults.disks import Disks
 from conformance.faults.history import Anomaly
 from conformance.faults.sdk_load import AHEAD, Streams
 from conformance.faults.several import EAGER, PATIENCE_S, Several
-from conformance.faults.transaction_load import Application, Transactions
+from conformance.faults.transaction_load import ENDED, Application, Transactions
 from conformance.machines import Machines
 
 STUCK = "stuck"
@@ -234,8 +234,8 @@ class Campaign:
         report = self.report
         self.target.crash()
         written, done = self.streams.check(), self.transactions.check()
-        report.faults = self.chaos.counts + done.faults
-        report.hiccups = written.hiccups
+        report.faults = self.chaos.counts
+        report.hiccups = written.hiccups + Counter({ENDED: done.faults[ENDED]})
         commits = self.foreign.done()
         report.acked = Counter({"sdk": written.acked, "librdkafka": commits.pop("librdkafka")})
         report.acked["in transactions"] = done.records

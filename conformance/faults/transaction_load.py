@@ -39,6 +39,7 @@ EAGER = {
     "transaction.state.log.num.partitions": "3",
 }
 STUCK = "stuck"
+ENDED = "workers ended by themselves"
 #: What a worker notes when a client of it is through.
 ENDS = ("fenced", "failed", "end")
 #: Where workers find the suite.
@@ -221,7 +222,7 @@ class Transactions:
         """A worker may end by itself: librdkafka and aiokafka say fenced when a broker forgot to answer."""
         for process in list(self.workers.values()):
             if not process.alive:
-                self.report.faults["workers ended by themselves"] += 1
+                self.report.faults[ENDED] += 1
                 self._start(process.options)
 
     def kill_worker(self) -> None:
