@@ -23,6 +23,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     Wanted = Metadata.Request.MetadataRequestTopic
     Topic = Metadata.Response.MetadataResponseTopic
+    Broker = Metadata.Response.MetadataResponseBroker
 
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
@@ -137,10 +138,8 @@ def _response(
         operations = authorized_operations.TOPIC
     response = Metadata.Response(
         brokers=[
-            Metadata.Response.MetadataResponseBroker(
-                node_id=id, host=host, port=port, rack=image.brokers[id].rack
-            )
-            for id, (host, port) in addresses.items()
+            *(_broker(id, *address, image.brokers[id].rack) for id, address in addresses.items()),
+            *_departed(call),
         ],
         cluster_id=call.broker.cluster_id,
         controller_id=image.live_controller,
@@ -154,6 +153,18 @@ def _response(
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.CLUSTER
     return response
+
+
+def _broker(id: int, host: str, port: int, rack: str | None) -> Broker:
+    return Metadata.Response.MetadataResponseBroker(node_id=id, host=host, port=port, rack=rack)
+
+
+def _departed(call: Call) -> Iterator[Broker]:
+    """Brokers that have just gone (``cluster.suspects``)."""
+    for broker in call.broker.suspects.departed():
+        endpoint = broker.endpoint(call.connection.listener_name)
+        if endpoint is not None:
+            yield _broker(broker.id, endpoint.host, endpoint.port, broker.rack)
 
 
 def _describe(

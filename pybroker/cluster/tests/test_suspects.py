@@ -14,7 +14,7 @@ from pybroker.clock import ManualClock
 from pybroker.cluster.image import BrokerRegistration, MetadataDelta, MetadataImage, PartitionImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.plan import NewTopic
-from pybroker.cluster.suspects import PATIENCE_MS, Suspects
+from pybroker.cluster.suspects import GRACE_MS, PATIENCE_MS, Suspects
 from pybroker.handlers import metadata
 from pybroker.handlers.call import Call
 from pybroker.tests.cluster import Cluster, in_loop
@@ -85,6 +85,25 @@ async def test_nobody_is_a_suspect_for_long(world: World) -> None:
     world.clock.advance(PATIENCE_MS)
     await world.suspects.settled()
     assert not world.suspects.lead(LED_BY_2)
+
+
+@scenario
+async def test_clients_are_told_for_a_while_of_a_broker_that_has_gone(world: World) -> None:
+    world.suspects.accuse(2)
+    assert world.suspects.departed() == []
+    await world.register(None)
+    assert [broker.id for broker in world.suspects.departed()] == [2]
+    assert not world.suspects.lead(LED_BY_2)
+    world.clock.advance(GRACE_MS)
+    assert world.suspects.departed() == []
+
+
+@scenario
+async def test_a_broker_that_is_back_is_listed_once(world: World) -> None:
+    world.suspects.accuse(2)
+    await world.register(None)
+    await world.register(8)
+    assert world.suspects.departed() == []
 
 
 @scenario
