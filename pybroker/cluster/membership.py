@@ -125,6 +125,15 @@ class Membership:
                 break
         self._registration = own._replace(epoch=(await self._store.get(path))[1].created)
 
+    async def _stay_registered(self) -> None:
+        """Registers again where somebody has taken the registration away: the last write of this broker's past,
+        which was killed while it registered, may have come late.
+        """
+        stat = await self._store.exists(znodes.broker_path(self._registration.id))
+        if stat is None or stat.owner != self._store.session.id:
+            _log.warning("the registration of broker %d is gone: it registers again", self._registration.id)
+            await self._register()
+
     @property
     def broker_epoch(self) -> int:
         """The number of this broker's registration."""
@@ -139,6 +148,7 @@ class Membership:
                 self._news.clear()
                 if await self._stand_once():
                     return
+                await self._stay_registered()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_S):
                         await self._news.wait()
@@ -178,6 +188,7 @@ class Membership:
         """Brokers came or went, or say that they cannot do something."""
         async with self._standing:
             is_controller = self._service.is_controller
+        await self._stay_registered()
         if is_controller:
             await self._service.set_brokers(await load_brokers(self._store))
 

@@ -488,3 +488,15 @@ def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_ses
         assert set((await members.settled()).brokers) == {1, 2}
 
     run(tmp_path / "db", scenario)
+
+
+def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Path) -> None:
+    """Found by the simulator: the last write of a killed process came after its successor had registered."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        before = (await members.settled()).brokers[2].epoch
+        await members.alive[1].store.delete(znodes.broker_path(2))
+        await members.until(lambda: members.has_settled and members.controller.image.brokers[2].epoch > before)
+
+    run(tmp_path / "store", scenario)

@@ -94,11 +94,11 @@ class Mutant(NamedTuple):
 
 
 HISTORIC = (
-    Mutant("KIP-101", broken.truncate_to_watermark),
-    Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE),
+    Mutant("KIP-101", broken.truncate_to_watermark, seed=4),
+    Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=3),
     Mutant("KIP-966", broken.last_replica, shape=POWER),
-    Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}),
-    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE),
+    Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}, seed=1),
+    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=7),
 )
 
 MUTANTS = (

@@ -203,7 +203,8 @@ class Oracle:
         if known and not chain.agrees(committed, known):
             raise Violation("agreement", f"{tp} below {known}: broker {node_id} has {chain}, committed is {committed}")
         if high_watermark > committed.end:
-            self._commit(process, partition, chain, high_watermark)
+            led = leads or (seen is not None and seen.leads)  # it may have been told of its end in the same turn
+            self._commit(process, partition, chain, high_watermark, led=led)
 
     def _chain(self, key: tuple[int, TopicPartition], log: Log, seen: Seen | None) -> Chain:
         chain = self.chains.get(key)
@@ -219,12 +220,14 @@ class Oracle:
                 raise Violation("agreement", f"{key[1]} of broker {key[0]} cannot be read at {before}")
         return chain
 
-    def _commit(self, process: Process, partition: Any, chain: Chain, high_watermark: int) -> None:
+    def _commit(
+        self, process: Process, partition: Any, chain: Chain, high_watermark: int, *, led: bool
+    ) -> None:
         """A high watermark has passed what was not committed before."""
         tp = partition.topic_partition
         if chain.digest_at(high_watermark) is None:
             raise Violation("agreement", f"{tp}: watermark {high_watermark} lies in a batch or beyond {chain}")
-        if not partition.is_leader:
+        if not led:
             text = f"{tp}: follower {process.node_id} has {high_watermark}, committed is {self.committed[tp].end}"
             raise Violation("agreement", text)
         committed = self.committed[tp]
