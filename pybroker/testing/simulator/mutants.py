@@ -61,6 +61,7 @@ COMMITS: Shape = {
 LATE: Shape = {
     **COMMITS,
     "transactions": 20,
+    "duration_s": 4.0,
     "delivery_timeout_s": 20.0,
     "faults": frozenset({"slow"}),
     "slow_chance": 0.05,

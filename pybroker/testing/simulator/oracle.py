@@ -67,6 +67,8 @@ class Oracle:
         self.min_isr: dict[str, int] = {}
         self.commits = 0
         self._seen: dict[tuple[int, TopicPartition], Seen] = {}
+        self._logs: dict[tuple[int, TopicPartition], Log] = {}
+        """Of which ``chains`` speaks, as long as its process runs."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._cuts: dict[Log, int] = {}
         self._answers: list[tuple[TopicPartition, int]] = []
@@ -112,6 +114,7 @@ class Oracle:
         for node, tp in tuple(self._seen):
             if node == node_id:
                 del self._seen[node, tp]
+                self._logs.pop((node, tp), None)
 
     def unprotected(self, node_id: int) -> list[TopicPartition]:
         """The partitions that may lose something with what that machine has not synced.
@@ -144,6 +147,7 @@ class Oracle:
         for node, tp in tuple(self._seen):
             if node == process.node_id:
                 del self._seen[node, tp]
+                self._logs.pop((node, tp), None)
 
     # After each event
 
@@ -187,7 +191,7 @@ class Oracle:
     def _look_at(self, process: Process, partition: Any, key: Any, seen: Seen | None) -> None:
         node_id, tp = key
         log: Log = partition.log
-        chain = self._chain(key, log, seen)
+        chain = self._chain(key, log)
         leads, epoch, high_watermark = partition.is_leader, partition.leader_epoch, log.high_watermark
         self._seen[key] = Seen(log, log.log_end_offset, high_watermark, epoch, leads)
         if leads:
@@ -206,11 +210,13 @@ class Oracle:
             led = leads or (seen is not None and seen.leads)  # it may have been told of its end in the same turn
             self._commit(process, partition, chain, high_watermark, led=led)
 
-    def _chain(self, key: tuple[int, TopicPartition], log: Log, seen: Seen | None) -> Chain:
+    def _chain(self, key: tuple[int, TopicPartition], log: Log) -> Chain:
+        """The log as it is now."""
         chain = self.chains.get(key)
         cut = self._cuts.pop(log, None)
-        if chain is None or seen is None or seen.log is not log:
+        if chain is None or self._logs.get(key) is not log:
             chain = self.chains[key] = Chain()
+            self._logs[key] = log
         elif cut is not None:
             chain.cut(cut)
         while chain.end < log.log_end_offset:
@@ -220,9 +226,7 @@ class Oracle:
                 raise Violation("agreement", f"{key[1]} of broker {key[0]} cannot be read at {before}")
         return chain
 
-    def _commit(
-        self, process: Process, partition: Any, chain: Chain, high_watermark: int, *, led: bool
-    ) -> None:
+    def _commit(self, process: Process, partition: Any, chain: Chain, high_watermark: int, *, led: bool) -> None:
         """A high watermark has passed what was not committed before."""
         tp = partition.topic_partition
         if chain.digest_at(high_watermark) is None:
@@ -234,17 +238,22 @@ class Oracle:
         committed.take(chain, high_watermark)
         self.cluster.note(f"{tp}: committed up to {high_watermark} by {process.node_id}")
         self.commits += 1
-        holders = [
-            node_id
-            for node_id in self.cluster.machines
-            if (found := self.chains.get((node_id, tp))) is not None and found.agrees(committed, high_watermark)
-        ]
+        holders = [id for id in self.cluster.machines if self._newest(id, tp).agrees(committed, high_watermark)]
         required = min(self.min_isr.get(tp.topic, 1), len(partition.replicas))
         if len(holders) < required:
             raise Violation("min.insync", f"{tp} below {high_watermark} is on {holders} only")
         state = self.authority.get(tp)
         if state is not None:
             self._check_members(tp, state)
+
+    def _newest(self, node_id: int, tp: TopicPartition) -> Chain:
+        """A replica as it is now, in the middle of an event too."""
+        process = self.cluster.machines[node_id].process
+        replicas = None if process is None else process.replicas()
+        partition = None if replicas is None else replicas.topics.get(tp.topic, {}).get(tp.partition)
+        if partition is not None:
+            return self._chain((node_id, tp), partition.log)
+        return self.chains.get((node_id, tp)) or Chain()
 
     def _check_state(self, tp: TopicPartition, state: PartitionImage) -> None:
         """The controller has decided."""
@@ -254,9 +263,9 @@ class Oracle:
         if state.leader != NO_LEADER:
             if state.leader not in state.isr:
                 raise Violation("isr", f"{tp}: leader {state.leader} is not in {state.isr}")
-            chain = self.chains.get((state.leader, tp))
+            chain = self._newest(state.leader, tp)
             is_tainted = (state.leader, tp) in self.tainted
-            if committed.end and (chain is None or not chain.agrees(committed, committed.end)):
+            if not chain.agrees(committed, committed.end):
                 loss = " has lost what was not synced," if is_tainted else ""
                 text = f"{tp}: {state.leader}, which leads in {state.leader_epoch},{loss} has {chain}, not {committed}"
                 raise Violation("durability", text)
@@ -265,10 +274,10 @@ class Oracle:
     def _check_members(self, tp: TopicPartition, state: PartitionImage) -> None:
         committed = self.committed[tp]
         for member in (*state.isr, *state.elr):
-            if (member, tp) in self.tainted or not committed.end:
+            if (member, tp) in self.tainted:
                 continue
-            chain = self.chains.get((member, tp))
-            if chain is None or not chain.agrees(committed, committed.end):
+            chain = self._newest(member, tp)
+            if not chain.agrees(committed, committed.end):
                 text = f"{tp}: {member} of {state.isr}+{state.elr} has {chain}, committed is {committed}"
                 raise Violation("isr", text)
 

@@ -31,6 +31,7 @@ from pybroker.topic_partition import TopicPartition
 TOPIC = "t"
 START_S = 20.0
 STEP_S = 0.02
+QUICK = Pace(slow_chance=0.0)
 SETTLE_S = 60.0
 FIRST_CLIENT = 100
 
@@ -57,8 +58,7 @@ class World:
         self.seed = seed
         self.settings = settings or drawn(seed)
         self.scheduler = Scheduler(self._rng("scheduler"))
-        pace = Pace(slow_chance=self.settings.slow_chance, slow_s=self.settings.slow_s)
-        network = Network(self.scheduler, self._rng("network"), pace)
+        network = Network(self.scheduler, self._rng("network"), QUICK)
         store = SimulatedStore(
             self.scheduler, network, Tree(), self.settings.session_timeout_s, knows_death=self.settings.knows_death
         )
@@ -116,8 +116,10 @@ class World:
         self._start()
         self._create_topics()
         self._start_clients()
+        self.cluster.network.pace = Pace(slow_chance=self.settings.slow_chance, slow_s=self.settings.slow_s)
         self.faults.begin()
         self.scheduler.run(self.scheduler.now + self.settings.duration_s)
+        self.cluster.network.pace = QUICK
         self.faults.end()
         self._settle()
         self.oracle.check_end()
