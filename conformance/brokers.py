@@ -89,6 +89,15 @@ class Broker(ABC):
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         return self.log_dir / f"{topic}-{partition}"
 
+    def make_topic(self, name: str, partitions: int = 1, **config: object) -> None:
+        """Creates a topic; settings have ``_`` for ``.``."""
+        with Wire(self.address) as wire:
+            wire.create_topic(name, partitions, {key.replace("_", "."): value for key, value in config.items()})
+
+    def leader_of(self, place: object) -> tuple[str, int]:
+        """The address of a partition's leader."""
+        return self.address
+
     def logged(self) -> str:
         """What the broker wrote to its log so far."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

@@ -5,14 +5,16 @@ What several processes share with one (``Broker``) has the same names: ``bootstr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -32,132 +34,74 @@ class Partition(NamedTuple):
     isr: tuple[int, ...]
 
 
-class Cluster:
-    """``python -m pybroker --processes N``; brokers are named by their ids, 1 to N."""
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return bool(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
-    def __init__(self, data_dir: Path, brokers: int = 3, zookeeper: str | None = None, **config: object) -> None:
-        """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
+
+def consecutive_ports(count: int) -> int:
+    """The first of some ports in a row that nobody listens on."""
+    while True:
+        with contextlib.ExitStack() as taken:
+            first = taken.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            try:
+                for port in range(first + 1, first + count):
+                    taken.enter_context(socket.create_server(("127.0.0.1", port)))
+            except (OSError, OverflowError):
+                continue
+            return int(first)
+
+
+class Brokers(ABC):
+    """Several brokers, on 127.0.0.1 unless told otherwise, and what they say of themselves."""
+
+    def __init__(self, data_dir: Path, brokers: int) -> None:
         self.data_dir = data_dir
         self.ids = tuple(range(1, brokers + 1))
-        self.zookeeper = zookeeper
-        self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
         self.ports: dict[int, int] = {}
-        self.process: subprocess.Popen[bytes] | None = None
-        self.log_file = data_dir.with_name(data_dir.name + ".stderr")
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        return ",".join("{}:{}".format(*self.address(broker)) for broker in self.ports)
 
-    def _command(self, *own: object) -> list[str]:
-        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
-        for key, value in self.config.items():
-            words += ["--set", f"{key}={value}"]
-        return words
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients reach it."""
+        return "127.0.0.1", self.ports[broker]
 
+    @abstractmethod
     def start(self) -> Self:
-        """Starts all brokers; returns when all take requests.
+        """Starts all brokers; returns when all take requests."""
 
-        Raises:
-            BrokerError: they did not.
-        """
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        port = next(iter(self.ports.values()), 0)
-        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
-        several = ("--processes", len(self.ids), "--restart-delay", 0.5)
-        self.process, ports = self._spawn(*several, "--port", port, *place)
-        self.ports = dict(zip(self.ids, ports, strict=True))
-        return self
-
-    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
-        """A process that has said that it is ready, and the ports that it said."""
-        with self.log_file.open("ab") as log:
-            process = subprocess.Popen(
-                self._command(*own), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
-        line = process.stdout.readline().decode() if ready else ""
-        match = READY.fullmatch(line)
-        if match is None:
-            process.kill()
-            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
-        return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
-
-    @contextmanager
-    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
-        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
-        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-            del self.ports[broker]
-
-    def logged(self) -> str:
-        """What supervisor and brokers wrote to their log so far."""
-        return self.log_file.read_text(errors="replace")
-
+    @abstractmethod
     def stop(self) -> int:
-        """SIGTERM to the supervisor; returns the exit code."""
-        assert self.process is not None
-        self.process.terminate()
-        return self.process.wait(60)
+        """Stops all in order; returns the exit code."""
+
+    @abstractmethod
+    def pid(self, broker: int) -> int:
+        """The broker's process, 0 if it has none."""
+
+    @abstractmethod
+    def kill(self, broker: int) -> None:
+        """kill -9."""
 
     def __enter__(self) -> Self:
         return self.start()
 
+    @abstractmethod
     def __exit__(self, *_: object) -> None:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        brokers = [pid for pid in map(self.pid, self.ids) if pid]
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-        for pid in brokers:
-            self._signal(pid, signal.SIGKILL)
-
-    # -- one broker ------------------------------------------------------------------------------
-
-    def pid(self, broker: int) -> int:
-        """The broker's process, 0 if it has none."""
-        try:
-            return int((self.data_dir / f"broker-{broker}" / "pid").read_text())
-        except FileNotFoundError:
-            return 0
-
-    def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
-        """Ends the broker's process; the supervisor starts another one."""
-        self._signal(self.pid(broker), number)
-
-    def halt(self, broker: int) -> None:
-        """The broker does nothing until ``resume``, but keeps its connections."""
-        self._signal(self.pid(broker), signal.SIGSTOP)
-
-    def resume(self, broker: int) -> None:
-        """Ends a halt."""
-        self._signal(self.pid(broker), signal.SIGCONT)
-
-    @staticmethod
-    def _signal(pid: int, number: signal.Signals) -> None:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            return
-
-    # -- what it says of itself --------------------------------------------------------------------
+        """Ends every process."""
 
     def metadata(self, topic: str, without: int | None = None) -> Any:
         """Metadata as the first broker has it that answers; ``without`` one that is not asked."""
 
         def ask() -> Any:
-            for broker, port in self.ports.items():
+            for broker in self.ports:
                 if broker != without:
                     try:
-                        with Wire(("127.0.0.1", port), ANSWER_S) as wire:
+                        with Wire(self.address(broker), ANSWER_S) as wire:
                             return wire.ask("Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False)
                     except OSError:
                         continue
@@ -190,7 +134,7 @@ class Cluster:
         """Moves partitions to other replicas; returns when they are there, in sync, and nowhere else."""
         rows = [{"partition_index": number, "replicas": list(to)} for number, to in replicas.items()]
         topics = [{"name": topic, "partitions": rows}]
-        with Wire(("127.0.0.1", self.ports[1])) as wire:
+        with Wire(self.address(1)) as wire:
             reply = wire.ask("AlterPartitionReassignments", 0, timeout_ms=30_000, topics=topics)
         assert reply.error_code == 0, reply
         assert all(row.error_code == 0 for row in reply.responses[0].partitions), reply
@@ -207,7 +151,129 @@ class Cluster:
         rows = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
         topic |= {"assignments": [], "configs": rows}
-        with Wire(("127.0.0.1", self.ports[1])) as wire:
+        with Wire(self.address(1)) as wire:
             reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
         assert reply.topics[0].error_code == 0, reply
         until(lambda: self.is_in_sync(name), f"{name} to have leaders")
+
+
+class Cluster(Brokers):
+    """``python -m pybroker --processes N``; brokers are named by their ids, 1 to N."""
+
+    def __init__(self, data_dir: Path, brokers: int = 3, zookeeper: str | None = None, **config: object) -> None:
+        """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
+        super().__init__(data_dir, brokers)
+        self.zookeeper = zookeeper
+        self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        #: Variables that the brokers have in their environment beside ours.
+        self.environment: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_file = data_dir.with_name(data_dir.name + ".stderr")
+
+    def log_dir(self, broker: int) -> Path:
+        """Where the broker has its logs."""
+        return self.data_dir / f"broker-{broker}"
+
+    def revive(self, broker: int) -> None:
+        """Waits until a broker that was killed has another process: the supervisor sees to it."""
+        until(lambda: is_running(self.pid(broker)), f"broker {broker} to have another process")
+
+    def _command(self, *own: object) -> list[str]:
+        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
+        for key, value in self.config.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def start(self) -> Self:
+        """Starts all brokers; returns when all take requests.
+
+        Raises:
+            BrokerError: they did not.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        port = next(iter(self.ports.values()), 0)
+        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
+        several = ("--processes", len(self.ids), "--restart-delay", 0.5)
+        self.process, ports = self._spawn(*several, "--port", port, *place)
+        self.ports = dict(zip(self.ids, ports, strict=True))
+        return self
+
+    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
+        """A process that has said that it is ready, and the ports that it said."""
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                self._command(*own),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **self.environment},
+            )
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
+        line = process.stdout.readline().decode() if ready else ""
+        match = READY.fullmatch(line)
+        if match is None:
+            process.kill()
+            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
+        return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
+
+    @contextlib.contextmanager
+    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
+        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
+        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            del self.ports[broker]
+
+    def logged(self) -> str:
+        """What supervisor and brokers wrote to their log so far."""
+        return self.log_file.read_text(errors="replace")
+
+    def stop(self) -> int:
+        """SIGTERM to the supervisor; returns the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(60)
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        brokers = [pid for pid in map(self.pid, self.ids) if pid]
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        for pid in brokers:
+            self._signal(pid, signal.SIGKILL)
+
+    # -- one broker ------------------------------------------------------------------------------
+
+    def pid(self, broker: int) -> int:
+        """The broker's process, 0 if it has none."""
+        try:
+            return int((self.log_dir(broker) / "pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Ends the broker's process; the supervisor starts another one."""
+        self._signal(self.pid(broker), number)
+
+    def halt(self, broker: int) -> None:
+        """The broker does nothing until ``resume``, but keeps its connections."""
+        self._signal(self.pid(broker), signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """Ends a halt."""
+        self._signal(self.pid(broker), signal.SIGCONT)
+
+    @staticmethod
+    def _signal(pid: int, number: signal.Signals) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return

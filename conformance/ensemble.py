@@ -19,7 +19,7 @@ from typing import IO
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 TICK_MS = 500
 
 
@@ -27,18 +27,19 @@ class EnsembleError(RuntimeError):
     """A server could not be started; the text has what it printed."""
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Ports that nobody listens on now."""
     with contextlib.ExitStack() as open_sockets:
-        sockets = [open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets = [open_sockets.enter_context(socket.create_server((host, 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
 
 
 class Server:
     """One server: its folder, its port, and its process while it runs."""
 
-    def __init__(self, folder: Path, number: int, port: int) -> None:
+    def __init__(self, folder: Path, number: int, port: int, host: str) -> None:
         self.folder = folder
+        self.host = host
         self.number = number
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
@@ -52,7 +53,7 @@ class Server:
         lines = [
             *(f"tickTime={TICK_MS}", "initLimit=40", "syncLimit=20", "maxClientCnxns=0"),
             *("minSessionTimeout=1000", "maxSessionTimeout=60000"),
-            *(f"dataDir={data}", f"clientPort={self.port}", "clientPortAddress=127.0.0.1"),
+            *(f"dataDir={data}", f"clientPort={self.port}", f"clientPortAddress={self.host}"),
             *("admin.enableServer=false", "4lw.commands.whitelist=*", *members),
         ]
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
@@ -90,7 +91,7 @@ class Server:
 
     def ask(self, word: str) -> str:
         """The answer to one of the four-letter words."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 2) as connection:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 2) as connection:
             connection.sendall(word.encode())
             chunks = iter(lambda: connection.recv(1 << 16), b"")
             return b"".join(chunks).decode()
@@ -100,17 +101,18 @@ class Server:
 class Ensemble:
     """Servers that are one ZooKeeper."""
 
-    def __init__(self, folder: Path, servers: int = 1) -> None:
-        ports = free_ports(3 * servers)
-        self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n]) for n in range(servers)]
-        members = [f"server.{n + 1}=127.0.0.1:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
+    def __init__(self, folder: Path, servers: int = 1, host: str = "127.0.0.1") -> None:
+        """``host``: the address on which the servers listen."""
+        ports = free_ports(3 * servers, host)
+        self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n], host) for n in range(servers)]
+        members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
         for server in self.servers:
             server.configure(members if servers > 1 else [])
 
     @property
     def hosts(self) -> str:
         """``host:port`` of every server, comma-separated."""
-        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+        return ",".join(f"{server.host}:{server.port}" for server in self.servers)
 
     def start(self) -> None:
         """Starts every server that does not run; returns when all serve."""
@@ -142,7 +144,7 @@ class Ensemble:
 
 
 @contextlib.contextmanager
-def ensemble(folder: Path, servers: int = 1) -> Iterator[Ensemble]:
+def ensemble(folder: Path, servers: int = 1, host: str = "127.0.0.1") -> Iterator[Ensemble]:
     """A running ensemble; none of it is left at the end.
 
     Raises:
@@ -150,7 +152,7 @@ def ensemble(folder: Path, servers: int = 1) -> Iterator[Ensemble]:
     """
     if not JAR.exists():
         raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
-    running = Ensemble(folder, servers)
+    running = Ensemble(folder, servers, host)
     try:
         running.start()
         yield running

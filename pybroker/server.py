@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import alter_partition
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
-from pybroker.cluster.membership import BrokerIdTaken, ClusterMismatch
+from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.peer_secret import cluster_secret
 from pybroker.compaction_workers import CompactionWorkers
@@ -34,6 +35,7 @@ from pybroker.config import (
 )
 from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
 from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
+from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
@@ -66,7 +68,7 @@ class Broker:
     """One broker in this process, on the running event loop.
 
     config, clock, node_id: what it was made with. The rest stands after ``start``:
-    cluster_id; metadata (``.image``), controller, producer_ids: the cluster; logs, replicas: data;
+    cluster_id; metadata (``.image``), suspects, controller, producer_ids: the cluster; logs, replicas: data;
     groups, transactions: coordinators; executor: for what blocks; loop.
     """
 
@@ -129,7 +131,8 @@ class Broker:
         """The coordination store, and whose cluster this is."""
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
-        own = self._own_cluster_id()
+        marks = self._marks()
+        own = next((mark.cluster_id for mark in marks if mark.cluster_id), None)
         try:
             self.node = await ClusterNode.open(
                 self._store, self.config, self.node_id, self.clock, own
@@ -139,12 +142,24 @@ class Broker:
                 f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {own}, "
                 f"but {error}: choose another --data-dir, or other log.dirs"
             ) from error
+        if len(marks) == len(self.folder.log_dirs):
+            await self.node.remove_past(mark.directory_id for mark in marks)
         self.cluster_id = self.node.cluster_id
         self.metadata = self.node.metadata
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
+        self.suspects = self.node.suspects
         self.peer_secret = await cluster_secret(self._store)
-        self.peers = Peers(
+        self.peers = self._make_peers()
+        self.metadata.add_listener(self.peers.apply)
+        self._opened.callback(self.peers.close)
+        self.forwarding = Forwarding(self)
+        self.controller.create_elsewhere = functools.partial(
+            create_elsewhere, self.forwarding, self.metadata
+        )
+
+    def _make_peers(self) -> Peers:
+        return Peers(
             self.node_id,
             self.peer_secret,
             self.loop,
@@ -152,12 +167,7 @@ class Broker:
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
             if self.config.is_set("replica.socket.receive.buffer.bytes")
             else -1,
-        )
-        self.metadata.add_listener(self.peers.apply)
-        self._opened.callback(self.peers.close)
-        self.forwarding = Forwarding(self)
-        self.controller.create_elsewhere = functools.partial(
-            create_elsewhere, self.forwarding, self.metadata
+            on_lost=self.suspects.accuse,
         )
 
     async def _join(self, *, was_clean: bool) -> None:
@@ -180,14 +190,13 @@ class Broker:
             text = str(error).removeprefix(f"{place}: ")
             raise StartError(f"coordination store {place}: {text}") from error
 
-    def _own_cluster_id(self) -> str | None:
-        """The cluster that the log dirs say they belong to; None where all are new."""
+    def _marks(self) -> list[meta_properties.MetaProperties]:
+        """What the log dirs say of themselves; nothing those that are new, or cannot be read."""
+        marks = []
         for log_dir in self.folder.log_dirs:
             with contextlib.suppress(OSError, ValueError):
-                found = meta_properties.read(self._storage, log_dir)
-                if found is not None and found.cluster_id:
-                    return found.cluster_id
-        return None
+                marks.append(meta_properties.read(self._storage, log_dir))
+        return [mark for mark in marks if mark is not None]
 
     async def _open_logs(self) -> bool:
         """Opens, and where needed recovers, every log; True after a clean stop."""
@@ -254,6 +263,10 @@ class Broker:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
         self._opened.callback(self.groups.close)
+        if self.config["zookeeper.connect"]:
+            nodes = GroupNodes(self._store, self.groups.runtime.loaded_shards, self.clock)
+            nodes.start()
+            self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)

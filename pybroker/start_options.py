@@ -104,6 +104,8 @@ def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolde
             connection_timeout_ms=waiting_ms,
         )
     if options.shares_folder:
+        if not config.is_set("zookeeper.session.timeout.ms"):
+            timeout_ms = config["broker.session.timeout.ms"]
         return StoreOptions(socket=str(folder.socket), session_timeout_ms=timeout_ms)
     return StoreOptions(file=str(folder.store))
 

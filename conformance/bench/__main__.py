@@ -11,13 +11,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
-from conformance.bench import cases, clients, compaction, coordinators, report, scale
+from conformance.bench import cases, clients, cluster, compaction, coordinators, report, scale
 from conformance.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -26,13 +27,14 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 @dataclass(frozen=True, slots=True)
 class Suite:
     """Cases that go together. ``page``: the marks in docs/benchmarks.md around what was measured; ``file``: the name of
-    the raw figures and of the plot."""
+    the raw figures and of the plot; ``kinds``: what is measured, one broker each unless the suite has more."""
 
-    cold: tuple[cases.Case, ...]
-    warm: tuple[cases.Case, ...]
-    warm_up: Callable[[Broker, float], None]
+    cold: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
+    warm: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
+    warm_up: Callable[[Any, float], None]
     page: str
     file: str
+    kinds: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: KINDS)
 
 
 SETTINGS = {"group_initial_rebalance_delay_ms": "0", "log_retention_check_interval_ms": "300000"}
@@ -50,7 +52,7 @@ def measure(
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
     found: list[report.Measurement] = []
     try:
-        with KINDS[kind](folder / "data", **SETTINGS) as broker:
+        with suite.kinds[kind](folder / "data", **SETTINGS) as broker:
             found += run(broker, "cold", number, _chosen(suite.cold, only), load)
             warm = _chosen(suite.warm, only)
             if warm_up_s > 0 and warm:
@@ -62,12 +64,12 @@ def measure(
     return found
 
 
-def _chosen(some: Iterable[cases.Case], only: set[str]) -> list[cases.Case]:
+def _chosen(some: Iterable[Callable[..., cases.Figures]], only: set[str]) -> list[Callable[..., cases.Figures]]:
     return [case for case in some if not only or case.__name__ in only]
 
 
 def run(
-    broker: Broker, phase: str, number: int, chosen: Iterable[cases.Case], load: cases.Scale
+    broker: Any, phase: str, number: int, chosen: Iterable[Callable[..., cases.Figures]], load: cases.Scale
 ) -> list[report.Measurement]:
     found = []
     for case in chosen:
@@ -98,6 +100,7 @@ SUITES = {
         "coordinators",
     ),
     "compaction": Suite(compaction.CASES, compaction.CASES, compaction.warm_up, "compaction", "compaction"),
+    "cluster": Suite(cluster.COLD, cluster.WARM, cluster.warm_up, "cluster", "cluster", cluster.KINDS),
 }
 #: Measures clients instead of brokers.
 CLIENTS = "clients"

@@ -39,10 +39,32 @@ class Scale:
     small_records: int
     latency_s: float
     idle_s: float
+    replicated_records: int
+    kills: int
+    clients: int
+    partitions: int
 
 
-FULL = Scale(produce_records=1_000_000, small_records=60_000, latency_s=10, idle_s=10)
-QUICK = Scale(produce_records=250_000, small_records=15_000, latency_s=5, idle_s=5)
+FULL = Scale(
+    produce_records=1_000_000,
+    small_records=60_000,
+    latency_s=10,
+    idle_s=10,
+    replicated_records=1_000_000,
+    kills=12,
+    clients=5_000,
+    partitions=10_000,
+)
+QUICK = Scale(
+    produce_records=250_000,
+    small_records=15_000,
+    latency_s=5,
+    idle_s=5,
+    replicated_records=250_000,
+    kills=3,
+    clients=500,
+    partitions=1_000,
+)
 
 
 class LoadError(RuntimeError):

@@ -31,9 +31,10 @@ class Later:
 
 
 class Client:
-    """One connection; ``done`` ends it."""
+    """One connection; ``done`` ends it. ``address``: where it goes, if not to the broker of the load."""
 
     done = False
+    address: tuple[str, int] | None = None
 
     def start(self) -> bytes:
         """The first frames."""
@@ -96,9 +97,10 @@ class _Link:
 class Load:
     """Connections that stay open over several runs."""
 
-    def __init__(self, broker: Broker, clients: Sequence[Client]) -> None:
+    def __init__(self, broker: Broker | None, clients: Sequence[Client]) -> None:
+        """``broker``: that of clients without an address of their own."""
         self._selector = selectors.DefaultSelector()
-        self._links = [_Link(broker.address, client) for client in clients]
+        self._links = [_Link(_address(client, broker), client) for client in clients]
         self._later: list[tuple[float, int, _Link, bytes]] = []
         self._number = itertools.count()
         for link in self._links:
@@ -149,6 +151,13 @@ class Load:
         self._selector.close()
         for link in self._links:
             link.socket.close()
+
+
+def _address(client: Client, broker: Broker | None) -> tuple[str, int]:
+    if client.address is not None:
+        return client.address
+    assert broker is not None
+    return broker.address
 
 
 def drive(broker: Broker, clients: Sequence[Client]) -> float:

@@ -64,6 +64,24 @@ FIGURES = (
     Figure("compact_1k_cpu_s_per_gb", "… broker CPU", "s/GB", share=1),
     Figure("compact_100_mb_s", "compaction of 100 B records", "MB/s", share=1, more_is_better=True),
     Figure("compact_100_cpu_s_per_gb", "… broker CPU", "s/GB", share=1),
+    Figure("replicate_cpu_s_per_gb", "produce 1 KB, RF 3, acks=all: CPU of all brokers", "s/GB", goal=3),
+    Figure("replicate_mb_s", "produce 1 KB, RF 3, acks=all: throughput", "MB/s", more_is_better=True),
+    Figure("failover_p50_ms", "kill -9 of a leader to the next ack, raw client: median", "ms", goal=300),
+    Figure("failover_max_ms", "… worst", "ms"),
+    Figure("failover_client_p50_ms", "… librdkafka's defaults: median", "ms", goal=300),
+    Figure("failover_client_max_ms", "… worst", "ms"),
+    Figure("failover_zookeeper_p50_ms", "on ZooKeeper, raw client, beyond the session: median", "ms", goal=1000),
+    Figure("failover_zookeeper_max_ms", "… worst", "ms", goal=1000),
+    Figure("crowd_connect_s", "5,000 clients at once: connect", "s"),
+    Figure("crowd_s", "… each writes and reads 5 times, half a second apart", "s"),
+    Figure("crowd_cpu_us", "… CPU of all brokers for a request", "µs", share=1),
+    Figure("crowd_kib", "… memory of all brokers for a client", "KiB", share=1),
+    Figure("wide_create_s", "10,000 partitions, RF 3: creation", "s", share=1),
+    Figure("wide_controller_s", "… kill -9 of the controller to the next controller", "s", goal=2),
+    Figure("wide_failover_s", "… to leaders of all partitions", "s", goal=2),
+    Figure("wide_stop_s", "… controlled stop of everything", "s"),
+    Figure("wide_restart_s", "… start to leaders of all partitions", "s", goal=20),
+    Figure("wide_rss_mb", "… memory of all processes", "MB", share=1),
 )
 
 
@@ -88,9 +106,9 @@ class Row:
     kafka: Sequence[float]
 
     @property
-    def ratio(self) -> float:
-        """Ours to Kafka's, of the medians."""
-        return statistics.median(self.ours) / statistics.median(self.kafka)
+    def ratio(self) -> float | None:
+        """Ours to Kafka's, of the medians; None where Kafka has no such thing."""
+        return statistics.median(self.ours) / statistics.median(self.kafka) if self.kafka else None
 
     @property
     def verdict(self) -> str:
@@ -98,7 +116,7 @@ class Row:
         ours = statistics.median(self.ours)
         if self.figure.goal is not None:
             return f"≤ {self.figure.goal:g}: {'reached' if ours <= self.figure.goal else 'missed'}"
-        if self.figure.share is not None:
+        if self.figure.share is not None and self.ratio is not None:
             least = self.figure.more_is_better
             reached = self.ratio >= self.figure.share if least else self.ratio <= self.figure.share
             return f"{'≥' if least else '≤'} {self.figure.share:g} × Kafka: {'reached' if reached else 'missed'}"
@@ -106,7 +124,7 @@ class Row:
 
 
 def rows(measurements: Iterable[Measurement]) -> list[Row]:
-    """The rows for which both brokers have figures, in the order of ``FIGURES``."""
+    """The rows for which we have figures, and Kafka where it has such a thing, in the order of ``FIGURES``."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for one in measurements:
         values.setdefault((one.name, one.phase, one.broker), []).append(one.value)
@@ -114,13 +132,15 @@ def rows(measurements: Iterable[Measurement]) -> list[Row]:
     for figure in FIGURES:
         for phase in ("cold", "warm"):
             ours = values.get((figure.name, phase, "ours"))
-            kafka = values.get((figure.name, phase, "kafka"))
-            if ours and kafka:
+            kafka = values.get((figure.name, phase, "kafka"), [])
+            if ours:
                 found.append(Row(figure, phase, ours, kafka))
     return found
 
 
 def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
     middle = statistics.median(values)
     if len(values) == 1:
         return f"{middle:.3g}"
@@ -135,7 +155,7 @@ def table(found: Sequence[Row]) -> str:
     ]
     lines += [
         f"| {row.figure.title}, {row.figure.unit} | {row.phase} | {_cell(row.ours)} | {_cell(row.kafka)} "
-        f"| {row.ratio:.2f} | {row.verdict} |"
+        f"| {'–' if row.ratio is None else f'{row.ratio:.2f}'} | {row.verdict} |"
         for row in found
     ]
     return "\n".join(lines)
@@ -158,7 +178,8 @@ def machine() -> str:
 def plot(found: Sequence[Row], path: Path) -> None:
     """Each figure as the factor by which ours is better than Kafka's, on a logarithmic scale."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    gains = [row.ratio if row.figure.more_is_better else 1 / row.ratio for row in found]
+    found = [row for row in found if row.ratio]
+    gains = [row.ratio if row.figure.more_is_better else 1 / row.ratio for row in found if row.ratio]
     colours = ["#3b6ea5" if row.phase == "cold" else "#d9822b" for row in found]
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(found) + 1.4))
     places = range(len(found), 0, -1)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import confluent_kafka
 
 from conformance import librdkafka
-from conformance.brokers import Broker
 from conformance.drivers.base import Place
 from conformance.faults.history import Row
+from conformance.faults.targets import Target
 from conformance.wire_client import Wire
 
 #: How long anything may take that must happen at all.
@@ -21,9 +21,9 @@ STALLED_S = 180.0
 class CommittedReader(threading.Thread):
     """Reads committed records of all partitions while faults happen, and notes each."""
 
-    def __init__(self, broker: Broker, places: Sequence[Place]) -> None:
+    def __init__(self, target: Target, places: Sequence[Place]) -> None:
         super().__init__(name="committed reader", daemon=True)
-        self.bootstrap = broker.bootstrap
+        self.bootstrap = target.bootstrap
         self.seen: dict[Place, list[Row]] = {place: [] for place in places}
         self.stopping = threading.Event()
         self.failure = ""
@@ -67,19 +67,20 @@ def place_of(message: confluent_kafka.Message) -> Place:
     return Place(topic, partition)
 
 
-def end_offset(wire: Wire, place: Place, isolation_level: int) -> int:
+def end_offset(target: Target, place: Place, isolation_level: int) -> int:
     """The high watermark (0), or the last stable offset (1)."""
     row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": place.topic, "partitions": [row]}]
-    reply = wire.ask("ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics)
+    with Wire(target.leader_of(place)) as wire:
+        reply = wire.ask("ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics)
     found = reply.topics[0].partitions[0]
     assert found.error_code == 0, found
     return int(found.offset)
 
 
-def read_committed(broker: Broker, place: Place) -> list[Row]:
+def read_committed(target: Target, place: Place) -> list[Row]:
     """The committed records of a partition from its first offset to its last."""
-    client = reader(broker.bootstrap)
+    client = reader(target.bootstrap)
     client.assign([confluent_kafka.TopicPartition(*place, 0)])
     found: list[Row] = []
     deadline = time.monotonic() + STALLED_S

@@ -262,10 +262,12 @@ class GroupReader(Load):
         seed: int,
         places: Mapping[Place, PartitionHistory],
         marks: Mapping[Place, Watermark],
+        **settings: object,
     ) -> None:
         super().__init__(broker, name, seed)
         self.places = places
         self.marks = marks
+        self.settings = {key.replace("_", "."): value for key, value in settings.items()}
 
     def work(self) -> None:
         options = {
@@ -276,7 +278,7 @@ class GroupReader(Load):
             "check.crcs": True,
             "fetch.wait.max.ms": 20,
         }
-        consumer = librdkafka.Consumer({**options, **PATIENT})
+        consumer = librdkafka.Consumer({**options, **PATIENT, **self.settings})
         consumer.subscribe(sorted({place.topic for place in self.places}))
         try:
             while not self.stopping.is_set():

@@ -1,13 +1,10 @@
 """What holds brokers together is taken away: killed and halted brokers, controllers, ZooKeeper servers.
 
-S31, S95, S96, S97 and cases 22, 23, 24, on processes under load. What was acked stays, once, in order.
+Cases 22, 23, 24, on processes under load. What was acked stays, once, in order.
 """
 
 from __future__ import annotations
 
-import json
-import random
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +12,6 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from kazoo.client import KazooClient
 
 from conformance.clusters import Cluster
 from conformance.drivers.base import Place
@@ -56,14 +52,6 @@ class Loaded:
             lambda: all(len(each.acked) > count for each, count in zip(histories, before, strict=True)),
             "acks in every partition",
         )
-
-    def replace(self, victim: int, number: signal.Signals) -> None:
-        """Ends a broker; returns when there is another process and all is in sync."""
-        before = self.cluster.pid(victim)
-        self.cluster.kill(victim, number)
-        self.goes_on()
-        until(lambda: self.cluster.pid(victim) not in (0, before), "another process")
-        until(self.is_whole, "all replicas in sync")
 
     def halt(self, victim: int) -> None:
         """Halts a broker until others have taken its place, and lets it come back."""
@@ -137,57 +125,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
             return Loaded(running.enter_context(Cluster(tmp_path / "data", 3, place, **CONFIG)))
 
         yield on
-
-
-@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(1_200)])])
-def test_s31_a_broker_killed_again_and_again_costs_nothing_acked(start: Start, kills: int) -> None:
-    loaded = start()
-    dice = random.Random(kills)
-    for _ in range(kills):
-        victim = dice.choice(loaded.cluster.ids)
-        loaded.replace(victim, dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
-    loaded.finish()
-
-
-def test_s95_s96_another_broker_takes_over_from_a_killed_controller_in_the_next_epoch(
-    start: Start, zookeeper: Ensemble
-) -> None:
-    loaded = start(zookeeper)
-    client = KazooClient(f"{zookeeper.hosts}/kafka")
-    client.start()
-    try:
-        first = json.loads(client.get("/controller")[0])["brokerid"]
-        epoch = int(client.get("/controller_epoch")[0])
-        assert loaded.cluster.controller() == first
-        assert sorted(client.get_children("/brokers/ids")) == ["1", "2", "3"]
-        assert "t" in client.get_children("/brokers/topics")
-        loaded.cluster.kill(first)
-        until(lambda: int(client.get("/controller_epoch")[0]) == epoch + 1, "the next epoch")
-        until(lambda: client.exists("/controller") is not None, "a controller")
-        second = json.loads(client.get("/controller")[0])["brokerid"]
-        until(lambda: loaded.cluster.controller(without=first) == second, "Metadata to name it")
-        loaded.goes_on()
-    finally:
-        client.stop()
-        client.close()
-    loaded.finish()
-
-
-@pytest.mark.long
-def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(start: Start) -> None:
-    loaded = start()
-    cluster = loaded.cluster
-    for _ in range(3):
-        with cluster.joined(4) as fourth:
-            assert cluster.brokers() == [1, 2, 3, 4]
-            cluster.reassign("t", {number: (4, 1 + number % 3, 1 + (number + 1) % 3) for number in range(PARTITIONS)})
-            loaded.goes_on()
-            cluster.reassign("t", {number: (1, 2, 3) for number in range(PARTITIONS)})
-            fourth.terminate()
-            assert fourth.wait(60) == 0
-        until(lambda: cluster.brokers() == [1, 2, 3], "the broker to be gone")
-        loaded.goes_on()
-    loaded.finish()
 
 
 @pytest.mark.long

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import NewBroker
-from conformance.faults.exactly_once import Campaign, Plan, long_plan
+from conformance.faults.exactly_once import Campaign, long_plan
 from conformance.faults.test_kill import seed
+from conformance.faults.transaction_load import Plan
 
 __all__ = ["seed"]
 DRIVERS = ("confluent", "aiokafka", "java")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import NewBroker
-from conformance.faults import history, sdk
-from conformance.faults.sdk import Campaign, Plan, Worker
+from conformance.faults import history, sdk_load
+from conformance.faults.sdk import Campaign
+from conformance.faults.sdk_load import Plan, Worker
 from conformance.faults.test_kill import seed
 
 __all__ = ["seed"]
@@ -34,9 +35,9 @@ def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path,
 class LostAcks(Campaign):
     """Loses acks only: the first three, for a worker may be through before a fault comes that waits for acks."""
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         self.proxy.lose_replies(count=3)
-        super()._begin()
+        super()._open()
 
     def _strike(self) -> None:
         self._await(lambda: len(self.proxy.lost) == 3, "three lost acks")
@@ -48,8 +49,8 @@ def test_the_campaign_finds_what_it_looks_for(
     """Without idempotence, records whose ack was lost are sent again and are there twice; a process that holds more
     than it may is told.
     """
-    monkeypatch.setattr(sdk, "MAX_MEMORY", sdk.MIB)
+    monkeypatch.setattr(sdk_load, "MAX_MEMORY", sdk_load.MIB)
     naive = Worker("send", 1000, settings={"enable_idempotence": False})
     plan = Plan(20_000, 2, writers={"naive": naive}, readers={}, groups={})
     report = LostAcks(new_broker(start=False), 1, plan, tmp_path).run()
-    assert {history.DUPLICATE, sdk.MEMORY} <= {anomaly.kind for anomaly in report.anomalies}, report
+    assert {history.DUPLICATE, sdk_load.MEMORY} <= {anomaly.kind for anomaly in report.anomalies}, report

@@ -5,15 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
 from conformance import librdkafka
-from conformance.brokers import Broker
 
 Found = TypeVar("Found")
+
+
+class Served(Protocol):
+    """One broker, or several."""
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,…``"""
 
 
 def until(look: Callable[[], Found], what: str, timeout_s: float = 90) -> Found:
@@ -25,7 +32,7 @@ def until(look: Callable[[], Found], what: str, timeout_s: float = 90) -> Found:
     return found
 
 
-def producer(broker: Broker, **settings: object) -> confluent_kafka.Producer:
+def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
     """librdkafka's producer; settings have ``_`` for ``.``."""
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
     return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
@@ -46,7 +53,7 @@ class Deliveries:
 
 
 def write(
-    broker: Broker,
+    broker: Served,
     topic: str,
     values: Iterable[bytes],
     *,
@@ -70,7 +77,7 @@ def write(
 
 
 @contextmanager
-def consumer(broker: Broker, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
+def consumer(broker: Served, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
     """librdkafka's consumer, from the beginning unless told otherwise."""
     defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
     defaults |= {"heartbeat.interval.ms": 200, "log_level": 0}
@@ -96,7 +103,7 @@ def take(client: confluent_kafka.Consumer, count: int, timeout_s: float = 90) ->
     return found
 
 
-def read(broker: Broker, topic: str, count: int, partition: int = 0, offset: int = 0) -> list[Message]:
+def read(broker: Served, topic: str, count: int, partition: int = 0, offset: int = 0) -> list[Message]:
     """Reads ``count`` messages of one partition."""
     with consumer(broker, enable_auto_commit=False) as client:
         client.assign([TopicPartition(topic, partition, offset)])

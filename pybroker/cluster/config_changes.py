@@ -7,7 +7,7 @@ be changed where their row says so: for one broker, or with an empty name for al
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -70,6 +70,20 @@ class ConfigChange(NamedTuple):
 
 
 Result = KafkaError | None
+Accepted = Mapping[tuple[ResourceType, str], Configs]
+"""New configurations by resource."""
+
+BYTES_PER_STEP: Final = 1 << 17
+"""With their copy in the journal and what else a step has they fit into a write to ZooKeeper."""
+BYTES_OF_A_WRITE: Final = 80
+"""Beside name and value."""
+
+UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+def may_allow_unclean(changes: Iterable[ConfigChange]) -> bool:
+    """Whether partitions that are offline may have leaders after these changes."""
+    return any(change.replace or key.name == UNCLEAN for change in changes for key in change.keys)
 
 
 class ConfigController:
@@ -85,7 +99,7 @@ class ConfigController:
         }
 
     def alter(self, image: MetadataImage, changes: Sequence[ConfigChange]) -> Plan[list[Result]]:
-        """None or an error for each change, in order; those without an error are one step."""
+        """None or an error for each change, in order; of those without an error as many as fit are one step."""
         times = Counter((change.resource_type, change.name) for change in changes)
         results: list[Result] = []
         accepted: dict[tuple[ResourceType, str], Configs] = {}
@@ -104,7 +118,8 @@ class ConfigController:
         if not accepted:
             return Plan(results)
         partitions = _forget_eligible(image, accepted)
-        return Plan(results, partitions.steps(_step(image, accepted, partitions)))
+        first, *others = [_step(image, part, partitions) for part in _parts(image, accepted)]
+        return Plan(results, [*partitions.steps(first), *others])
 
     def _check_resource(self, image: MetadataImage, change: ConfigChange) -> ResourceType:
         if change.resource_type not in self._checks:
@@ -213,9 +228,23 @@ def _merged(change: KeyChange, row: Key | None, current: str | None) -> str:
     return ",".join(member for member in members if member not in named)
 
 
+def _parts(image: MetadataImage, accepted: Accepted) -> Iterator[Accepted]:
+    """What goes into one write to the store each."""
+    part: dict[tuple[ResourceType, str], Configs] = {}
+    size = 0
+    for (resource_type, name), configs in accepted.items():
+        more = BYTES_OF_A_WRITE + len(name) + len(write_configs(image, resource_type, name, configs).data)
+        if part and size + more > BYTES_PER_STEP:
+            yield part
+            part, size = {}, 0
+        part[resource_type, name] = configs
+        size += more
+    yield part
+
+
 def _step(
     image: MetadataImage,
-    accepted: Mapping[tuple[ResourceType, str], Configs],
+    accepted: Accepted,
     partitions: PartitionChanges,
 ) -> Step:
     operations = [
@@ -238,9 +267,7 @@ def _step(
 MIN_ISR: Final = "min.insync.replicas"
 
 
-def _forget_eligible(
-    image: MetadataImage, accepted: Mapping[tuple[ResourceType, str], Configs]
-) -> PartitionChanges:
+def _forget_eligible(image: MetadataImage, accepted: Accepted) -> PartitionChanges:
     """Eligible leader replicas have everything only as long as nothing is committed without them:
     where that may begin, because fewer replicas are enough now, they are not eligible any more.
     """

@@ -21,6 +21,7 @@ from pybroker.cluster.image import (
     MetadataImage,
     PartitionImage,
     TopicImage,
+    boots_of,
 )
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome, alter_partition
 from pybroker.cluster.plan import (
@@ -188,7 +189,7 @@ class Controller:
 
     def begin_term(self, image: MetadataImage, node_id: int, epoch: int) -> Step:
         """Says who is the controller now."""
-        known = journal.Known((node_id, epoch), image.brokers)
+        known = journal.Known((node_id, epoch), image.brokers, image.boots)
         write = Set(znodes.KNOWN, journal.encode_known(known))
         return Step([write], MetadataDelta(controller=known.controller))
 
@@ -200,7 +201,7 @@ class Controller:
         """
         rules = TopicRules(self._config)
         changes = PartitionChanges(image)
-        standing = Standing.of(brokers, image.brokers)
+        standing = Standing.of(brokers, image.brokers, image.boots)
         for topic, partitions in after_changes(image, standing, rules):
             for partition in partitions:
                 changes.add(topic, partition)
@@ -209,7 +210,8 @@ class Controller:
         gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
         news = {id: broker for id, broker in brokers.items() if image.brokers.get(id) != broker}
         controller = (image.controller_id, image.controller_epoch)
-        known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers)))
+        boots = {**image.boots, **boots_of(brokers)}
+        known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers, boots)))
         return Plan(None, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
 
     def alter_partition(
@@ -236,7 +238,7 @@ class Controller:
         """ElectLeaders: the preferred replica, or with ``unclean`` any live one."""
         results: dict[TopicPartition, KafkaError | None] = {}
         rules = TopicRules(self._config)
-        standing = Standing.of(image.brokers, image.brokers)
+        standing = Standing.of(image.brokers, image.brokers, image.boots)
         changes = PartitionChanges(image)
         for tp in partitions:
             try:

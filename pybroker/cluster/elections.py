@@ -62,9 +62,14 @@ class Standing:
 
     @classmethod
     def of(
-        cls, brokers: Mapping[int, BrokerRegistration], known: Mapping[int, BrokerRegistration]
+        cls,
+        brokers: Mapping[int, BrokerRegistration],
+        known: Mapping[int, BrokerRegistration],
+        boots: Mapping[int, str],
     ) -> Standing:
-        """``brokers`` as they are now; ``known`` as they were when elections were last held."""
+        """``brokers`` as they are now; ``known`` as they were when elections were last held, ``boots`` when
+        each of them was last seen: a machine that has lost its power was gone before it comes back.
+        """
         leaving = frozenset(id for id, broker in brokers.items() if broker.is_leaving)
         again = [b for b in brokers.values() if _is_another(b, known.get(b.id))]
         offline: dict[tuple[bytes, int], set[int]] = defaultdict(set)
@@ -75,7 +80,7 @@ class Standing:
             frozenset(brokers) - leaving,
             leaving,
             frozenset(broker.id for broker in again),
-            frozenset(b.id for b in again if b.id in known and b.boot != known[b.id].boot),
+            frozenset(b.id for b in again if b.boot != boots.get(b.id, b.boot)),
             {replica: frozenset(ids) for replica, ids in offline.items()},
         )
 

@@ -126,6 +126,8 @@ class MetadataDelta:
     """Epoch and levels of all finalized features."""
     version: int | None = None
     """The image's version afterwards, where it is not the next one."""
+    boots: Mapping[int, str] = field(default_factory=dict)
+    """As in the image, of brokers that are not in ``brokers``."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -147,6 +149,10 @@ class MetadataImage:
     controller_id: int = NO_CONTROLLER
     controller_epoch: int = 0
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    boots: Mapping[int, str] = field(default_factory=dict)
+    """The ``boot`` that each broker had when it was last seen, also of those that are gone: who comes back
+    with another one may have lost what was not synced.
+    """
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
@@ -202,12 +208,18 @@ class MetadataImage:
             controller_id=controller[0],
             controller_epoch=controller[1],
             brokers=_without_none({**self.brokers, **delta.brokers}),
+            boots=self._apply_boots(delta),
             topics=topics,
             names=names,
             resource_configs=self._apply_configs(delta),
             features=features,
             features_epoch=features_epoch,
         )
+
+    def _apply_boots(self, delta: MetadataDelta) -> Mapping[int, str]:
+        if not delta.brokers and not delta.boots:
+            return self.boots
+        return {**self.boots, **delta.boots, **boots_of(_without_none(delta.brokers))}
 
     def _apply_configs(
         self, delta: MetadataDelta
@@ -222,3 +234,8 @@ def _without_none(
     brokers: Mapping[int, BrokerRegistration | None],
 ) -> dict[int, BrokerRegistration]:
     return {id: broker for id, broker in brokers.items() if broker is not None}
+
+
+def boots_of(brokers: Mapping[int, BrokerRegistration]) -> dict[int, str]:
+    """The ``boot`` of each."""
+    return {id: broker.boot for id, broker in brokers.items()}

@@ -82,7 +82,7 @@ def _after(
     after = with_isr(partition, isr, min_isr)
     if not partition.adding and not partition.removing:
         return after
-    standing = Standing.of(image.brokers, image.brokers).at(topic.id, partition.index)
+    standing = Standing.of(image.brokers, image.brokers, image.boots).at(topic.id, partition.index)
     after = completed(after, standing.fit, min_isr)
     return replace(after, partition_epoch=partition.partition_epoch + 1)
 

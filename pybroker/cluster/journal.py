@@ -33,6 +33,7 @@ from pybroker.cluster.image import (
     PartitionImage,
     ResourceType,
     TopicImage,
+    boots_of,
 )
 from pybroker.config import Endpoint
 
@@ -87,9 +88,15 @@ class Entry(msgspec.Struct, omit_defaults=True):
     f: tuple[int, dict[str, int]] | None = None
 
 
+class _Known(msgspec.Struct, array_like=True):
+    controller: tuple[int, int]
+    brokers: tuple[_Broker, ...]
+    boots: dict[int, str] = {}
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Entry)
-_known_decoder = msgspec.msgpack.Decoder(tuple[tuple[int, int], tuple[_Broker, ...]])
+_known_decoder = msgspec.msgpack.Decoder(_Known)
 
 
 def encode(delta: MetadataDelta, image: MetadataImage, controller_epoch: int) -> bytes:
@@ -224,21 +231,25 @@ def _registration(broker: _Broker) -> BrokerRegistration:
 
 
 class Known(NamedTuple):
-    """/pybroker/known: the controller, and the live brokers as it has taken them into account."""
+    """/pybroker/known: the controller, and the live brokers as it has taken them into account; ``boots`` as in
+    the image.
+    """
 
     controller: tuple[int, int]
     brokers: Mapping[int, BrokerRegistration]
+    boots: Mapping[int, str]
 
 
 def encode_known(known: Known) -> bytes:
     """/pybroker/known."""
     brokers = tuple(_broker(broker) for broker in known.brokers.values())
-    return _encoder.encode((known.controller, brokers))
+    return _encoder.encode(_Known(known.controller, brokers, dict(known.boots)))
 
 
 def decode_known(data: bytes) -> Known:
     """/pybroker/known; nobody where it is empty."""
     if not data:
-        return Known((NO_CONTROLLER, 0), {})
-    controller, brokers = _known_decoder.decode(data)
-    return Known(controller, {broker.id: _registration(broker) for broker in brokers})
+        return Known((NO_CONTROLLER, 0), {}, {})
+    found = _known_decoder.decode(data)
+    brokers = {broker.id: _registration(broker) for broker in found.brokers}
+    return Known(found.controller, brokers, {**boots_of(brokers), **found.boots})

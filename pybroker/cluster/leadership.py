@@ -7,6 +7,7 @@ controller, cut off or asleep, cannot change anything (its brokers see STALE_CON
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from pybroker.cluster import znodes
@@ -15,6 +16,7 @@ from pybroker.coordination.interface import (
     Check,
     CoordinationStore,
     Create,
+    Delete,
     NodeExists,
     NoNode,
     Operation,
@@ -56,6 +58,12 @@ async def become_controller(
                 return None
         except (BadVersion, NoNode):
             continue
+
+
+async def give_up(store: CoordinationStore, leadership: Leadership) -> None:
+    """Ends a term before its session does; nothing where another one has begun."""
+    with contextlib.suppress(BadVersion, NoNode):
+        await store.multi([leadership.check(), Delete(znodes.CONTROLLER)])
 
 
 async def _gave_up_own_term(store: CoordinationStore) -> bool:

@@ -40,6 +40,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         controller_id=known.controller[0],
         controller_epoch=known.controller[1],
         brokers=known.brokers,
+        boots=known.boots,
         topics=topics,
         names={topic.id: topic.name for topic in topics.values()},
         resource_configs=await _load_configs(store),

@@ -24,6 +24,7 @@ from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.leadership import become_controller
 from pybroker.cluster.loading import load_brokers, load_deleted
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import make_room
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     CoordinationError,
@@ -37,14 +38,8 @@ from pybroker.coordination.interface import (
 from pyclient.protocol.errors import KafkaError
 
 RETRY_S = 0.2
-NAMESAKE_S = 30.0
-"""Longer than a session that nobody renews."""
 
 _log = logging.getLogger(__name__)
-
-
-class BrokerIdTaken(Exception):
-    """Another broker of this id is alive."""
 
 
 class ClusterMismatch(Exception):
@@ -100,6 +95,7 @@ class Membership:
         self._worker: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._has_left = False
+        self._has_resigned = False
         self._is_leaving = False
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
         self._following = Following(
@@ -119,30 +115,24 @@ class Membership:
         await self._stand()
 
     async def _register(self) -> None:
-        path = znodes.broker_path(self._registration.id)
-        data = znodes.encode_broker(self._registration, self._clock.now_ms())
-        try:
-            await self._store.create(path, data, ephemeral=True)
-        except NodeExists:
-            await self._wait_for_namesake(path)
-            before = [Delete(path)] if await self._store.exists(path) else []
-            await self._store.multi([*before, Create(path, data, ephemeral=True)])
-        self._registration = self._registration._replace(
-            epoch=(await self._store.get(path))[1].created
-        )
+        own = self._registration
+        path = znodes.broker_path(own.id)
+        data = znodes.encode_broker(own, self._clock.now_ms())
+        while True:
+            await make_room(self._store, own.id, own.boot)
+            with contextlib.suppress(NodeExists):
+                await self._store.create(path, data, ephemeral=True)
+                break
+        self._registration = own._replace(epoch=(await self._store.get(path))[1].created)
 
-    async def _wait_for_namesake(self, path: str) -> None:
-        """What is registered is this broker's past, or another broker: that must go first."""
-        for _ in range(int(NAMESAKE_S / RETRY_S)):
-            [found] = await self._store.get_many([path])
-            if found is None:
-                return
-            other = znodes.decode_broker(self._registration.id, found[0], found[1].created)
-            if other.boot == self._registration.boot:
-                return
-            await asyncio.sleep(RETRY_S)
-        place = ", ".join(map(str, other.endpoints))
-        raise BrokerIdTaken(f"broker {other.id} runs already, at {place}: choose another node.id")
+    async def _stay_registered(self) -> None:
+        """Registers again where somebody has taken the registration away: the last write of this broker's past,
+        which was killed while it registered, may have come late.
+        """
+        stat = await self._store.exists(znodes.broker_path(self._registration.id))
+        if stat is None or stat.owner != self._store.session.id:
+            _log.warning("the registration of broker %d is gone: it registers again", self._registration.id)
+            await self._register()
 
     @property
     def broker_epoch(self) -> int:
@@ -158,6 +148,7 @@ class Membership:
                 self._news.clear()
                 if await self._stand_once():
                     return
+                await self._stay_registered()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_S):
                         await self._news.wait()
@@ -165,7 +156,9 @@ class Membership:
     async def _stand_once(self) -> bool:
         """False where the controller has yet to see this broker's registration."""
         node_id = self._registration.id
-        leadership = await become_controller(self._store, node_id, self._clock.now_ms())
+        leadership = None
+        if not self._has_resigned:
+            leadership = await become_controller(self._store, node_id, self._clock.now_ms())
         if leadership is None:
             return await self._follow()
         await self._following.stop()
@@ -195,6 +188,7 @@ class Membership:
         """Brokers came or went, or say that they cannot do something."""
         async with self._standing:
             is_controller = self._service.is_controller
+        await self._stay_registered()
         if is_controller:
             await self._service.set_brokers(await load_brokers(self._store))
 
@@ -243,12 +237,22 @@ class Membership:
     # Leaving
 
     async def retire(self) -> None:
-        """Tells that this broker stops; returns when others lead what it led, as far as they can."""
+        """Tells that this broker stops; returns when others lead what it led, as far as they can, and may be the
+        controller.
+        """
         image, node_id = self._cache.image, self._registration.id
         if not image.brokers.keys() - {node_id}:
             return
         await self.tell(is_leaving=True)
         await self._cache.until(lambda image: _has_retired(image, node_id))
+        await self._resign()
+
+    async def _resign(self) -> None:
+        """This broker is controller no more, when what it has begun is done, and stands no more."""
+        async with self._standing:
+            self._has_resigned = True
+            await self._service.resign()
+        self._following.start()
 
     async def tell(
         self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None

@@ -19,8 +19,10 @@ from pybroker.cluster.endpoints import (
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.membership import Membership, cluster_id
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import remove_past
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
+from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
 from pybroker.coordination.interface import CoordinationError, CoordinationStore
 from pyclient.protocol.errors import KafkaError
@@ -32,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterNode:
-    """``metadata``, ``controller`` and ``producer_ids`` of one broker; ``join`` when it can serve.
+    """``metadata``, ``suspects``, ``controller`` and ``producer_ids`` of one broker; ``join`` when it can serve.
 
     Before ``join``, add to ``metadata`` the listeners that make logs and follow leaderships.
     """
@@ -48,6 +50,7 @@ class ClusterNode:
         self.cluster_id = cluster_id
         self.metadata = MetadataCache(MetadataImage(cluster_id=cluster_id))
         self.producer_ids = ProducerIds(store, node_id)
+        self.suspects = Suspects(self.metadata, clock)
         chance = random.Random()
         self.controller = ControllerService(
             store,
@@ -77,6 +80,10 @@ class ClusterNode:
         found = await cluster_id(store, own_cluster_id, lambda: to_base64(random_uuid()))
         return cls(store, config, node_id, clock, found)
 
+    async def remove_past(self, directory_ids: Iterable[str]) -> None:
+        """Tells the others that the last process on these log dirs is dead; their locks are this one's."""
+        await remove_past(self._store, self._node_id, _boot(directory_ids))
+
     async def join(
         self,
         listeners: Mapping[str, Endpoint],
@@ -98,7 +105,7 @@ class ClusterNode:
             rack_of(self._config["broker.rack"]),
             log_dirs,
             was_clean,
-            " ".join([boot_of_machine(), *sorted(directory_ids)]),
+            _boot(directory_ids),
         )
         self._membership = Membership(
             self._store, self.controller, self.metadata, registration, self._clock
@@ -155,3 +162,8 @@ class ClusterNode:
             self._rebalancing.cancel()
         if self._membership is not None:
             await self._membership.leave()
+
+
+def _boot(directory_ids: Iterable[str]) -> str:
+    """Which start of which machine, and which log dirs: while it is the same, what was written is there."""
+    return " ".join([boot_of_machine(), *sorted(directory_ids)])

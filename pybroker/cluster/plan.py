@@ -221,7 +221,7 @@ def delete_root(name: str) -> Iterable[Operation]:
 
 def write_configs(
     image: MetadataImage, resource_type: ResourceType, name: str, configs: Configs
-) -> Operation:
+) -> Set | Create:
     """The write of a resource's configuration, new or not."""
     path, data = znodes.config_path(resource_type, name), znodes.encode_configs(configs)
     is_there = resource_type is ResourceType.TOPIC or image.configs(resource_type, name)

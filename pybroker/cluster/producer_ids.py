@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from pybroker.cluster import znodes
-from pybroker.coordination.interface import BadVersion, CoordinationStore, NodeExists
+from pybroker.coordination.interface import BadVersion, CoordinationError, CoordinationStore, NodeExists
 from pyclient.protocol import errors
 
 BLOCK_SIZE: Final = 1000
@@ -28,10 +28,16 @@ class ProducerIds:
         self._claiming = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that was never given out before; raises UnknownServerError when none are left."""
+        """An id that was never given out before.
+
+        Raises CoordinatorNotAvailable while the store cannot be reached, UnknownServerError when none are left.
+        """
         async with self._claiming:
             if self._next == self._end:
-                self._next = await self._claim()
+                try:
+                    self._next = await self._claim()
+                except CoordinationError as error:
+                    raise errors.CoordinatorNotAvailable(f"no block of producer ids can be had: {error}") from error
                 self._end = self._next + BLOCK_SIZE
             self._next += 1
             return self._next - 1

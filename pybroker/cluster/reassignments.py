@@ -2,8 +2,8 @@
 
 A reassignment names the replicas that a partition shall have, its *target*. Until all that it adds
 are in sync the partition has both: the target's replicas and those it takes away. Then it has the
-target alone; where the leader is not in it another one is elected. A new reassignment replaces one
-that is under way, and null takes it back.
+target alone, in a new leader epoch; where the leader is not in it another one is elected. A new
+reassignment replaces one that is under way, and null takes it back.
 
 Pure: the service writes what is decided here.
 """
@@ -37,7 +37,7 @@ def alter_reassignments(
     may_change_factor: bool = True,
 ) -> Plan[list[KafkaError | None]]:
     """None or the error of each request."""
-    standing = Standing.of(image.brokers, image.brokers)
+    standing = Standing.of(image.brokers, image.brokers, image.boots)
     changes = PartitionChanges(image)
     results: list[KafkaError | None] = []
     for request in requests:
@@ -46,7 +46,7 @@ def alter_reassignments(
             partition = changes.current(topic, request.partition)
             moved = _moved(image, partition, request, may_change_factor=may_change_factor)
             fit = standing.at(topic.id, request.partition).fit
-            after = completed(moved, fit, rules.min_isr(topic))
+            after = fenced(partition, completed(moved, fit, rules.min_isr(topic)))
             changes.add(topic, replace(after, partition_epoch=partition.partition_epoch + 1))
             results.append(None)
         except KafkaError as error:
@@ -125,4 +125,17 @@ def completed(
         return partition
     elr = tuple(broker for broker in partition.elr if broker in target)
     done = replace(partition, replicas=target, isr=isr, elr=elr, adding=(), removing=())
-    return done if partition.leader in (*target, NO_LEADER) else elect(done, fit, min_isr=min_isr)
+    if partition.leader in (*target, NO_LEADER):
+        return fenced(partition, done)
+    return elect(done, fit, min_isr=min_isr)
+
+
+def fenced(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """``after``, in another leader epoch where a replica has gone.
+
+    Its log goes with it. Should the broker be a replica again, a fetch of before, on its way until then, would
+    tell the leader that it has what it has no more.
+    """
+    if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
+        return after
+    return replace(after, leader_epoch=after.leader_epoch + 1)

@@ -28,6 +28,7 @@ from pybroker.coordination.interface import (
     NodeExists,
     NoNode,
     Operation,
+    SessionExpired,
     SessionState,
 )
 from pyclient.protocol import errors
@@ -49,7 +50,7 @@ class Recorder:
         self, store: CoordinationStore, leadership: Leadership, versions: Iterable[int]
     ) -> None:
         self._store = store
-        self._leadership = leadership
+        self.leadership = leadership
         self._versions = deque(versions)
 
     @classmethod
@@ -58,13 +59,13 @@ class Recorder:
         return cls(store, leadership, map(int, await store.children(znodes.JOURNAL)))
 
     async def write(self, step: Step, image: MetadataImage) -> None:
-        """Writes a step that is made of ``image``; raises Fenced, UnknownServerError."""
-        operations = [self._leadership.check(), *step.operations]
+        """Writes a step that is made of ``image``; raises Fenced, NotController, UnknownServerError."""
+        operations = [self.leadership.check(), *step.operations]
         if not step.delta:
             await self._perform(operations, None)
             return
         version = image.version + 1
-        data = journal.encode(step.delta, image, self._leadership.epoch)
+        data = journal.encode(step.delta, image, self.leadership.epoch)
         entry = Create(znodes.journal_path(version), data)
         old = self._too_old()
         await self._perform([*operations, entry, *old], entry)
@@ -81,6 +82,8 @@ class Recorder:
             await self._attempt(operations, entry)
         except (BadVersion, NodeExists, NoNode) as error:
             raise Fenced(f"another controller changed this: {error}") from error
+        except SessionExpired as error:
+            raise errors.NotController(f"the controller's session has expired: {error}") from error
         except CoordinationError as error:
             _log.error("the coordination store refused a change: %s", error)
             raise errors.UnknownServerError(f"coordination store: {error}") from error

@@ -12,11 +12,12 @@ in ``membership``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pybroker.cluster import features, journal
-from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result
+from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
 from pybroker.cluster.controller import Controller
 from pybroker.cluster.deletions import confirm_deleted
 from pybroker.cluster.image import (
@@ -31,7 +32,7 @@ from pybroker.cluster.image import (
 )
 from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
-from pybroker.cluster.leadership import Leadership
+from pybroker.cluster.leadership import Leadership, give_up
 from pybroker.cluster.loading import Deleted, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.plan import (
@@ -127,6 +128,14 @@ class ControllerService:
         """The term is over."""
         self._recorder = None
 
+    async def resign(self) -> None:
+        """Ends the term, if there is one, after the change that is under way, and lets another broker begin one."""
+        async with self._lock:
+            recorder = self._recorder
+            self.step_down()
+        if recorder is not None:
+            await give_up(self.store, recorder.leadership)
+
     async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
         """Makes the current image into ``image`` by one delta; its ``deleted`` has, by id, the
         ``noted`` topics of which this broker may have logs too.
@@ -149,6 +158,7 @@ class ControllerService:
                 (image.controller_id, image.controller_epoch),
                 (image.features_epoch, image.features),
                 image.version,
+                image.boots,
             )
         )
         await self._confirm_deleted(topic.id for topic in deleted.values())
@@ -206,10 +216,18 @@ class ControllerService:
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[Result]:
-        """None or the error of each change, incremental or not; in effect when this returns."""
-        return await self._change(
+        """None or the error of each change, incremental or not; in effect when this returns: where
+        unclean elections are allowed from now on, they have been held.
+        """
+        results = await self._change(
             lambda image: self._configs.alter(image, changes), validate_only
         )
+        if not validate_only and may_allow_unclean(changes):
+            with contextlib.suppress(errors.NotController):  # the next one begins with elections
+                await self._change(
+                    lambda image: self._controller.change_brokers(image, image.brokers)
+                )
+        return results
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool

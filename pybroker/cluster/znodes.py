@@ -12,14 +12,16 @@
     /pybroker/journal/0000000007            what changed in version 7 of the metadata (``journal``)
     /pybroker/known                         the controller, and the live brokers as it took them into account
     /pybroker/unfit/1          (ephemeral)  what a live broker cannot do: it stops, it has lost a disk
+    /consumers/g/ids/m         (ephemeral)  what a member of a group reads; the group folder is ``quoted``
     /feature                                finalized features; its version: their epoch
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from pybroker.cluster.image import (
     BrokerRegistration,
@@ -39,6 +41,7 @@ TOPICS: Final = "/brokers/topics"
 DELETED_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
+CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
 OWN: Final = "/pybroker"
 JOURNAL: Final = f"{OWN}/journal"
@@ -57,7 +60,7 @@ FOLDERS: Final = (
     TOPICS,
     "/config",
     *CONFIG_FOLDERS.values(),
-    "/consumers",
+    CONSUMERS,
     "/admin",
     DELETED_TOPICS,
     OWN,
@@ -66,6 +69,7 @@ FOLDERS: Final = (
     UNFIT,
 )
 
+_SAFE: Final = " !#$&'()*+,:;=?@[]"
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -107,6 +111,25 @@ def journal_path(version: int) -> str:
 def unfit_path(node_id: int) -> str:
     """Where a live broker says what it cannot do."""
     return f"{UNFIT}/{node_id}"
+
+
+def quoted(name: str) -> str:
+    """A group's or member's name as part of a path: what ZooKeeper does not take is ``%2F``."""
+    text = quote(name, safe=_SAFE)
+    return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+def members_path(group_id: str) -> str:
+    """The folder of a group's members."""
+    return f"{CONSUMERS}/{quoted(group_id)}/ids"
+
+
+def encode_member(topics: Iterable[str], regex: str, now_ms: int) -> bytes:
+    """/consumers/<group>/ids/<member>: topics, or a regular expression."""
+    subscription = dict.fromkeys([regex] if regex else sorted(topics), 1)
+    pattern = "white_list" if regex else "static"
+    row = {"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": str(now_ms)}
+    return _compact(row).encode()
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

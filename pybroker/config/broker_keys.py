@@ -50,6 +50,9 @@ _IDENTITY_AND_CLUSTER = (
         "zookeeper.session.timeout.ms."),
     Key("zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
         "ZooKeeper removes this broker when it has heard nothing for so long."),
+    Key("broker.session.timeout.ms", INT, 9000, ANY, MEDIUM, READ_ONLY,
+        "The same where no ZooKeeper is, but a supervisor: there a process that dies is known at "
+        "once, so this is for one that hangs. zookeeper.session.timeout.ms goes before it where it is set."),
     Key("controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
         "A broker that stops hands its leaderships over first."),
     Key("default.replication.factor", INT, 1, ANY, MEDIUM, READ_ONLY,

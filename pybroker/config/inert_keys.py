@@ -43,7 +43,6 @@ _Row = tuple[str, Type, Value, Valid, Importance, Scope]
 
 _KRAFT: tuple[_Row, ...] = (
     ("broker.heartbeat.interval.ms", INT, 2000, ANY, MEDIUM, READ_ONLY),
-    ("broker.session.timeout.ms", INT, 9000, ANY, MEDIUM, READ_ONLY),
     ("controller.listener.names", LIST, None, ANY, HIGH, READ_ONLY),
     ("controller.performance.always.log.threshold.ms", LONG, 2000, at_least(0), MEDIUM, READ_ONLY),
     ("controller.performance.sample.period.ms", LONG, 60_000, at_least(100), MEDIUM, READ_ONLY),

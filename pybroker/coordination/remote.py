@@ -27,6 +27,7 @@ from pybroker.coordination.interface import (
     Stat,
 )
 from pybroker.coordination.server import reachable
+from pybroker.coordination.watching import StoreWatch
 from pybroker.coordination.wire import Request, Verb
 
 FIRST_RETRY_S = 0.02
@@ -35,19 +36,6 @@ LAST_RETRY_S = 1.0
 Callback = Callable[[str], None]
 
 logger = logging.getLogger(__name__)
-
-
-class RemoteWatch:
-    """A watch of one store on one path."""
-
-    def __init__(self, store: RemoteStore, path: str, callback: Callback) -> None:
-        self.store = store
-        self.path = path
-        self.callback = callback
-
-    def cancel(self) -> None:
-        """No call begins after this."""
-        self.store.drop_watch(self)
 
 
 class Connection:
@@ -124,7 +112,7 @@ class RemoteStore(StoreOfBatches):
         self._timeout_s = timeout_s
         self._connection: Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._watches: dict[str, list[RemoteWatch]] = defaultdict(list)
+        self._watches: dict[str, list[StoreWatch]] = defaultdict(list)
         self.session = Session(0)
 
     @classmethod
@@ -183,15 +171,14 @@ class RemoteStore(StoreOfBatches):
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         return wire.unpack_results(await self._ask(Verb.WRITE, wire.pack_operations(operations)))
 
-    def watch(self, path: str, callback: Callback) -> RemoteWatch:
-        watch = RemoteWatch(self, path, callback)
+    def watch(self, path: str, callback: Callback) -> StoreWatch:
+        watch = StoreWatch(path, callback, self._drop_watch)
         if path not in self._watches:
             self._tell(Verb.WATCH, path)
         self._watches[path].append(watch)
         return watch
 
-    def drop_watch(self, watch: RemoteWatch) -> None:
-        """For the watch: it is called no more."""
+    def _drop_watch(self, watch: StoreWatch) -> None:
         present = self._watches.get(watch.path, [])
         if watch in present:
             present.remove(watch)

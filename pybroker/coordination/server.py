@@ -2,7 +2,8 @@
 
 A connection is a session: when it ends, however it ends, the session's ephemeral nodes vanish at once, so the
 death of a broker process is known without any time-out. A process that hangs keeps its connection; it is
-expired when nothing was heard of it for its session time-out.
+expired when nothing was heard of it for its session time-out, and one that is halted (SIGSTOP) as soon as
+that is seen.
 
 A path of a socket is short (108 bytes on Linux). A longer one is reached through the open folder.
 """
@@ -20,11 +21,14 @@ from typing import Any
 
 from pybroker.coordination import wire
 from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore, EmbeddedWatch
+from pybroker.coordination.halted import halt_of, peer_pid
 from pybroker.coordination.interface import ConnectionLoss, CoordinationError, SessionState
 from pybroker.coordination.wire import Reply, Request, Verb
 
 LONGEST_PATH = 100
 CHECKS_PER_TIMEOUT = 6
+HALT_CHECK_S = 0.5
+"""Who is in the same halt at two checks in a row is expired."""
 
 logger = logging.getLogger(__name__)
 
@@ -183,18 +187,27 @@ class StoreConnection:
         self._reply(Reply(request.id, None, self.session_id))
 
     async def _watch_over(self, timeout_s: float) -> None:
-        """Expires a session that is silent. When it was this process that did not run, nobody was silent."""
-        store, step = self._store, timeout_s / CHECKS_PER_TIMEOUT
-        assert store is not None
+        """Expires a session that is silent, or whose process is halted. When it was this process that did not run,
+        nobody was silent.
+        """
+        pid, before = peer_pid(self._writer), ""
+        patience_s = timeout_s / CHECKS_PER_TIMEOUT
+        step = min(patience_s, HALT_CHECK_S)
         while True:
             began = self._loop.time()
             await asyncio.sleep(step)
-            if self._loop.time() - began > 2 * step:
-                self._heard_at = self._loop.time()
-            elif self._loop.time() - self._heard_at > timeout_s:
-                logger.warning("session %d was silent for %g s: expired", self.session_id, timeout_s)
-                await self._embedded.expire(self.session_id)
-                return
+            now, halt = self._loop.time(), halt_of(pid)
+            if now - began > step + patience_s:
+                self._heard_at = now
+            elif halt and halt == before:
+                return await self._expire(f"its process {pid} is halted")
+            elif now - self._heard_at > timeout_s:
+                return await self._expire(f"silent for {timeout_s:g} s")
+            before = halt
+
+    async def _expire(self, why: str) -> None:
+        logger.warning("session %d of the coordination store has expired: %s", self.session_id, why)
+        await self._embedded.expire(self.session_id)
 
     def _at_once(self, request: Request) -> None:
         store = self._store

@@ -33,8 +33,8 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
+from pybroker.coordination.batches import StoreOfBatches
 from pybroker.coordination.interface import (
-    ANY_VERSION,
     BadVersion,
     ConnectionLoss,
     CoordinationError,
@@ -53,6 +53,7 @@ from pybroker.coordination.interface import (
     Stat,
     TooLarge,
 )
+from pybroker.coordination.watching import StoreWatch
 
 MAX_REQUEST = (1 << 20) - 1024
 PER_OPERATION = 60
@@ -99,29 +100,16 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().select(reading, writing, failing, timeout)
 
 
-class ZooKeeperWatch:
-    """A watch of one store on one path."""
-
-    def __init__(self, store: ZooKeeperStore, path: str, callback: Callback) -> None:
-        self.store = store
-        self.path = path
-        self.callback = callback
-
-    def cancel(self) -> None:
-        """No call begins after this."""
-        self.store.drop_watch(self)
-
-
 class _Watched:
     """A path with its watches; ``on_event`` is what kazoo calls, on a thread of its own."""
 
     def __init__(self, path: str, on_event: Callable[[WatchedEvent], None]) -> None:
         self.path = path
         self.on_event = on_event
-        self.watches: list[ZooKeeperWatch] = []
+        self.watches: list[StoreWatch] = []
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(StoreOfBatches):
     """A session of a ZooKeeper ensemble; see ``CoordinationStore`` for the methods."""
 
     def __init__(self, hosts: str, timeout_s: float) -> None:
@@ -275,28 +263,6 @@ class ZooKeeperStore:
             result.rawlink(on_one)
         return future
 
-    async def _read(self, path: str, call: Callable[[], Any]) -> Any:
-        """A read, repeated where the connection was lost."""
-        while True:
-            await self._ready()
-            try:
-                return await self._ask(call)
-            except Exception as error:
-                translated = _translated(error, path)
-                if not isinstance(translated, ConnectionLoss):
-                    raise translated from error
-                await asyncio.sleep(0)
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-    ) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequence)])
-        return str(created)
-
-    async def get(self, path: str) -> tuple[bytes, Stat]:
-        data, stat = await self._read(path, lambda: self._client.get_async(path))
-        return data, _stat(stat)
-
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         if not paths:
             return []
@@ -309,20 +275,16 @@ class ZooKeeperStore:
             except ConnectionLoss:
                 await asyncio.sleep(0)
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([Set(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def exists(self, path: str) -> Stat | None:
-        stat = await self._read(path, lambda: self._client.exists_async(path))
-        return None if stat is None else _stat(stat)
-
     async def children(self, path: str) -> list[str]:
-        return sorted(await self._read(path, lambda: self._client.get_children_async(path)))
+        while True:
+            await self._ready()
+            try:
+                return sorted(await self._ask(lambda: self._client.get_children_async(path)))
+            except Exception as error:
+                translated = _translated(error, path)
+                if not isinstance(translated, ConnectionLoss):
+                    raise translated from error
+                await asyncio.sleep(0)
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         if not operations:
@@ -345,13 +307,13 @@ class ZooKeeperStore:
 
     # -- watches -----------------------------------------------------------------------------------
 
-    def watch(self, path: str, callback: Callback) -> ZooKeeperWatch:
+    def watch(self, path: str, callback: Callback) -> StoreWatch:
         watched = self._watched.get(path)
         if watched is None:
             watched = self._watched[path] = self._watch_path(path)
             if self.session.state is SessionState.CONNECTED:
                 self._arm(watched)
-        watch = ZooKeeperWatch(self, path, callback)
+        watch = StoreWatch(path, callback, self._drop_watch)
         watched.watches.append(watch)
         return watch
 
@@ -384,8 +346,8 @@ class ZooKeeperStore:
             if watch in watched.watches:
                 watch.callback(watched.path)
 
-    def drop_watch(self, watch: ZooKeeperWatch) -> None:
-        """For the watch: it is called no more. What is armed on the servers fires once more, for nobody."""
+    def _drop_watch(self, watch: StoreWatch) -> None:
+        """What is armed on the servers fires once more, for nobody."""
         watched = self._watched.get(watch.path)
         if watched is not None and watch in watched.watches:
             watched.watches.remove(watch)

@@ -215,6 +215,10 @@ class Runtime(Generic[S]):
         hosted = self._hosted.get(partition)
         return None if hosted is None or hosted.loading is not None else hosted.shard
 
+    def loaded_shards(self) -> list[S]:
+        """Those that are loaded."""
+        return [hosted.shard for hosted in self._hosted.values() if hosted.loading is None]
+
     # Events
 
     async def submit(self, partition: int, decide: Decide[S]) -> Any:

@@ -45,6 +45,8 @@ class Broker(Protocol):
     clock: Clock
     config: Any
     metadata: Any
+    suspects: Any
+    """Brokers that may just have died (``cluster.suspects``)."""
     controller: Any
     forwarding: Any
     replicas: Any

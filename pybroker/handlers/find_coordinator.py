@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicImage
+from pybroker.cluster.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionImage, TopicImage
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.handlers.call import Call
 from pyclient.protocol import FindCoordinator, errors
@@ -64,11 +64,19 @@ async def _find(key: str, key_type: int, call: Call) -> Coordinator:
 async def _leader(key: str, key_type: int, call: Call) -> int:
     if key_type not in _TOPICS:
         raise errors.InvalidRequest(f"there are no coordinators of type {key_type}")
-    topic = await internal_topic(_TOPICS[key_type], call)
-    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+    partition = await _partition(key, key_type, call)
+    if call.broker.suspects.lead([partition]):
+        await call.broker.suspects.settled()
+        partition = await _partition(key, key_type, call)
+    leader = partition.leader
     if leader == NO_LEADER:
         raise errors.CoordinatorNotAvailable(f"the partition of {key} has no leader")
     return leader
+
+
+async def _partition(key: str, key_type: int, call: Call) -> PartitionImage:
+    topic = await internal_topic(_TOPICS[key_type], call)
+    return topic.partitions[partition_for(key, len(topic.partitions))]
 
 
 async def internal_topic(name: str, call: Call) -> TopicImage:

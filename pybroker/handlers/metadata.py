@@ -4,12 +4,13 @@ v0: an empty list is all topics; v1+: null is all, empty is none. v4 auto-creati
 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430), v10
 topic ids, by which one may ask from v12 on (KIP-516), v13 an error at the top (KIP-1102).
 
-A topic is created before the reply, so the reply has its leaders already.
+A topic is created before the reply, so the reply has its leaders already. Where a leader may just have died the
+reply waits a moment for the next one (``cluster.suspects``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -22,6 +23,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     Wanted = Metadata.Request.MetadataRequestTopic
     Topic = Metadata.Response.MetadataResponseTopic
+    Broker = Metadata.Response.MetadataResponseBroker
 
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
@@ -30,7 +32,29 @@ _FIRST_WITH_LISTENER_NOT_FOUND = 6
 def handle(
     request: Metadata.Request, call: Call
 ) -> Metadata.Response | Awaitable[Metadata.Response]:
-    """At once, or when the missing topics are made."""
+    """At once, or when the missing topics are made, or it is known what becomes of a leader."""
+    if call.broker.suspects.lead(_asked_for(request, call)):
+        return _when_settled(request, call)
+    return _answer(request, call)
+
+
+def _asked_for(request: Metadata.Request, call: Call) -> Iterator[PartitionImage]:
+    image: MetadataImage = call.broker.metadata.image
+    for name in [topic.name for topic in request.topics] if request.topics else image.topics:
+        topic = image.topics.get(name or "")
+        if topic is not None:
+            yield from topic.partitions
+
+
+async def _when_settled(request: Metadata.Request, call: Call) -> Metadata.Response:
+    await call.broker.suspects.settled()
+    answer = _answer(request, call)
+    return answer if isinstance(answer, Metadata.Response) else await answer
+
+
+def _answer(
+    request: Metadata.Request, call: Call
+) -> Metadata.Response | Awaitable[Metadata.Response]:
     image: MetadataImage = call.broker.metadata.image
     if request.topics is None or (call.version == 0 and not request.topics):
         return _response(request, call, list(image.topics.values()))
@@ -114,10 +138,8 @@ def _response(
         operations = authorized_operations.TOPIC
     response = Metadata.Response(
         brokers=[
-            Metadata.Response.MetadataResponseBroker(
-                node_id=id, host=host, port=port, rack=image.brokers[id].rack
-            )
-            for id, (host, port) in addresses.items()
+            *(_broker(id, *address, image.brokers[id].rack) for id, address in addresses.items()),
+            *_departed(call),
         ],
         cluster_id=call.broker.cluster_id,
         controller_id=image.live_controller,
@@ -131,6 +153,18 @@ def _response(
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.CLUSTER
     return response
+
+
+def _broker(id: int, host: str, port: int, rack: str | None) -> Broker:
+    return Metadata.Response.MetadataResponseBroker(node_id=id, host=host, port=port, rack=rack)
+
+
+def _departed(call: Call) -> Iterator[Broker]:
+    """Brokers that have just gone (``cluster.suspects``)."""
+    for broker in call.broker.suspects.departed():
+        endpoint = broker.endpoint(call.connection.listener_name)
+        if endpoint is not None:
+            yield _broker(broker.id, endpoint.host, endpoint.port, broker.rack)
 
 
 def _describe(

@@ -25,33 +25,30 @@ call at any time.
 
 from __future__ import annotations
 
-from cy.batch import HEADER_SIZE, Batch, assign, set_log_append_time, set_max_timestamp
+from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
 from pybroker.log import marker as markers
 from pybroker.log import partition_metadata
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
 from pybroker.log.batches import MalformedBatch
-from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.config import LogConfig
 from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
-from pybroker.log.log_files import LogFiles
-from pybroker.log.log_slice import LogSlice
 from pybroker.log.marker import Marker
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_state import ProducerStates
+from pybroker.log.reading import ReadableLog
 from pybroker.log.replay import append_marker, replay_producers
 from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.storage import Bytes
-from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
-from pybroker.log.txn_index import AbortedTransaction, overlapping
 from pybroker.log.validation import rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 
-class Log(LogFiles):
+class Log(ReadableLog):
     """One partition's log. Built by ``recovery.load`` or ``LogManager``."""
 
     __slots__ = (
@@ -302,70 +299,6 @@ class Log(LogFiles):
         self.segments.add(segment)
         self._active = segment
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
-
-    # Reading
-
-    def read(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True) -> LogSlice:
-        """Whole batches of one segment, from the one that holds ``offset``, below offset
-        ``upper_bound``.
-
-        At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end.
-        The batch without records that compaction leaves at a segment's end is passed over where
-        more follows: librdkafka takes a response without any record for a limit that is too small.
-        Raises OffsetOutOfRange, CorruptMessage, KafkaStorageError.
-        """
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
-            raise errors.OffsetOutOfRange(f"offset {offset} is not in {self}")
-        bound = min(upper_bound, end)
-        if offset >= bound:
-            return LogSlice(b"", 0, offset, offset)
-        self.log_dir.check_online()
-        segments = self.segments
-        rest = LogSlice(b"", 0, offset, offset)
-        try:
-            for number in range(segments.find(offset), len(segments)):
-                segment_end = segments.end_offset(number, end)
-                found = segments[number].read(offset, max_bytes, bound, segment_end, min_one=min_one)
-                if found is None:
-                    continue
-                if not found.size:
-                    break
-                if found.size != HEADER_SIZE or found.next_offset != segment_end:
-                    return found
-                rest = found
-        except OSError as error:
-            raise self.log_dir.fail(error, f"reading {self.folder}") from error
-        return rest
-
-    def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
-        """As ``read``, as bytes."""
-        found = self.read(offset, max_bytes, upper_bound)
-        with self._failing("reading"):
-            return found.read()
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record as new as ``timestamp``, None where all are older.
-
-        Raises CorruptMessage, KafkaStorageError.
-        """
-        self.log_dir.check_online()
-        with self._failing("searching a timestamp"):
-            return first_record_since(self, timestamp)
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp (KIP-734), None in a log without
-        timestamps.
-        """
-        self.log_dir.check_online()
-        with self._failing("searching a timestamp"):
-            return newest_record(self)
-
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in ``[start, end)``."""
-        with self._failing("reading the transaction index"):
-            later = range(self.segments.find(start), len(self.segments))
-            return overlapping((self.segments[number].txn_index for number in later), start, end)
 
     # Shortening
 

@@ -309,6 +309,7 @@ class _Loader:
             for position, batch in segment.verified_batches(0, recovery_point):
                 if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
                     raise MalformedBatch(position, f"offset {batch.base_offset}, expected {expected} or more")
+                segment.check_reach(position, batch)
                 expected = batch.next_offset
                 segment.note(position, batch)
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset)

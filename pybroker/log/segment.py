@@ -37,7 +37,7 @@ from pybroker.log.batches import (
 )
 from pybroker.log.file_cache import FileCache
 from pybroker.log.log_slice import LogSlice
-from pybroker.log.offset_index import OffsetPosition
+from pybroker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetPosition
 from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.storage import Bytes, DataFile, Storage
 from pybroker.log.time_index import TimestampEntry
@@ -194,8 +194,17 @@ class Segment(SegmentFiles):
         """Makes the offset and time index again from the log; raises MalformedBatch."""
         self.start_indexes()
         for position, batch in self.batches():
+            self.check_reach(position, batch)
             self.note(position, batch)
         self.seal()
+
+    def check_reach(self, position: int, batch: Batch) -> None:
+        """Raises MalformedBatch for an offset that no index of this segment could hold: it is outside the CRC, and may
+        have rotted.
+        """
+        if batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            reason = f"offset {batch.base_offset} is too far from {self.base_offset}"
+            raise MalformedBatch(position, reason, size=batch.size)
 
     def seal(self) -> None:
         """Completes the indexes: no more appends are expected, at least for now."""

@@ -12,7 +12,7 @@ from pybroker.log.batches import Located
 from pybroker.log.segment import Segment
 
 if TYPE_CHECKING:
-    from pybroker.log.log import Log
+    from pybroker.log.reading import ReadableLog
 
 
 class TimestampOffset(NamedTuple):
@@ -23,7 +23,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_record_since(log: Log, timestamp: int) -> TimestampOffset | None:
+def first_record_since(log: ReadableLog, timestamp: int) -> TimestampOffset | None:
     """The first record at or beyond the log start whose timestamp is ``timestamp`` or later."""
     for segment in log.segments:
         if segment.max_timestamp < timestamp:
@@ -35,7 +35,7 @@ def first_record_since(log: Log, timestamp: int) -> TimestampOffset | None:
     return None
 
 
-def newest_record(log: Log) -> TimestampOffset | None:
+def newest_record(log: ReadableLog) -> TimestampOffset | None:
     """The first record that has the greatest timestamp of the log."""
     segment = max(log.segments, key=lambda segment: segment.max_timestamp)
     if segment.max_timestamp < 0:
@@ -46,7 +46,7 @@ def newest_record(log: Log) -> TimestampOffset | None:
     return max(_records(log, segment, located), key=lambda found: found.timestamp, default=None)
 
 
-def _records(log: Log, segment: Segment, located: Located) -> Iterator[TimestampOffset]:
+def _records(log: ReadableLog, segment: Segment, located: Located) -> Iterator[TimestampOffset]:
     data = segment.read_bytes(located.position, located.batch.size)
     for record in iterate(data):
         yield TimestampOffset(record.timestamp, record.offset, log.leader_epochs.epoch_for(record.offset))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyclient.protocol
@@ -116,7 +116,7 @@ class Peer:
                     self._fail(errors.BrokerNotAvailable(f"broker {self.node_id} is not registered"))
                     return
                 try:
-                    self._ready(await self._open(endpoint))
+                    self._ready(await self._peers.open(self.node_id, endpoint, self._on_lost))
                     return
                 except (OSError, TimeoutError, NotAPeer, errors.KafkaError) as error:
                     self._back_off()
@@ -128,20 +128,6 @@ class Peer:
 
     def _level(self) -> int:
         return logging.INFO if self._pause_s <= FIRST_PAUSE_S * 2 else logging.DEBUG
-
-    async def _open(self, endpoint: Endpoint) -> PeerConnection:
-        peers = self._peers
-        async with asyncio.timeout(peers.connect_timeout_s):
-            sock = await connect(self._loop, endpoint.host, endpoint.port, peers.receive_buffer)
-            connection = PeerConnection(self._loop, sock, peers.memory, self._on_lost)
-            try:
-                await connection.authenticate(peers.secret, peers.node_id, self.node_id)
-            except BaseException:
-                connection.lose("it has not proved itself")
-                raise
-        if connection.is_closed:
-            raise errors.NetworkException("closed during the handshake")
-        return connection
 
     def _ready(self, connection: PeerConnection) -> None:
         self._connection = connection
@@ -163,6 +149,7 @@ class Peer:
         if connection is self._connection:
             self._connection = None
             self._back_off()
+            self._peers.on_lost(self.node_id)
 
     def moved(self) -> None:
         """The broker is another process now, or gone."""
@@ -193,14 +180,18 @@ class Peers:
         *,
         listener: str | None = None,
         receive_buffer: int = -1,
+        on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        """``listener``: the one for brokers, None for the first that they have."""
+        """``listener``: the one for brokers, None for the first that they have; ``on_lost(broker)`` when a connection
+        has ended.
+        """
         self.node_id = node_id
         self.secret = secret
         self.loop = loop
         self.memory = ReceiveMemory()
         self.receive_buffer = receive_buffer
+        self.on_lost = on_lost
         self.connect_timeout_s = connect_timeout_s
         self._listener = listener
         self._brokers: Mapping[int, BrokerRegistration] = {}
@@ -240,6 +231,25 @@ class Peers:
         if peer is None:
             peer = self._peers[node_id, purpose] = Peer(self, node_id)
         peer.post(Waiting(api_of(message), message, on_done), timeout_ms)
+
+    async def open(
+        self, node_id: int, endpoint: Endpoint, on_lost: Callable[[PeerConnection], object]
+    ) -> PeerConnection:
+        """A connection to broker ``node_id`` on which each has proved itself to the other.
+
+        Raises OSError, TimeoutError, NotAPeer, KafkaError.
+        """
+        async with asyncio.timeout(self.connect_timeout_s):
+            sock = await connect(self.loop, endpoint.host, endpoint.port, self.receive_buffer)
+            connection = PeerConnection(self.loop, sock, self.memory, on_lost)
+            try:
+                await connection.authenticate(self.secret, self.node_id, node_id)
+            except BaseException:
+                connection.lose("it has not proved itself")
+                raise
+        if connection.is_closed:
+            raise errors.NetworkException("closed during the handshake")
+        return connection
 
     def endpoint(self, node_id: int) -> Endpoint | None:
         """Where a broker is reached by brokers, None where it is not registered."""

@@ -4,7 +4,8 @@ A broker follows thousands of partitions at another one, and asks for all of the
 though it names only those whose position has changed. So the session remembers which partitions may
 have news, its *ready* ones: those that were named, those that have changed since (it watches all of
 its partitions for good), and those of which not everything went into the last response. Only these
-are read. A request without news waits until one of its partitions changes.
+are read. A request without news waits until one of its partitions changes; not the first, for before
+its answer the follower has no session in which to tell what has changed.
 
 A partition that is not ready is one of which the follower has everything. That it goes on asking is
 what keeps it in sync there; so when such a partition changes, the follower counts as having been
@@ -123,7 +124,7 @@ class FollowerSession:
         self._min_bytes, self._max_bytes = min(asked.min_bytes, asked.max_bytes), asked.max_bytes
         self._change(asked)
         enough = self._read_ready(asked.partitions, note)
-        if enough or asked.max_wait_ms <= 0:
+        if enough or self._is_first or asked.max_wait_ms <= 0:
             return respond(self.id, self._answers())
         self._respond = respond
         self._waiting = WaitingFollower(self._purgatory, self)

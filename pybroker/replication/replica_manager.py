@@ -2,9 +2,7 @@
 waits, and the metadata that moves them.
 
 Metadata arrives by ``apply``: logs are made, opened, reconfigured and deleted, and each partition
-gets its role. Everything else is found here by topic name or id and index. The errors of what is
-not found are the wire's: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for what does not exist,
-NOT_LEADER_OR_FOLLOWER for what other brokers have.
+gets its role. What is here is found by ``hosted``'s methods.
 
 Loop's thread only, except ``on_dir_failure``, which the log floor calls from wherever a disk
 failed.
@@ -15,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Executor
 
 from pybroker.clock import Clock
@@ -23,7 +21,6 @@ from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage,
 from pybroker.config import BrokerConfig, ConfigError, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
-from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
 from pybroker.log.marker import EndTxnMarker
@@ -31,7 +28,8 @@ from pybroker.log.marker import encode as encode_marker
 from pybroker.log.storage import Bytes
 from pybroker.replication.fetch_session import FetchSessions
 from pybroker.replication.fetchers import Fetchers, Peers
-from pybroker.replication.fetching import Fetch, FetchPartition, PartitionRead
+from pybroker.replication.fetching import Fetch, PartitionRead
+from pybroker.replication.hosted import HostedPartitions
 from pybroker.replication.isr_changes import IsrChanges, Send
 from pybroker.replication.leading import Leading
 from pybroker.replication.moves import Moves
@@ -68,8 +66,8 @@ class Appended:
         self.done = done
 
 
-class ReplicaManager:
-    """All partitions of which this broker has a replica."""
+class ReplicaManager(HostedPartitions):
+    """All partitions of which this broker has a replica, and what is done with them."""
 
     def __init__(
         self,
@@ -80,8 +78,7 @@ class ReplicaManager:
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
     ) -> None:
-        self.node_id = node_id
-        self.logs = logs
+        super().__init__(node_id, logs)
         self.config = config
         self.clock = clock
         self.purgatory = Purgatory(loop)
@@ -90,12 +87,6 @@ class ReplicaManager:
             lambda: random.randint(1, 0x7FFF_FFFF),
         )
         self.moves = Moves(logs, clock, loop, executor)
-        self.image = MetadataImage()
-        """The metadata that has been applied here."""
-        self.topics: dict[str, dict[int, Partition]] = {}
-        """Partitions by index by topic name; only those with a log on this broker."""
-        self.topic_ids: dict[bytes, dict[int, Partition]] = {}
-        """The same by topic id."""
         self.leading: Leading | None = None
         """The followers of what is led here, and what is followed: None for a broker without others."""
         self.fetchers: Fetchers | None = None
@@ -126,10 +117,6 @@ class ReplicaManager:
             self.node_id, peers, self, config, fetching.delay_ms, self.clock, loop, broker_epoch
         )
 
-    def __iter__(self) -> Iterator[Partition]:
-        for partitions in self.topics.values():
-            yield from partitions.values()
-
     def on_leadership(self, listener: Leadership) -> None:
         """``listener(tp, epoch)`` when this broker begins to lead; ``(tp, None)`` when it ends.
 
@@ -145,40 +132,6 @@ class ReplicaManager:
         for topic_partition, leader_epoch in begun.items():
             for listener in self._listeners:
                 listener(topic_partition, leader_epoch)
-
-    # Finding
-
-    def partition(self, topic_partition: TopicPartition) -> Partition:
-        """A partition that is here.
-
-        Raises UnknownTopicOrPartition, NotLeaderOrFollower, KafkaStorageError.
-        """
-        return self.find(topic_partition.topic, topic_partition.partition)
-
-    def find(self, topic: str, index: int) -> Partition:
-        """As ``partition``."""
-        partitions = self.topics.get(topic)
-        if partitions is not None and index in partitions:
-            return partitions[index]
-        image = self.image.partition(topic, index)
-        if image is None:
-            raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
-        if self.node_id in image.replicas and self.logs.offline_dirs:
-            raise errors.KafkaStorageError(f"the log dir of {topic}-{index} is offline")
-        raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
-
-    def by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As ``partition``, by topic id.
-
-        Raises UnknownTopicId, UnknownTopicOrPartition, NotLeaderOrFollower.
-        """
-        partitions = self.topic_ids.get(topic_id)
-        if partitions is not None and index in partitions:
-            return partitions[index]
-        topic = self.image.topic_by_id(topic_id)
-        if topic is None:
-            raise errors.UnknownTopicId(f"there is no topic of id {topic_id.hex()}")
-        return self.find(topic.name, index)
 
     # Producing
 
@@ -245,12 +198,6 @@ class ReplicaManager:
         found = [partition for partition in fetch.partitions if partition is not None]
         self.purgatory.park(waiting, found, max_wait_ms)
         return waiting
-
-    def resolve(self, fetch: FetchPartition) -> Partition:
-        """The partition that a fetch names. Raises as ``partition`` and ``by_id``."""
-        if fetch.topic is not None:
-            return self.find(fetch.topic, fetch.index)
-        return self.by_id(fetch.topic_id, fetch.index)
 
     # Deleting records
 
@@ -338,9 +285,7 @@ class ReplicaManager:
         log = self.logs.get_or_create(tp, topic.id, config, self.moves.preferred_dir(tp))
         lag_time_max_ms = self.config["replica.lag.time.max.ms"]
         partition = Partition(tp, topic.id, self.node_id, log, lag_time_max_ms)
-        partitions = self.topic_ids.setdefault(topic.id, {})
-        self.topics[topic.name] = partitions
-        partitions[image.index] = partition
+        self.add(partition)
         return partition
 
     def _give_role(self, partition: Partition, image: PartitionImage) -> None:
@@ -370,15 +315,9 @@ class ReplicaManager:
 
     def _withdraw(self, partition: Partition) -> None:
         """The replica is found no more, and whoever waits for it hears so."""
-        tp = partition.topic_partition
-        partitions = self.topic_ids[partition.topic_id]
-        del partitions[tp.partition]
-        if not partitions:
-            del self.topic_ids[partition.topic_id]
-            if self.topics.get(tp.topic) is partitions:
-                del self.topics[tp.topic]
+        self.take_out(partition)
         self._stop(partition, None)
-        move = self.logs.moving_to(tp)
+        move = self.logs.moving_to(partition.topic_partition)
         if move is not None:
             move.cancel()
 
@@ -442,32 +381,13 @@ class ReplicaManager:
             if partition.log.log_dir.offline and partition.is_available:
                 self._stop(partition, partition.log.log_dir.storage_error())
 
-    def lost(self) -> frozenset[tuple[bytes, int]]:
-        """Replicas, by topic id and index, that should be here and are on no disk that works."""
-        return frozenset(
-            (topic.id, image.index)
-            for topic in self.image.topics.values()
-            for image in topic.partitions
-            if self.node_id in image.replicas and not self._is_here(topic.name, image.index)
-        )
-
-    def _is_here(self, topic: str, index: int) -> bool:
-        partition = self.topics.get(topic, {}).get(index)
-        return partition is not None and not partition.log.log_dir.offline
-
     def _report_strays(self) -> None:
         """Logs of topics that do not exist:
 
         An interrupted deletion, or a store that has lost them. Left alone.
         """
-        for log in self._strays():
+        for log in self.strays():
             logger.warning("%s belongs to no topic of this cluster; it is left alone", log.folder)
-
-    def _strays(self) -> Iterable[Log]:
-        for log in self.logs:
-            partitions = self.topic_ids.get(log.topic_id, {})
-            if log.topic_partition.partition not in partitions:
-                yield log
 
     def close(self) -> None:
         """Cancels whatever waits or moves; nothing is appended any more."""

@@ -121,7 +121,11 @@ class Source:
             return len(self._followed) > len(self._paused)
         if self._in_flight >= MAX_IN_FLIGHT or self._epoch == INITIAL_EPOCH or self._session_id == NO_SESSION:
             return False
-        return bool(self._forget) or any(each.position != each.asked for each in self._news.values())
+        return bool(self._forget) or any(map(self._is_news, self._news.values()))
+
+    def _is_news(self, followed: Followed) -> bool:
+        """Whether the leader has to be told: it stands elsewhere, or is not in the session (any more)."""
+        return followed.position != followed.asked or followed.key not in self._in_session
 
     def _resume(self, now_ms: int) -> None:
         if self._due_ms > now_ms:
@@ -144,8 +148,8 @@ class Source:
         if self._epoch == INITIAL_EPOCH:
             return self._number, self._first()
         request = self._request()
-        for key, followed in self._news.items():
-            if followed.position != followed.asked or key not in self._in_session:
+        for followed in self._news.values():
+            if self._is_news(followed):
                 self._name(request, followed)
         for topic_id, index in self._forget:
             request.forgotten_topics_data.append(Request.ForgottenTopic(topic_id=topic_id, partitions=[index]))

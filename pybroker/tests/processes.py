@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 READY = re.compile(r"pybroker ready: bootstrap=127\.0\.0\.1:(\d+) pids=(\d+)\n")
 ALL_READY = re.compile(r"pybroker ready: bootstrap=(127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*) pids=([\d,]+)\n")
-DEADLINE_S = 20
+DEADLINE_S = 60.0
 PATIENCE_S = 60
 
 

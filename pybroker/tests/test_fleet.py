@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from conformance.clusters import consecutive_ports
 from conformance.ensemble import ensemble
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
@@ -42,15 +43,6 @@ def brokers(port: int) -> list[int]:
     """The brokers that are registered, as the one on this port knows."""
     with Admin(f"127.0.0.1:{port}") as admin:
         return sorted(each.id for each in admin.describe_cluster().brokers)
-
-
-def consecutive_ports(count: int) -> int:
-    """The first of some free ports in a row."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port: int = first.getsockname()[1]
-            if port + count < 65536 and not any(answers(port + n) for n in range(1, count)):
-                return port
 
 
 def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.kafka import throttles
 from pybroker.cli.kafka.json_files import partitions_of_file, read_json
 from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.output import write
@@ -36,10 +37,10 @@ PARTITIONS = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "repl
 @click.option("--broker-list", metavar="1,2,3", help="With --generate: where to.")
 @click.option("--reassignment-json-file", metavar="FILE", help=f"For the others: {PARTITIONS}")
 @click.option("--additional", is_flag=True, hidden=True)
-@click.option("--preserve-throttles", is_flag=True, hidden=True)
+@click.option("--preserve-throttles", is_flag=True, help="With --verify and --cancel: the throttle stays.")
 @click.option("--disable-rack-aware", is_flag=True, hidden=True)
 @click.option("--timeout", type=int, hidden=True)
-@click.option("--throttle", type=int, hidden=True)
+@click.option("--throttle", type=click.IntRange(0), help="With --execute: bytes per second, until --verify.")
 @on_kafka()
 def reassign_partitions(
     cluster: Cluster,
@@ -47,6 +48,7 @@ def reassign_partitions(
     topics_to_move_json_file: str | None,
     broker_list: str | None,
     reassignment_json_file: str | None,
+    preserve_throttles: bool,
     throttle: int | None,
     **ignored: Any,
 ) -> int:
@@ -55,8 +57,8 @@ def reassign_partitions(
     A proposal of --generate moves as few replicas as it can; Kafka's own deals all of them out anew.
     """
     action = only(actions, ACTIONS)
-    if throttle is not None:
-        raise click.UsageError("--throttle: set the broker's leader.replication.throttled.rate by kafka-configs")
+    if throttle is not None and action != "execute":
+        raise click.UsageError("--throttle is for --execute")
     if action == "generate" and (topics_to_move_json_file is None or broker_list is None):
         raise click.UsageError("--generate: --topics-to-move-json-file and --broker-list are missing")
     if action in ("execute", "verify", "cancel") and reassignment_json_file is None:
@@ -68,7 +70,9 @@ def reassign_partitions(
             return 0
         if action == "generate":
             return generate(admin, topics_of(str(topics_to_move_json_file)), str(broker_list))
-        return {"execute": execute, "verify": verify, "cancel": cancel}[action](admin, wanted)
+        if action == "execute":
+            return execute(admin, wanted, throttle)
+        return {"verify": verify, "cancel": cancel}[action](admin, wanted, lifts=not preserve_throttles)
 
 
 def topics_of(path: str) -> list[str]:
@@ -112,21 +116,27 @@ def generate(admin: Admin, topics: list[str], brokers: str) -> int:
     return 0
 
 
-def execute(admin: Admin, wanted: Replicas) -> int:
+def execute(admin: Admin, wanted: Replicas, rate: int | None) -> int:
     now = current(admin, {tp.topic for tp in wanted})
     write(f"Current partition replica assignment\n\n{as_json({tp: now[tp] for tp in wanted if tp in now})}\n\n")
     write("Save this to use as the --reassignment-json-file option during rollback\n")
+    if rate is not None:
+        adding = {tp: each.adding for tp, each in admin.list_partition_reassignments().items()}
+        throttles.throttle(admin, throttles.moves(now, adding, wanted), rate)
     done = admin.alter_partition_reassignments(wanted, check=False)
     return told(done.errors, wanted, "Successfully started partition reassignment{s} for {names}\n")
 
 
-def cancel(admin: Admin, wanted: Replicas) -> int:
+def cancel(admin: Admin, wanted: Replicas, *, lifts: bool) -> int:
     going_on = [tp for tp in wanted if tp in admin.list_partition_reassignments()]
-    if not going_on:
+    if going_on:
+        done = admin.alter_partition_reassignments(dict.fromkeys(going_on), check=False)
+        told(done.errors, going_on, "Successfully cancelled partition reassignment{s} for: {names}\n")
+    else:
         write("None of the specified partition reassignments are active.\n")
-        return 0
-    done = admin.alter_partition_reassignments(dict.fromkeys(going_on), check=False)
-    return told(done.errors, going_on, "Successfully cancelled partition reassignment{s} for: {names}\n")
+    if lifts:
+        throttles.lift(admin, {tp.topic for tp in wanted})
+    return 0
 
 
 def told(errors: Mapping[TopicPartition, Exception], partitions: Iterable[TopicPartition], text: str) -> int:
@@ -140,12 +150,15 @@ def told(errors: Mapping[TopicPartition, Exception], partitions: Iterable[TopicP
     return 0
 
 
-def verify(admin: Admin, wanted: Replicas) -> int:
+def verify(admin: Admin, wanted: Replicas, *, lifts: bool) -> int:
     now = current(admin, {tp.topic for tp in wanted})
     going_on = admin.list_partition_reassignments()
     write("Status of partition reassignment:\n")
     for tp, ids in sorted(wanted.items()):
         write(status(f"{tp.topic}-{tp.partition}", ids, now.get(tp, ()), tp in going_on))
+    if lifts and not going_on.keys() & wanted.keys():
+        write("\n")
+        throttles.lift(admin, {tp.topic for tp in wanted if tp in now})
     return 0
 
 

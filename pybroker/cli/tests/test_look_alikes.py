@@ -9,7 +9,9 @@ import pytest
 
 import pybroker
 from pybroker.cli.kafka.reassign_partitions import status
+from pybroker.cli.kafka.throttles import moves, topic_settings
 from pybroker.cli.tests.running import Shell
+from pyclient import TopicPartition
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +125,33 @@ def test_a_reassignment_is_proposed_started_and_verified(at: tuple[Shell, str, s
     now, then = (line for line in proposed.splitlines() if line.startswith("{"))
     assert now == then
     plan.write_text(then)
-    assert "moving-0,moving-1" in shell.done(*tool, "--execute", "--reassignment-json-file", plan).out
-    assert "moving-1 is completed" in shell.done(*tool, "--verify", "--reassignment-json-file", plan).out
+    begun = shell.done(*tool, "--execute", "--reassignment-json-file", plan, "--throttle", 5_000_000).out
+    assert "moving-0,moving-1" in begun
+    assert "The inter-broker throttle limit was set to 5000000 B/s\n" in begun
+    configs = ("kafka-configs", *where, "--describe", "--topic", "moving")
+    assert "leader.replication.throttled.replicas=0:1,1:1" in shell.done(*configs).out
+    told = shell.done(*tool, "--verify", "--reassignment-json-file", plan, "--preserve-throttles").out
+    assert "moving-1 is completed" in told
+    assert "throttled.replicas" in shell.done(*configs).out
+    told = shell.done(*tool, "--verify", "--reassignment-json-file", plan).out
+    cleared = "Clearing broker-level throttles on broker 1\nClearing topic-level throttles on topic moving\n"
+    assert told.endswith(f".\n\n{cleared}")
+    assert "throttled.replicas" not in shell.done(*configs).out
     plan.write_text('{"partitions": [{"topic": "moving"}]}')
     assert "replicas" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
+
+
+def test_a_throttle_is_for_those_who_copy_and_those_who_are_new() -> None:
+    first, second = TopicPartition("t", 0), TopicPartition("t", 10)
+    now = {first: (1, 2), second: (1, 2, 3)}
+    planned = moves(now, {second: (3,)}, {first: [2, 4], second: [3, 5]})
+    assert planned == {first: ((1, 2), (4,)), second: ((1, 2), (3, 5))}
+    assert topic_settings(planned) == {
+        "t": {
+            "leader.replication.throttled.replicas": "0:1,0:2,10:1,10:2",
+            "follower.replication.throttled.replicas": "0:4,10:3,10:5",
+        }
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from pybroker.cluster import journal
 from pybroker.cluster.config_changes import (
     ConfigChange,
     ConfigController,
@@ -141,6 +142,20 @@ def test_good_and_bad_changes_are_told_apart_and_the_good_are_one_write() -> Non
     ]
     [step] = plan.steps
     assert [op.path for op in step.operations] == ["/config/brokers/1", "/config/brokers/<default>"]
+
+
+def test_thousands_of_resources_take_several_writes_each_small_enough_for_zookeeper() -> None:
+    names = [f"group-{number:04}" + "x" * 240 for number in range(4_000)]
+    wanted = [change(GROUP, name, ("consumer.session.timeout.ms", SET, "50000")) for name in names]
+    plan = decider.alter(image_of(), wanted)
+    assert plan.results == [None] * len(names)
+    assert len(plan.steps) > 1
+    image = image_of()
+    for step in plan.steps:
+        written = sum(len(op.path) + len(op.data) for op in step.operations if isinstance(op, Create))
+        assert written + len(journal.encode(step.delta, image, 1)) < 500_000
+        image = image.apply(step.delta)
+    assert all(image.configs(GROUP, name) for name in names)
 
 
 def test_a_stored_configuration_is_overwritten_a_new_one_created() -> None:

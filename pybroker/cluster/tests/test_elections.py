@@ -16,7 +16,14 @@ from pybroker.cluster.elections import (
     elect,
     with_isr,
 )
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 
 
 def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionImage:
@@ -204,3 +211,17 @@ def test_whoever_leads_has_everything_that_was_committed(
         assert state.leader in whole | {NO_LEADER}
         if state.leader != NO_LEADER and len(state.isr) >= min_isr:
             whole &= set(state.isr)
+
+
+def test_case_27_a_machine_that_was_counted_as_gone_comes_back_without_what_was_not_synced() -> None:
+    """Found by the simulator: power cuts last longer than sessions, so its registration was forgotten by then."""
+    before = BrokerRegistration(2, 7, (), boot="first")
+    image = MetadataImage().apply(MetadataDelta(brokers={1: BrokerRegistration(1, 6, (), boot="x"), 2: before}))
+    image = image.apply(MetadataDelta(brokers={2: None}))
+    back = before._replace(epoch=9, boot="second")
+    standing = Standing.of({**image.brokers, 2: back}, image.brokers, image.boots)
+    assert standing.lost == {2}
+    waits = replace(partition(NO_LEADER, (3, 2, 1), (3,)), elr=(2,))
+    assert after_change(waits, standing, min_isr=2).leader == NO_LEADER
+    again = Standing.of({**image.brokers, 2: before._replace(epoch=9)}, image.brokers, image.boots)
+    assert after_change(waits, again, min_isr=2).leader == 2, "its process was killed: all is in the page cache"

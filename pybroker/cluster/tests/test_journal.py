@@ -114,6 +114,6 @@ def test_an_entry_of_a_topic_that_is_not_there_changes_nothing() -> None:
 
 def test_the_known_brokers_are_those_that_were_written() -> None:
     one = BrokerRegistration(1, 5, (), "rack", ("/d",), is_clean=True, boot="b")
-    known = journal.Known((1, 3), {1: one})
+    known = journal.Known((1, 3), {1: one}, {1: "b", 2: "before it went"})
     assert journal.decode_known(journal.encode_known(known)) == known
     assert journal.decode_known(b"").brokers == {}

@@ -105,6 +105,17 @@ def test_fewer_replicas_or_another_order_is_done_at_once() -> None:
     assert (state.partition.replicas, state.partition.leader) == ((2,), 2)
 
 
+def test_a_replica_that_goes_ends_the_leader_epoch() -> None:
+    """Found by the simulator: it came back with an empty log, and an old fetch of it counted."""
+    state = State((1, 2, 3))
+    state.move(1, 2)
+    assert (state.partition.leader, state.partition.leader_epoch) == (1, 6)
+    state.move(1, 2, 3)
+    assert state.partition.leader_epoch == 6, "who comes is fenced by nothing"
+    state.take_back()
+    assert (state.partition.replicas, state.partition.leader_epoch) == ((1, 2), 7)
+
+
 def test_the_last_replica_in_sync_stays_until_another_one_is() -> None:
     state = State((1, 2), (1,))
     state.move(2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import journal, membership, znodes
+from pybroker.cluster import journal, namesake, znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.image import (
     NO_LEADER,
@@ -18,7 +18,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.isr_changes import InSync, IsrChange
-from pybroker.cluster.membership import BrokerIdTaken
+from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
@@ -143,6 +143,31 @@ def test_s94_unclean_election_only_where_it_is_allowed(tmp_path: Path, unclean: 
     run(tmp_path / "db", scenario)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(2, "t"), (4, "")], ids=["topic", "cluster"])
+def test_s94_a_partition_that_is_offline_has_a_leader_when_unclean_election_is_allowed(
+    tmp_path: Path, kind: int, name: str
+) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([assigned("t", (2, 3)), assigned("u", (2, 3))])
+        await members.die(3)
+        await members.settled()
+        await members.die(2)
+        await members.start(3)
+        assert partition_of(await members.settled()).leader == NO_LEADER
+        allow = ConfigChange(kind, name, (KeyChange("unclean.leader.election.enable", 0, "true"),))
+        assert await service.alter_configs([allow], validate_only=True) == [None]
+        assert partition_of(await members.settled()).leader == NO_LEADER
+        assert await service.alter_configs([allow]) == [None]
+        image = await members.settled()
+        assert (partition_of(image).leader, partition_of(image).isr) == (3, (3,))
+        other = image.topics["u"].partitions[0]
+        assert (other.leader, other.isr) == ((NO_LEADER, (2,)) if kind == 2 else (3, (3,)))
+
+    run(tmp_path / "db", scenario)
+
+
 def test_cases_17_and_25_proposals_of_old_epochs_are_refused(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
@@ -236,6 +261,20 @@ def test_case_28_leaders_move_before_a_broker_stops(tmp_path: Path, leaver: int)
         image = await members.settled()
         assert partition_of(image, "u").leader == leaver
         assert not image.brokers[leaver].is_leaving
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_28_a_controller_that_stops_hands_over_at_once(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        leaver = members.controller
+        await leaver.node.retire()
+        await members.until(lambda: any(each.is_controller for each in members.alive.values()))
+        assert not leaver.node.controller.is_controller
+        await members.controller.node.controller.create_topics([assigned("t", (2, 3))])
+        version = members.controller.image.version
+        await members.until(lambda: leaver.image.version >= version)
 
     run(tmp_path / "db", scenario)
 
@@ -409,7 +448,7 @@ def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: P
 def test_a_broker_whose_id_another_one_has_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "NAMESAKE_S", 0.4)
+    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -436,3 +475,28 @@ def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: 
         assert set((await members.settled()).brokers) == {1, 2}
 
     run(tmp_path / "db", scenario)
+
+
+def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_session(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        past = members.controller
+        await past.node.leave()  # and its session lives on, with its /controller
+        await members.start(past.id)
+        await members.settled()
+        await past.store.close()
+        assert set((await members.settled()).brokers) == {1, 2}
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Path) -> None:
+    """Found by the simulator: the last write of a killed process came after its successor had registered."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        before = (await members.settled()).brokers[2].epoch
+        await members.alive[1].store.delete(znodes.broker_path(2))
+        await members.until(lambda: members.has_settled and members.controller.image.brokers[2].epoch > before)
+
+    run(tmp_path / "store", scenario)

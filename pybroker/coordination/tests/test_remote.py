@@ -113,7 +113,11 @@ def test_a_killed_process_is_known_at_once(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(tmp_path: Path) -> None:
+def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pybroker.coordination.server.halt_of", lambda pid: "")
+
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path, 2_500)
         await store.create("/idle", ephemeral=True)
@@ -124,6 +128,20 @@ def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(tmp_path: P
             await gone.wait()
         assert await store.exists("/e") is None
         assert await store.exists("/idle") is not None
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who is halted")
+def test_a_halted_process_is_expired_without_a_time_out(tmp_path: Path) -> None:
+    async def scenario(server: StoreServer) -> None:
+        store = await connect(tmp_path)
+        gone = asyncio.Event()
+        async with other_process(tmp_path, 3_600_000) as process:
+            store.watch("/e", lambda path: gone.set())
+            process.send_signal(signal.SIGSTOP)
+            await gone.wait()
+        assert await store.exists("/e") is None
 
     run(tmp_path, scenario)
 

@@ -6,6 +6,7 @@ requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.group import describing
@@ -128,6 +129,11 @@ class ClassicGroup(Rebalancing):
     def listed(self) -> ListGroups.Response.ListedGroup:
         """The group in one line."""
         return describing.listed(self)
+
+    def member_subscriptions(self) -> Iterator[tuple[str, bytes]]:
+        """Each member's id and the metadata of its protocol; of consumers their subscription."""
+        for member in self.members:
+            yield member.id, member.metadata(self.protocol) if self.has_consumers else b""
 
     # What the log says
 

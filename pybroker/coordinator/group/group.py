@@ -8,7 +8,7 @@ shown. What only one protocol has (JoinGroup, ConsumerGroupHeartbeat) goes to th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.group.offsets import CommittedOffset
@@ -35,6 +35,13 @@ class Commit(NamedTuple):
 
 CheckPartition = Callable[[str, bytes, int], None]
 """``check(topic, topic id, partition)`` raises StaleMemberEpoch or IllegalGeneration."""
+
+class Subscription(NamedTuple):
+    """What a member reads: topics, and those that match ``regex``, "" where there is none."""
+
+    topics: frozenset[str]
+    regex: str = ""
+
 
 RetentionStart = Callable[[CommittedOffset], int]
 """From when the retention of an offset counts, in milliseconds by the wall clock."""
@@ -102,6 +109,10 @@ class Group(Protocol):
 
     def listed(self) -> ListGroups.Response.ListedGroup:
         """ListGroups."""
+        ...
+
+    def member_subscriptions(self) -> Iterator[tuple[str, Subscription | bytes]]:
+        """Each member's id and what it reads, or the bytes (``subscribed_topics``) in which it said so."""
         ...
 
     def resume(self, result: Result) -> None:

@@ -37,6 +37,7 @@ class Administration:
             cluster_id=node.cluster_id,
             config=config,
             metadata=node.metadata,
+            suspects=node.suspects,
             controller=node.controller,
             forwarding=SimpleNamespace(ask=nobody),
             endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),

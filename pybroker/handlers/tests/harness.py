@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pybroker.cluster.image import TopicImage
+from pybroker.cluster.suspects import Suspects
 from pybroker.handlers.call import Call
 from pybroker.replication.tests import harness
 
@@ -45,6 +46,7 @@ class Node(harness.Node):
         self.connection: Any = FakeConnection()
         self.transactions: Any = None
         super().start(deleted)
+        self.suspects = Suspects(self.metadata, self.clock)
 
     def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:
         return self.endpoints

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import struct
 
 import pytest
 
@@ -62,6 +64,20 @@ def test_case_6_wrong_crc_in_the_last_batch_is_cut(folder):
     data = bytearray(logs(folder)[-1].read_bytes())
     data[-3] ^= 1
     logs(folder)[-1].write_bytes(data)
+    log = recovered(folder)
+    assert len(contents(log)) == 59
+    assert not list(folder.glob("*quarantined*"))
+    fill(log, [b"again"])
+    assert contents(log)[-1] == (59, b"again")
+
+
+@pytest.mark.parametrize("claimed", [1 << 32, 1 << 40, (1 << 63) - 1])
+def test_case_6_an_offset_that_rotted_in_the_last_batch_is_cut(folder, claimed):
+    """The CRC does not cover it, and no index could hold it: the log did not open."""
+    with open(logs(folder)[-1], "r+b") as file:
+        size = read_header(file.read()).size
+        file.seek(-size, os.SEEK_END)
+        file.write(struct.pack(">q", claimed))
     log = recovered(folder)
     assert len(contents(log)) == 59
     assert not list(folder.glob("*quarantined*"))

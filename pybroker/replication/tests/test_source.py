@@ -160,6 +160,32 @@ def test_a_partition_that_comes_is_asked_for_while_a_request_waits(pair: Pair) -
     assert contents(pair.log("b")) == [b"x"]
 
 
+def test_a_partition_that_was_put_off_is_asked_for_while_a_request_waits(pair: Pair) -> None:
+    pair.create("a")
+    pair.source.follow(pair.follower.create("b", replicas=(1, 2), epoch=0), NOW)
+    pair.source._limits = FetchLimits(wait_max_ms=30_000)
+    pair.round()
+    first, request = pair.ask()
+    waiting = pair.answer(request)
+    pair.leader.create("b", replicas=(1, 2), epoch=0)
+    pair.leader.append(b"x", topic="b")
+    pair.now_ms = pair.source.next_due_ms() or 0
+    assert pair.source.may_ask(pair.now_ms)
+    second, request = pair.ask()
+    assert named(request) == [(0, 0)]
+    response = pair.answer(request)
+    pair.hear(first, waiting.result())
+    pair.hear(second, response)
+    assert contents(pair.log("b")) == [b"x"]
+
+
+def test_the_first_request_of_a_session_is_answered_at_once(pair: Pair) -> None:
+    pair.source._limits = FetchLimits(wait_max_ms=30_000)
+    pair.create("a")
+    pair.round()
+    assert pair.requests[-1].session_epoch == 0
+
+
 def test_an_answer_to_what_was_asked_before_a_change_is_void(pair: Pair) -> None:
     pair.create()
     pair.leader.append(b"a")

@@ -18,7 +18,7 @@ Everything here is durable: it changes by replaying records only. Timers are the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from pybroker.coordinator.group.consumer.member import (
 )
 from pybroker.coordinator.group.consumer.regexes import Resolved
 from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
-from pybroker.coordinator.group.group import CONSUMER_KIND, CheckPartition, Commit, RetentionStart
+from pybroker.coordinator.group.group import CONSUMER_KIND, CheckPartition, Commit, RetentionStart, Subscription
 from pybroker.coordinator.shard import Record, Result
 from pyclient.protocol import ListGroups, errors
 from pyclient.protocol.records import (
@@ -171,6 +171,11 @@ class ConsumerGroup:
     def retention_start(self) -> RetentionStart | None:
         """Each offset counts from its commit."""
         return lambda committed: committed.committed_ms
+
+    def member_subscriptions(self) -> Iterator[tuple[str, Subscription]]:
+        """Each member's id and what it reads."""
+        for member in self.members.values():
+            yield member.id, Subscription(member.topics, member.regex)
 
     def tombstones(self) -> list[Record]:
         """The records that delete the group, without its offsets."""

@@ -1,0 +1,133 @@
+"""Foreign clients on several brokers, in threads of the campaign: librdkafka's writer and group, and a committer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.drivers.base import Place
+from conformance.faults.history import Anomaly, PartitionHistory, Watermark
+from conformance.faults.load import GroupReader, IdempotentWriter, Load, read_back
+from conformance.faults.several import PATIENCE_S, Several
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+TOPIC, GROUP, COMMITTER = "foreign", "readers", "committer"
+PARTITIONS = 3
+#: NOT_LEADER…, REQUEST_TIMED_OUT, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, …
+NOT_NOW = (3, 5, 6, 7, 14, 15, 16, 19, 20, 56)
+#: Seconds between two records for the same partition.
+PACE_S = 0.01
+
+
+class PacedWriter(IdempotentWriter):
+    """Does not write as fast as it can: every value is remembered."""
+
+    def _send(self, producer: Any, place: Place, history: PartitionHistory) -> None:
+        super()._send(producer, place, history)
+        self.stopping.wait(PACE_S / PARTITIONS)
+
+
+class Committer(Load):
+    """Commits 0, 1, 2, … for one partition, outside of any generation, and waits for each answer."""
+
+    def __init__(self, target: Several, mark: Watermark) -> None:
+        super().__init__(target, COMMITTER, 0)  # type: ignore[arg-type]
+        self.target = target
+        self.mark = mark
+
+    def work(self) -> None:
+        with Wire(self.target.coordinator(self.name), 5.0) as wire:
+            while not self.stopping.is_set():
+                self._commit(wire, self.mark.tried + 1)
+                self.stopping.wait(PACE_S)
+
+    def _commit(self, wire: Wire, offset: int) -> None:
+        self.mark.trying(offset)
+        row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+        reply = wire.ask(
+            "OffsetCommit",
+            8,
+            group_id=self.name,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": TOPIC, "partitions": [row]}],
+        )
+        error = reply.topics[0].partitions[0].error_code
+        if error in NOT_NOW:
+            raise ConnectionError(f"error {error}")
+        assert error == 0, reply
+        self.mark.ack(offset)
+        self.done += 1
+
+
+class Foreign:
+    """All of them, and what they were told."""
+
+    def __init__(self, target: Several, seed: int) -> None:
+        self.target = target
+        self.histories = {Place(TOPIC, number): PartitionHistory() for number in range(PARTITIONS)}
+        self.mark = Watermark(f"the offset of {COMMITTER}")
+        marks = {place: Watermark(f"{GROUP}'s offset of {place}") for place in self.histories}
+        broker: Any = target
+        self.writer = PacedWriter(broker, "librdkafka", seed, self.histories, socket_timeout_ms=3_000)
+        self.reader = GroupReader(broker, GROUP, seed, self.histories, marks, session_timeout_ms=6_000)
+        self.loads: list[Load] = [self.writer, self.reader, Committer(target, self.mark)]
+
+    def begin(self) -> None:
+        """Makes the topic and starts all; returns when each has done something."""
+        self.target.make_topic(TOPIC, PARTITIONS, retention_ms=-1)
+        for load in self.loads:
+            load.start()
+        until(lambda: self.look() or all(self.done().values()), "the foreign clients to begin", PATIENCE_S)
+
+    def done(self) -> dict[str, int]:
+        """What each has done so far."""
+        return {load.name: load.done for load in self.loads}
+
+    def look(self) -> None:
+        """Raises what made a client fail."""
+        for load in self.loads:
+            if load.failure is not None:
+                raise AssertionError(f"{load.name} failed") from load.failure
+
+    def check_offsets(self) -> list[Anomaly]:
+        """Whether the committed offset of the committer is older than what it was promised."""
+        promised = self.mark.acked
+        try:
+            found = self._committed()
+        except OSError:
+            return []
+        return [] if found is None else self.mark.check(found, promised)
+
+    def _committed(self) -> int | None:
+        """What the coordinator says; None where it says that it cannot say."""
+        topics = [{"name": TOPIC, "partition_indexes": [0]}]
+        with Wire(self.target.coordinator(COMMITTER), 5.0) as wire:
+            reply = wire.ask("OffsetFetch", 7, group_id=COMMITTER, topics=topics, require_stable=True)
+        if reply.error_code in NOT_NOW:
+            return None
+        assert reply.error_code == 0, reply
+        row = reply.topics[0].partitions[0]
+        return int(row.committed_offset) if row.error_code == 0 else None
+
+    def end(self) -> None:
+        """Everything that was begun is answered; all have ended."""
+        for load in self.loads:
+            load.stop()
+
+    def close(self) -> None:
+        """Tells all to end, and waits for nobody."""
+        for load in self.loads:
+            load.stopping.set()
+
+    def check(self) -> tuple[int, list[Anomaly]]:
+        """How many records were read back, and what does not fit."""
+        count = 0
+        found = self.check_offsets()
+        for place, told in self.histories.items():
+            broker: Any = self.target
+            log = read_back(broker, place)
+            count += len(log)
+            found += [Anomaly(kind, f"{place}: {text}") for kind, text in told.check(log)]
+        return count, found

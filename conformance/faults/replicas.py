@@ -1,0 +1,79 @@
+"""The replicas of a partition, compared byte by byte as they lie on the disks of their brokers.
+
+A log is the bytes of its segments one after the other; where a segment ends is each broker's own matter. Two replicas
+may differ above the high watermark. Below the least of the high watermarks that the brokers have written down
+(``replication-offset-checkpoint``) they must not. And once every replica is in sync and nobody writes any more, one
+that is shorter than the others has lost something: ``check`` takes the longest as the measure.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance.faults.history import LOST, Anomaly
+
+DIFFERENT = "replicas differ"
+_HEAD = struct.Struct(">qi")
+_REST = 12
+_LAST_OFFSET_DELTA = 23
+
+
+class Batch(NamedTuple):
+    """A record batch on the disk."""
+
+    offset: int
+    last_offset: int
+    crc: int
+
+
+def batches(folder: Path) -> Iterator[Batch]:
+    """The batches of a log from its first to its last; ends where the bytes are no batch."""
+    for segment in sorted(folder.glob("*.log")):
+        data = segment.read_bytes()
+        place = 0
+        while place + _HEAD.size <= len(data):
+            offset, length = _HEAD.unpack_from(data, place)
+            end = place + _REST + length
+            if length <= 0 or end > len(data):
+                return
+            (delta,) = struct.unpack_from(">i", data, place + _LAST_OFFSET_DELTA)
+            yield Batch(offset, offset + delta, zlib.crc32(data[place:end]))
+            place = end
+
+
+def high_watermarks(log_dir: Path) -> dict[str, int]:
+    """What ``replication-offset-checkpoint`` says, by ``topic-partition``."""
+    lines = (log_dir / "replication-offset-checkpoint").read_text().splitlines()[2:]
+    rows = [line.rsplit(" ", 2) for line in lines if line]
+    return {f"{topic}-{partition}": int(offset) for topic, partition, offset in rows}
+
+
+def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
+    """What differs between replicas of ``topic-partition``, all in sync when their brokers stopped."""
+    logs = {broker: list(batches(folder / partition)) for broker, folder in log_dirs.items()}
+    longest = max(logs, key=lambda broker: len(logs[broker]))
+    found = []
+    for broker, log in logs.items():
+        if len(log) < len(logs[longest]):
+            found.append(Anomaly(LOST, f"{partition}: broker {broker} has {len(log)} batches of {len(logs[longest])}"))
+        for own, other in zip(log, logs[longest], strict=False):
+            if own != other:
+                text = f"{partition}: {own} of broker {broker} is {other} of broker {longest}"
+                found.append(Anomaly(DIFFERENT, text))
+                break
+    return found + list(_watermarks(log_dirs, partition, logs))
+
+
+def _watermarks(
+    log_dirs: Mapping[int, Path], partition: str, logs: Mapping[int, list[Batch]]
+) -> Iterator[Anomaly]:
+    """No replica has committed more than it has."""
+    for broker, folder in log_dirs.items():
+        end = logs[broker][-1].last_offset + 1 if logs[broker] else 0
+        told = high_watermarks(folder).get(partition, 0)
+        if told > end:
+            yield Anomaly(LOST, f"{partition}: the high watermark of broker {broker} is {told}, its log ends at {end}")

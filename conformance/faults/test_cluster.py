@@ -1,0 +1,40 @@
+"""S31, S34, S45 and S93 on three brokers that fail: nothing acked is lost, and the replicas end as the same bytes.
+
+The faults come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the processes' timing it cannot repeat).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.faults import sdk_load
+from conformance.faults.cluster import PLACES, Plan, long_plan
+from conformance.faults.sdk_load import GROUPS, READERS, Worker
+from conformance.faults.test_kill import seed
+
+__all__ = ["seed"]
+pytestmark = pytest.mark.ours
+
+
+def test_s31_torn_tails_and_kills_of_all_brokers_cost_nothing_acked(tmp_path: Path, seed: int) -> None:
+    script = ("torn tails",)  # at the end all are killed anyway
+    writers = {"threads": Worker("send", 1_000, 2, {"compression_type": "lz4"})}
+    groups = {"consumer": GROUPS["consumer"]}
+    few = sdk_load.Plan(15_000, len(script), writers=writers, readers={"reader": READERS["reader"]}, groups=groups)
+    plan = Plan(few.records, few.faults, writers=("confluent",), applications=(), streams=few, script=script)
+    with PLACES["processes"](tmp_path, seed, plan) as campaign:
+        report = campaign.run()
+    assert not report.anomalies, report
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("place", sorted(PLACES))
+def test_s31_faults_of_every_kind_cost_nothing_acked(tmp_path: Path, seed: int, place: str) -> None:
+    plan = long_plan(2_000_000, 60, 10.0, ("confluent", "aiokafka", "java", "pyclient"))
+    with PLACES[place](tmp_path, seed, plan) as campaign:
+        report = campaign.run()
+    print(report)
+    assert not report.anomalies, report

@@ -1,0 +1,150 @@
+"""Networks that break between brokers, and between a broker and ZooKeeper: cases 19 and 30, on processes.
+
+Every broker is a machine of its own behind two doors, proxies that may swallow what passes: one for all who ask it
+(clients and other brokers), one for ZooKeeper. The campaign (``cluster``) does the same with namespaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from conformance import batches
+from conformance.drivers.base import Place
+from conformance.ensemble import Ensemble, ensemble
+from conformance.faults import replicas
+from conformance.faults.history import PartitionHistory
+from conformance.faults.load import IdempotentWriter, make_value, name_of, read_back
+from conformance.faults.proxy import FaultProxy
+from conformance.faults.several import EAGER, Several
+from conformance.machines import Machines
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+pytestmark = pytest.mark.ours
+TOPIC = "t"
+PLACE = Place(TOPIC, 0)
+
+
+class Doors:
+    """Three brokers; ``fronts``: where they are reached, ``backs``: by which they reach ZooKeeper."""
+
+    def __init__(self, folder: Path, servers: Ensemble, running: ExitStack) -> None:
+        self.machines = Machines(folder / "data", "", 3, **{**EAGER, "replica_lag_time_max_ms": 3_000})
+        self.fronts: dict[int, FaultProxy] = {}
+        self.backs: dict[int, FaultProxy] = {}
+        port = servers.servers[0].port
+        for broker, member in self.machines.members.items():
+            front = self.fronts[broker] = running.enter_context(FaultProxy(lambda member=member: member.address))  # type: ignore[misc]
+            back = self.backs[broker] = running.enter_context(FaultProxy(lambda: ("127.0.0.1", port)))
+            member.config["advertised.listeners"] = f"PLAINTEXT://{front.bootstrap}"
+            member.zookeeper = f"{back.bootstrap}/kafka"
+        self.target = Several(running.enter_context(self.machines))
+        self.target.make_topic(TOPIC, 1)
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+        return ",".join(front.bootstrap for front in self.fronts.values())
+
+    def leader(self, without: int | None = None) -> int:
+        return self.machines.partitions(TOPIC, without)[0].leader
+
+    def check(self, history: PartitionHistory) -> None:
+        """All is there once, in order, and on every disk the same."""
+        self.target.heal()
+        assert history.check(read_back(self.target, PLACE)) == []  # type: ignore[arg-type]
+        self.machines.stop()
+        log_dirs = {broker: self.machines.log_dir(broker) for broker in self.machines.ids}
+        assert replicas.check(log_dirs, f"{TOPIC}-0") == []
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Iterator[Doors]:
+    with ExitStack() as running:
+        yield Doors(tmp_path, running.enter_context(ensemble(tmp_path)), running)
+
+
+def produce(address: tuple[str, int], history: PartitionHistory, number: int, timeout_ms: int = 10_000) -> int:
+    """One record with acks=all, noted; the error code, -1 where nothing was answered."""
+    value = make_value("writer", number, 30)
+    history.send("writer", name_of(value))
+    data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batches.batch([value])}]}
+    fields = {"transactional_id": None, "acks": -1, "timeout_ms": timeout_ms, "topic_data": [data]}
+    with contextlib.suppress(OSError), Wire(address, timeout_ms / 1_000 + 10) as wire:
+        row = wire.ask("Produce", 9, **fields).responses[0].partition_responses[0]
+        if row.error_code == 0:
+            history.ack(row.base_offset, name_of(value))
+        return int(row.error_code)
+    return -1
+
+
+def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_when_it_is_back(doors: Doors) -> None:
+    history = PartitionHistory()
+    old = doors.leader()
+    address = doors.machines.address(old)
+    for number in range(5):
+        assert produce(address, history, number) == 0
+    doors.backs[old].black_hole()
+    doors.backs[old].refuses = True
+    until(lambda: doors.leader(without=old) not in (old, -1), "another leader")
+    refused = [produce(address, history, number, timeout_ms=500) for number in range(5, 10)]
+    assert 0 not in refused
+    with Wire(address) as wire:
+        assert wire.end_offset(TOPIC) == 5, "the high watermark must stand still"
+    new = doors.machines.address(doors.leader(without=old))
+    for number in range(10, 15):
+        until(lambda number=number: produce(new, history, number) == 0, "an ack of the next leader")  # type: ignore[misc]
+    doors.backs[old].heal()
+    doors.backs[old].cut()
+    doors.check(history)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_case_30_lost_in_one_direction_flapping_and_half_open_links_lose_and_double_nothing(doors: Doors) -> None:
+    history = PartitionHistory()
+    writer = IdempotentWriter(
+        doors.target,  # type: ignore[arg-type]
+        "writer",
+        0,
+        {PLACE: history},
+        bootstrap_servers=doors.bootstrap,
+        socket_timeout_ms=2_000,
+    )
+    writer.start()
+
+    def goes_on() -> None:
+        done = writer.done
+        until(lambda: writer.done > done + 50 or writer.failure, "the writer goes on", 180)
+        assert writer.failure is None, writer.failure
+
+    def flap(front: FaultProxy) -> None:
+        for _ in range(15):
+            front.refuses = not front.refuses
+            front.cut()
+            writer.stopping.wait(0.1)
+
+    faults = {
+        "requests are lost": lambda front: front.black_hole(replies=False),
+        "replies are lost": lambda front: front.black_hole(requests=False),
+        "links flap": flap,
+        "brokers see an end": lambda front: front.half_close(client=False),
+        "clients see an end": lambda front: front.half_close(client=True),
+    }
+    goes_on()
+    for name, fault in faults.items():
+        front = doors.fronts[doors.leader()]
+        fault(front)
+        print(name)
+        writer.stopping.wait(5.0)
+        front.heal()
+        front.cut()
+        goes_on()
+        doors.target.heal()
+    writer.stop()
+    doors.check(history)

@@ -1,0 +1,208 @@
+"""A cluster whose brokers a test takes down, keeps down and halts, and whose files and nodes it reads."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from conformance.clusters import Cluster, Partition
+from conformance.hanging import hanging
+from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
+from conformance.scenarios.support import until
+from conformance.wire_client import Wire
+
+RESTART_S = 0.4
+"""A supervisor does not start a broker again before that."""
+
+
+class OpenCluster(Cluster):
+    """``Cluster``, open to the test."""
+
+    @property
+    def kind(self) -> str:
+        """What coordinates it."""
+        return "zookeeper" if self.zookeeper else "embedded"
+
+    @contextmanager
+    def tree(self) -> Iterator[Tree]:
+        """The nodes of its coordination store."""
+        tree = ZooKeeperTree(self.zookeeper) if self.zookeeper else SqliteTree(self.data_dir / "coordination.db")
+        try:
+            yield tree
+        finally:
+            tree.close()
+
+    # -- brokers that go and come --------------------------------------------------------------------
+
+    @contextmanager
+    def down(self, *brokers: int) -> Iterator[None]:
+        """Kills brokers and keeps them down: their folders are in use by somebody else. All are back afterwards."""
+        with ExitStack() as locks:
+            for broker in brokers:
+                locks.enter_context(self.locked(broker))
+            until(lambda: not set(brokers) & set(self.brokers(without=brokers[0])), f"{brokers} to be missed")
+            yield
+        self.wait_for(*brokers)
+
+    @contextmanager
+    def locked(self, broker: int) -> Iterator[None]:
+        """Kills a broker, and keeps it down until the end, whoever has missed it."""
+        with (self.log_dir(broker) / ".lock").open("r+b") as lock:
+            until(lambda: self._kill_and_lock(broker, lock.fileno()), f"the folder of broker {broker}")
+            yield
+
+    def _kill_and_lock(self, broker: int, fd: int) -> bool:
+        self.kill(broker)
+        deadline = time.monotonic() + RESTART_S
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.001)
+            else:
+                return True
+        return False
+
+    @contextmanager
+    def hung(self, *brokers: int) -> Iterator[None]:
+        """Brokers that do nothing until the end, and nobody can tell them from slow ones."""
+        with ExitStack() as held:
+            for broker in brokers:
+                held.enter_context(hanging(self.pid(broker)))
+            yield
+
+    @contextmanager
+    def halted(self, *brokers: int) -> Iterator[None]:
+        """Brokers that are stopped by a signal, until the end."""
+        for broker in brokers:
+            self.halt(broker)
+        try:
+            yield
+        finally:
+            for broker in brokers:
+                self.resume(broker)
+
+    def wait_for(self, *brokers: int) -> None:
+        """Waits until they take requests, and know of each other."""
+        until(lambda: all(set(brokers) <= set(self._known_to(asked)) for asked in brokers), f"{brokers} to be there")
+
+    def alive(self) -> int:
+        """A broker that answers."""
+        return until(lambda: next(filter(self._known_to, self.ids), 0), "a broker that answers")
+
+    def _known_to(self, broker: int) -> list[int]:
+        """The brokers that this one knows of; none while it does not answer."""
+        try:
+            with Wire(self.address(broker), 5) as wire:
+                return [row.node_id for row in wire.ask("Metadata", 12, topics=[]).brokers]
+        except OSError:
+            return []
+
+    @contextmanager
+    def another(self, broker: int, **config: object) -> Iterator[Popen[bytes]]:
+        """A broker of this cluster that its supervisor does not know, with settings of its own; killed at the end."""
+        own = {key.replace("_", "."): str(value) for key, value in config.items()}
+        place = ["--zookeeper", self.zookeeper] if self.zookeeper else ["--join"]
+        kept = self.config, self.data_dir
+        self.config = {**self.config, **own}
+        if self.zookeeper:
+            self.data_dir = self.data_dir / f"other-{broker}"
+        try:
+            process, [self.ports[broker]] = self._spawn("--node-id", broker, "--port", 0, *place)
+        finally:
+            self.config, self.data_dir = kept
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            del self.ports[broker]
+            until(lambda: broker not in self.brokers(), f"broker {broker} to be gone")
+
+    # -- what it says of itself ------------------------------------------------------------------------
+
+    def epoch(self) -> int:
+        """The controller's epoch, as the store has it."""
+        with self.tree() as tree:
+            return int(tree.data("/controller_epoch") or -1)
+
+    def controller_node(self) -> int:
+        """Who has ``/controller``; -1 while nobody has it."""
+        with self.tree() as tree:
+            data = tree.data("/controller")
+        return -1 if data is None else int(json.loads(data)["brokerid"])
+
+    def leader(self, topic: str, partition: int = 0, without: int | None = None) -> int:
+        """Who leads a partition; -1: nobody."""
+        return self.partitions(topic, without)[partition].leader
+
+    def at(self, topic: str, without: int | None = None) -> Partition:
+        """The first partition."""
+        return self.partitions(topic, without)[0]
+
+    def await_sync(self, *topics: str) -> None:
+        """Waits until every replica is in sync."""
+        until(lambda: all(map(self.is_in_sync, topics)), f"{topics} to be in sync")
+
+    def place_topic(self, name: str, replicas: Mapping[int, tuple[int, ...]], **config: object) -> None:
+        """Creates a topic with these replicas, and waits for the leaders."""
+        rows = [{"partition_index": number, "broker_ids": list(ids)} for number, ids in replicas.items()]
+        reply = self.try_to_create(name, -1, -1, assignments=rows, **config)
+        assert reply.error_code == 0, reply
+        self.await_sync(name)
+
+    def try_to_create(
+        self, name: str, partitions: int, replicas: int, assignments: list[Any] | None = None, **config: object
+    ) -> Any:
+        """Asks for a topic; its row of the reply."""
+        configs = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+        topic |= {"assignments": assignments or [], "configs": configs}
+        with Wire(self.address(self.alive())) as wire:
+            return wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=30_000, validate_only=False).topics[0]
+
+    def alter_topic(self, name: str, **config: object) -> None:
+        """Sets keys of a topic; settings have ``_`` for ``.``."""
+        with Wire(self.address(self.alive())) as wire:
+            wire.alter_topic(name, **{key.replace("_", "."): value for key, value in config.items()})
+
+    # -- files -----------------------------------------------------------------------------------------
+
+    def segments(self, broker: int, topic: str, partition: int = 0) -> dict[str, bytes]:
+        """The log files of a replica."""
+        folder = self.partition_dir(broker, topic, partition)
+        return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
+
+    def partition_dir(self, broker: int, topic: str, partition: int = 0) -> Path:
+        """Where a replica lies."""
+        return self.log_dir(broker) / f"{topic}-{partition}"
+
+    def await_alike(self, topic: str) -> None:
+        """Waits until all replicas of each partition have the same bytes."""
+        until(lambda: all(self._alike(topic, number) for number in self.partitions(topic)), f"{topic} to be alike")
+
+    def _alike(self, topic: str, partition: int) -> bool:
+        replicas = self.partitions(topic)[partition].replicas
+        first, *others = [self.segments(broker, topic, partition) for broker in replicas]
+        return all(other == first for other in others)
+
+    def checkpoint(self, broker: int, name: str) -> dict[tuple[str, int], int]:
+        """One of Kafka's checkpoint files: version, count, then ``topic partition offset``."""
+        lines = (self.log_dir(broker) / name).read_text().splitlines()
+        assert lines[0] == "0"
+        assert int(lines[1]) == len(lines) - 2
+        rows = [line.split(" ") for line in lines[2:]]
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+
+    def terminate(self, broker: int) -> None:
+        """Lets a broker stop in order; the supervisor starts it again."""
+        self.kill(broker, signal.SIGTERM)

@@ -1,0 +1,92 @@
+"""Two clusters of three brokers that the tests of this folder share: one on the embedded store, one on a ZooKeeper.
+
+A test may kill and halt their brokers; whoever comes next finds all of them there. A test that takes ``cluster`` runs
+on both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.ensemble import Ensemble, ensemble
+from conformance.scenarios.cluster.brokers import OpenCluster
+
+LAG_MS = 3_000
+#: A broker that hangs leaves the ISR because it lags, well before its session has expired.
+EMBEDDED_SESSION_MS = 8_000
+ZOOKEEPER_SESSION_MS = 2_500
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+CONFIG = {
+    "replica_lag_time_max_ms": LAG_MS,
+    "leader_imbalance_check_interval_seconds": 1,
+    "replica_high_watermark_checkpoint_interval_ms": 500,
+    "log_flush_offset_checkpoint_interval_ms": 500,
+    "group_initial_rebalance_delay_ms": 0,
+    "group_consumer_min_heartbeat_interval_ms": 100,
+    "group_consumer_heartbeat_interval_ms": 200,
+    "offsets_topic_num_partitions": 6,
+    "replica_selector_class": RACK_AWARE,
+    "broker_rack": "a",
+}
+_number = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clusters are ours: Kafka's do not run on our stores."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.ours)
+
+
+@pytest.fixture(scope="package")
+def embedded_cluster(data_root: Path) -> Iterator[OpenCluster]:
+    """Three brokers on the embedded store."""
+    config = {**CONFIG, "zookeeper_session_timeout_ms": EMBEDDED_SESSION_MS}
+    with OpenCluster(data_root / "embedded-cluster", 3, None, **config) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def zookeeper(data_root: Path) -> Iterator[Ensemble]:
+    """One ZooKeeper server."""
+    with ensemble(data_root / "ensemble") as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def zookeeper_cluster(data_root: Path, zookeeper: Ensemble) -> Iterator[OpenCluster]:
+    """Three brokers on ZooKeeper."""
+    config = {**CONFIG, "zookeeper_session_timeout_ms": ZOOKEEPER_SESSION_MS}
+    with OpenCluster(data_root / "zookeeper-cluster", 3, f"{zookeeper.hosts}/kafka", **config) as running:
+        yield running
+
+
+@pytest.fixture
+def embedded(embedded_cluster: OpenCluster) -> OpenCluster:
+    """The cluster on the embedded store; all its brokers are there."""
+    embedded_cluster.wait_for(*embedded_cluster.ids)
+    return embedded_cluster
+
+
+@pytest.fixture
+def on_zookeeper(zookeeper_cluster: OpenCluster) -> OpenCluster:
+    """The cluster on ZooKeeper; all its brokers are there."""
+    zookeeper_cluster.wait_for(*zookeeper_cluster.ids)
+    return zookeeper_cluster
+
+
+@pytest.fixture(params=["embedded", "on_zookeeper"])
+def cluster(request: pytest.FixtureRequest) -> OpenCluster:
+    """The one and the other."""
+    running: OpenCluster = request.getfixturevalue(request.param)
+    return running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no topic has."""
+    return f"scenario-{next(_number)}"

@@ -1,0 +1,91 @@
+"""The coordinator of groups dies: S60."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from conformance import drivers
+from conformance.drivers import CLIENTS
+from conformance.drivers.base import CommitRefused, Place
+from conformance.scenarios.cluster.brokers import OpenCluster
+from conformance.scenarios.support import until, write
+from conformance.wire_client import Wire
+
+
+def coordinator(cluster: OpenCluster, group: str) -> int:
+    """Who coordinates the group; 0 while nobody does."""
+    with Wire(cluster.address(cluster.alive())) as wire:
+        reply = wire.ask("FindCoordinator", 3, key=group, key_type=0)
+    return int(reply.node_id) if reply.error_code == 0 else 0
+
+
+def found(cluster: OpenCluster, group: str) -> int:
+    """Who coordinates the group."""
+    return until(lambda: coordinator(cluster, group), "a coordinator")
+
+
+def groups_of(cluster: OpenCluster, broker: int, prefix: str) -> Iterator[str]:
+    """Names of groups that this broker coordinates."""
+    for number in itertools.count():
+        name = f"{prefix}-{number}"
+        if found(cluster, name) == broker:
+            yield name
+
+
+class Reader:
+    """A member of a group of its own, which reads and commits one partition."""
+
+    def __init__(self, cluster: OpenCluster, client: str, protocol: str, group: str, place: Place) -> None:
+        settings = {"group_id": group, "group_protocol": protocol, "heartbeat_interval_ms": 200}
+        self.group = group
+        self.place = place
+        self.read = 0
+        self.member = drivers.opened(client).consumer(cluster.bootstrap, **settings)
+        self.member.subscribe([place.topic])
+
+    def has(self, count: int) -> bool:
+        """Whether it has read so many records, each once, in order."""
+        for record in self.member.poll(0.05):
+            assert record.offset == self.read, f"{self.group}: {record} after {self.read} records"
+            self.read += 1
+        return self.read == count
+
+    def holds(self, offset: int) -> bool:
+        """Whether a commit is taken; a member whose coordinator is new may have to join again first."""
+        self.has(offset)
+        try:
+            self.member.commit({self.place: offset})
+        except CommitRefused:
+            return False
+        return self.member.committed([self.place]) == {self.place: offset}
+
+
+@pytest.mark.parametrize("coordination", ["embedded", pytest.param("on_zookeeper", marks=pytest.mark.long)])
+def test_s60_another_broker_coordinates_and_no_commit_is_lost(
+    request: pytest.FixtureRequest, coordination: str, topic: str
+) -> None:
+    """For each client and protocol a group; the broker that coordinates all of them is killed."""
+    cluster: OpenCluster = request.getfixturevalue(coordination)
+    cluster.create_topic(topic, 1, 3, min_insync_replicas=2)
+    write(cluster, topic, [b"%d" % number for number in range(20)])
+    victim, place = found(cluster, topic), Place(topic, 0)
+    names = groups_of(cluster, victim, topic)
+    with ExitStack() as members:
+        readers = [Reader(cluster, *client, next(names), place) for client in CLIENTS]
+        for reader in readers:
+            members.callback(reader.member.close)
+        until(lambda: all([reader.has(20) for reader in readers]), "all records at all members")
+        for reader in readers:
+            reader.member.commit({place: 20})
+        with cluster.down(victim):
+            write(cluster, topic, [b"%d" % number for number in range(20, 30)])
+            until(lambda: all([reader.has(30) for reader in readers]), "the records of afterwards at all members")
+            until(lambda: all([reader.holds(30) for reader in readers]), "commits at the next coordinator")
+            assert all(found(cluster, reader.group) != victim for reader in readers)
+    for reader in readers:
+        with drivers.opened("confluent").consumer(cluster.bootstrap, group_id=reader.group) as heir:
+            assert heir.committed([place]) == {place: 30}

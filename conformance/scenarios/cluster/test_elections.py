@@ -1,0 +1,109 @@
+"""Who leads, and who controls: S92, S94, S95, S99."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from conformance.drivers.base import Place
+from conformance.scenarios.cluster.brokers import OpenCluster
+from conformance.scenarios.cluster.traffic import traffic, whole_log
+from conformance.scenarios.support import until, write
+from conformance.wire_client import Wire
+
+NOBODY = -1
+PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE = 80, 83
+TOPIC_ALREADY_EXISTS, NOT_CONTROLLER = 36, 41
+ORDERS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
+
+
+def test_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_preferred_leaders_come_back(
+    cluster: OpenCluster, topic: str
+) -> None:
+    """The first of each list that is alive and in sync; ``leader.imbalance.check.interval.seconds`` is 1 here."""
+    cluster.place_topic(topic, ORDERS, min_insync_replicas=2)
+    with traffic(cluster, topic) as flowing:
+        with cluster.down(1):
+            until(lambda: _leaders(cluster, topic) == {0: 2, 1: 2, 2: 3, 3: 3}, "the next of each list")
+            assert all(1 not in row.isr for row in cluster.partitions(topic, without=1).values())
+            flowing.goes_on()
+        cluster.await_sync(topic)
+        preferred = {number: replicas[0] for number, replicas in ORDERS.items()}
+        until(lambda: _leaders(cluster, topic) == preferred, "preferred leaders")
+        flowing.goes_on()
+
+
+def _leaders(cluster: OpenCluster, topic: str) -> dict[int, int]:
+    return {number: row.leader for number, row in cluster.partitions(topic).items()}
+
+
+def test_s94_without_unclean_election_a_partition_is_offline_with_it_the_loss_is_counted(
+    cluster: OpenCluster, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.place_topic(topic, {0: (1, 2)})
+    both, alone, after = ([b"%s %d" % (word, number) for number in range(20)] for word in (b"both", b"1", b"2"))
+    write(cluster, topic, both)
+    with ExitStack() as first, ExitStack() as second:
+        second.enter_context(cluster.down(2))
+        write(cluster, topic, alone)
+        first.enter_context(cluster.down(1))
+        second.close()
+        assert cluster.at(topic) == (NOBODY, (1, 2), (1,))
+        assert _elect(cluster, topic) in (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        assert cluster.at(topic).leader == NOBODY
+        cluster.alter_topic(topic, unclean_leader_election_enable="true")
+        until(lambda: cluster.at(topic).leader == 2, "the replica that was not in sync to lead")
+        write(cluster, topic, after)
+    cluster.await_sync(topic)
+    found = [value for _, value in whole_log(cluster, Place(topic, 0))]
+    with capsys.disabled():
+        print(f"S94 {cluster.kind}: unclean election lost {len(set(alone) - set(found))} of 40 acked records")
+    assert found == both + after
+    cluster.await_alike(topic)
+
+
+def _elect(cluster: OpenCluster, topic: str) -> int:
+    """Asks for a clean election; the partition's error code."""
+    with Wire(cluster.address(2)) as wire:
+        asked = [{"topic": topic, "partitions": [0]}]
+        reply = wire.ask("ElectLeaders", 1, election_type=0, topic_partitions=asked, timeout_ms=30_000)
+    return int(reply.replica_election_results[0].partition_result[0].error_code)
+
+
+def test_s95_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: OpenCluster, topic: str) -> None:
+    cluster.place_topic(topic, ORDERS, min_insync_replicas=2)
+    with traffic(cluster, topic, ("confluent", "pyclient")) as flowing:
+        first, epoch = cluster.controller(), cluster.epoch()
+        assert cluster.controller_node() == first
+        with cluster.down(first):
+            until(lambda: cluster.controller_node() not in (-1, first), "another controller")
+            assert cluster.epoch() == epoch + 1
+            until(lambda: cluster.controller() == cluster.controller_node(), "Metadata to name it")
+            flowing.goes_on()
+    assert cluster.epoch() == epoch + 1
+
+
+def test_s95_what_a_controller_of_an_old_epoch_wants_is_refused(cluster: OpenCluster, topic: str) -> None:
+    """It is halted with a command in its hands, and goes on when another one has done the same in another way."""
+    old, epoch = cluster.controller(), cluster.epoch()
+    asked = {"name": topic, "num_partitions": 5, "replication_factor": 1, "assignments": [], "configs": []}
+    with Wire(cluster.address(old), 60) as wire:
+        wire.versions()
+        with cluster.halted(old):
+            wire.post("CreateTopics", 5, topics=[asked], timeout_ms=30_000, validate_only=False)
+            until(lambda: cluster.controller(without=old) != old, "another controller")
+            assert cluster.epoch() == epoch + 1
+            other = next(each for each in cluster.ids if each != old)
+            with Wire(cluster.address(other)) as others:
+                otherwise = {**asked, "num_partitions": 2}
+                others.ask("CreateTopics", 5, topics=[otherwise], timeout_ms=30_000, validate_only=False)
+                known = others.metadata(topic)
+        error = wire.reply("CreateTopics", 5).topics[0].error_code
+    assert error in (TOPIC_ALREADY_EXISTS, NOT_CONTROLLER)
+    cluster.wait_for(*cluster.ids)
+    for broker in cluster.ids:
+        with Wire(cluster.address(broker)) as wire:
+            found = wire.metadata(topic)
+            assert (found.topic_id, len(found.partitions)) == (known.topic_id, 2)
+    assert cluster.epoch() == epoch + 1

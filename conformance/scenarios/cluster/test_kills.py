@@ -1,0 +1,43 @@
+"""Brokers are killed again and again while every client writes and reads: S31."""
+
+from __future__ import annotations
+
+import random
+import signal
+
+import pytest
+
+from conformance.scenarios.cluster.brokers import OpenCluster
+from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
+from conformance.scenarios.support import until
+
+FEW, MANY = 2, 100
+
+
+LONG = [pytest.mark.long, pytest.mark.timeout(3_600)]
+
+
+@pytest.mark.parametrize(
+    ("coordination", "kills"),
+    [("embedded", FEW), pytest.param("embedded", MANY, marks=LONG), pytest.param("on_zookeeper", MANY, marks=LONG)],
+)
+def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
+    request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next one dies as soon as all replicas are in sync again, and each client has gone on: every few seconds."""
+    cluster: OpenCluster = request.getfixturevalue(coordination)
+    replicas = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
+    cluster.place_topic(topic, replicas, min_insync_replicas=2)
+    dice = random.Random(kills)
+    with traffic(cluster, topic) as flowing:
+        for _ in range(kills):
+            victim = dice.choice(cluster.ids)
+            before = cluster.pid(victim)
+            cluster.kill(victim, dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+            flowing.goes_on()
+            until(lambda: cluster.pid(victim) not in (0, before), "another process")  # noqa: B023
+            cluster.await_sync(topic)
+        acked = sum(stream.counts()[0] for stream in flowing.streams)
+    with capsys.disabled():
+        print(f"S31 {cluster.kind}: {acked} records of {', '.join(LIBRARIES)} acked over {kills} kills, none lost")
+    cluster.await_alike(topic)

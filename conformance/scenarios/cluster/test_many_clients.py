@@ -1,0 +1,59 @@
+"""Thousands of clients at once: S100."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from conformance.drivers.base import Place
+from conformance.scenarios.cluster.brokers import OpenCluster
+from conformance.scenarios.cluster.traffic import traffic, whole_log
+
+PROCESSES = 2
+PARTITIONS = 6
+
+
+@pytest.mark.parametrize("clients", [1_000, pytest.param(5_000, marks=pytest.mark.long)])
+def test_s100_so_many_clients_write_and_read_at_once(embedded: OpenCluster, topic: str, clients: int) -> None:
+    """All are connected before the first one writes; the clients of others go on meanwhile."""
+    orders = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
+    embedded.place_topic(topic, {number: orders[number % 3] for number in range(PARTITIONS)}, min_insync_replicas=2)
+    embedded.place_topic(f"{topic}-others", {0: (1, 2, 3), 1: (2, 3, 1)}, min_insync_replicas=2)
+    leaders = [row.leader for _, row in sorted(embedded.partitions(topic).items())]
+    addresses = ["{}:{}".format(*embedded.address(leader)) for leader in leaders]
+    with traffic(embedded, f"{topic}-others", ("confluent", "pyclient")) as flowing, ExitStack() as ended:
+        crowds = []
+        for number in range(PROCESSES):
+            share = clients // PROCESSES
+            words = [topic, str(PARTITIONS), str(share), str(number * share), *addresses]
+            command = [sys.executable, "-m", "conformance.scenarios.cluster.many", *words]
+            crowd = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            ended.callback(crowd.wait)
+            ended.callback(crowd.kill)
+            crowds.append(crowd)
+        for crowd in crowds:
+            assert crowd.stdout is not None
+            assert crowd.stdout.readline() == "connected\n"
+        flowing.goes_on()
+        assert sum(_connections(embedded, broker) for broker in embedded.ids) >= clients
+        for crowd in crowds:
+            assert crowd.stdin is not None
+            crowd.stdin.write("\n")
+            crowd.stdin.flush()
+        for crowd in crowds:
+            assert crowd.stdout is not None
+            assert crowd.stdout.readline() == f"done {clients // PROCESSES}\n"
+        flowing.goes_on()
+    found = [value for number in range(PARTITIONS) for _, value in whole_log(embedded, Place(topic, number))]
+    assert sorted(found) == sorted(b"the record of client %d" % number for number in range(clients))
+
+
+def _connections(cluster: OpenCluster, broker: int) -> int:
+    """Connections that the broker has accepted and not ended, as the kernel knows them."""
+    port = f":{cluster.ports[broker]:04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(port) and row[3] == "01" for row in rows)

@@ -1,0 +1,83 @@
+"""Where replicas lie: S90; and who is read from: S61."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from conformance import librdkafka
+from conformance.scenarios.cluster.brokers import OpenCluster
+from conformance.scenarios.support import take, until, write
+
+INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT = 38, 39
+
+
+def test_s90_more_replicas_than_brokers_are_refused_with_both_numbers(cluster: OpenCluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    created = admin.create_topics([NewTopic(topic, 1, 4)])[topic]
+    with pytest.raises(confluent_kafka.KafkaException, match=r"4 .*\b3 live broker") as raised:
+        created.result(60)
+    assert raised.value.args[0].code() == INVALID_REPLICATION_FACTOR
+    assert topic not in admin.list_topics(timeout=60).topics
+
+
+def test_s90_two_replicas_are_never_on_one_broker(cluster: OpenCluster, topic: str) -> None:
+    refused = cluster.try_to_create(topic, -1, -1, [{"partition_index": 0, "broker_ids": [1, 1]}])
+    assert refused.error_code == INVALID_REPLICA_ASSIGNMENT
+    cluster.create_topic(topic, 12, 2)
+    rows = cluster.partitions(topic).values()
+    assert all(len(set(row.replicas)) == 2 for row in rows)
+    assert Counter(row.leader for row in rows) == dict.fromkeys(cluster.ids, 4)
+    assert Counter(broker for row in rows for broker in row.replicas) == dict.fromkeys(cluster.ids, 8)
+
+
+@pytest.fixture(scope="module", params=["embedded_cluster", "zookeeper_cluster"], ids=["embedded", "on_zookeeper"])
+def two_racks(request: pytest.FixtureRequest) -> Iterator[OpenCluster]:
+    """Brokers 1, 2 and 3 in rack a, 4 in rack b."""
+    running: OpenCluster = request.getfixturevalue(request.param)
+    running.wait_for(*running.ids)
+    with running.another(4, broker_rack="b"):
+        running.wait_for(4)
+        yield running
+
+
+def test_s90_replicas_are_spread_over_racks_first(two_racks: OpenCluster, topic: str) -> None:
+    two_racks.create_topic(topic, 12, 2)
+    rows = two_racks.partitions(topic).values()
+    assert all(4 in row.replicas for row in rows)
+    assert Counter(row.leader for row in rows) == dict.fromkeys((1, 2, 3, 4), 3)
+    others = Counter(broker for row in rows for broker in row.replicas if broker != 4)
+    assert others == dict.fromkeys((1, 2, 3), 4)
+
+
+def test_s61_a_consumer_reads_from_the_follower_in_its_rack(two_racks: OpenCluster, topic: str) -> None:
+    """How many bytes came from whom is counted by librdkafka."""
+    two_racks.place_topic(topic, {0: (1, 4)})
+    write(two_racks, topic, [b"x" * 1_000] * 2_000)
+    assert _received(two_racks, topic, "b")[4] > 2_000_000
+    assert _received(two_racks, topic, "b")[1] < 200_000
+    assert _received(two_racks, topic, "a")[1] > 2_000_000
+    assert _received(two_racks, topic, "a")[4] < 200_000
+
+
+def _received(cluster: OpenCluster, topic: str, rack: str) -> dict[int, int]:
+    """Reads all with a consumer in that rack: bytes that each broker has sent to it."""
+    told: list[str] = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "client.rack": rack}
+    client = librdkafka.Consumer({**settings, "statistics.interval.ms": 100, "stats_cb": told.append})
+    try:
+        client.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        take(client, 2_000)
+        told.clear()
+        until(lambda: client.poll(0.05) or told, "librdkafka's figures")
+    finally:
+        client.close()
+    received: Counter[int] = Counter()
+    for row in json.loads(told[-1])["brokers"].values():
+        received[row["nodeid"]] += row["rxbytes"]
+    return received

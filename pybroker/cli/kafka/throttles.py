@@ -1,0 +1,97 @@
+"""The throttle of a reassignment: which replicas it concerns, and where it is set and lifted (KIP-73).
+
+The rate is a setting of each broker that takes part; that a replica is subject to it is one of its topic. Who copies
+from is throttled as leader, who is new as follower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.cli.output import write
+from pyclient import TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+WARNING: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, "
+    "to ensure the throttle is removed.\n"
+)
+
+
+class Move(NamedTuple):
+    """Where a partition's replicas come from, and where new ones are made."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+
+
+Moves = Mapping[TopicPartition, Move]
+
+
+def moves(
+    now: Mapping[TopicPartition, Sequence[int]],
+    adding: Mapping[TopicPartition, Collection[int]],
+    wanted: Mapping[TopicPartition, Sequence[int]],
+) -> dict[TopicPartition, Move]:
+    """Of the partitions that are ``wanted`` elsewhere; ``adding``: replicas that another reassignment makes now."""
+    found = {}
+    for tp, ids in wanted.items():
+        sources = tuple(each for each in now.get(tp, ()) if each not in adding.get(tp, ()))
+        found[tp] = Move(sources, tuple(each for each in ids if each not in sources))
+    return found
+
+
+def topic_settings(planned: Moves) -> dict[str, dict[str, str]]:
+    """By topic, the lists of throttled replicas: ``partition:broker,…``."""
+    found: dict[str, dict[str, str]] = {}
+    for topic in sorted({tp.topic for tp in planned}):
+        rows = sorted((tp.partition, move) for tp, move in planned.items() if tp.topic == topic)
+        found[topic] = {
+            key: ",".join(f"{partition}:{broker}" for partition, move in rows for broker in move[side])
+            for side, key in enumerate(REPLICAS)
+        }
+    return found
+
+
+def throttle(admin: Admin, planned: Moves, rate: int) -> None:
+    """Sets the throttle, in bytes per second. Raises KafkaError."""
+    from pyclient.admin import AlterConfigOp, ConfigResource, ResourceType
+
+    write(WARNING)
+    settings = topic_settings(planned)
+    admin.incremental_alter_configs(
+        {
+            ConfigResource(ResourceType.TOPIC, topic): [AlterConfigOp(*row) for row in rows.items()]
+            for topic, rows in settings.items()
+        }
+    )
+    brokers = sorted({broker for move in planned.values() for side in move for broker in side})
+    rates = [AlterConfigOp(key, str(rate)) for key in RATES]
+    admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, str(each)): rates for each in brokers})
+    write(f"The inter-broker throttle limit was set to {rate} B/s\n")
+
+
+def lift(admin: Admin, topics: Iterable[str]) -> None:
+    """Lifts what ``throttle`` may have set: at every broker, and for these topics. Raises KafkaError."""
+    brokers = sorted(each.id for each in admin.describe_cluster().brokers)
+    names = sorted(set(topics))
+    write(f"Clearing broker-level throttles on {_named('broker', brokers)}\n")
+    _unset(admin, "BROKER", brokers, RATES)
+    write(f"Clearing topic-level throttles on {_named('topic', names)}\n")
+    _unset(admin, "TOPIC", names, REPLICAS)
+
+
+def _named(kind: str, names: Sequence[object]) -> str:
+    return f"{kind}{'s' * (len(names) != 1)} {','.join(map(str, names))}"
+
+
+def _unset(admin: Admin, kind: str, names: Iterable[object], keys: Iterable[str]) -> None:
+    from pyclient.admin import AlterConfigOp, AlterOp, ConfigResource, ResourceType
+
+    ops = [AlterConfigOp(key, None, AlterOp.DELETE) for key in keys]
+    admin.incremental_alter_configs({ConfigResource(ResourceType[kind], str(name)): ops for name in names})

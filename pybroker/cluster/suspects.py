@@ -1,0 +1,87 @@
+"""Brokers that may have died: a connection to them broke a moment ago, and the metadata do not say so yet.
+
+When a broker is killed its connections end in one moment, those to clients and those to brokers. A client then asks
+at once who leads now, and, told what was, asks again only much later (librdkafka: when its second is full). So whoever
+asks for what a suspect leads is answered when it is known what becomes of it, or after ``PATIENCE_MS``; where a
+coordination store needs a session time-out to notice, that is all that it costs.
+
+For ``GRACE_MS`` clients are still told where a broker is that has gone, though it leads nothing. Where a broker is
+missing, librdkafka ends the thread that it has for it, and that thread takes along partitions which have just moved
+away from it: they stand still until the next full second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from pybroker.clock import Clock
+from pybroker.cluster.image import BrokerRegistration, MetadataImage, PartitionImage
+from pybroker.cluster.metadata_cache import MetadataCache
+
+PATIENCE_MS: Final = 300
+GRACE_MS: Final = 2_000
+
+
+class Accused(NamedTuple):
+    """A broker as it was registered when a connection to it ended, and when that was."""
+
+    broker: BrokerRegistration
+    since_ms: int
+
+    def counts(self, image: MetadataImage) -> bool:
+        """Whether the metadata have this registration still."""
+        broker = image.brokers.get(self.broker.id)
+        return broker is not None and broker.epoch == self.broker.epoch
+
+
+class Suspects:
+    """Those who were accused, each for a moment."""
+
+    def __init__(self, metadata: MetadataCache, clock: Clock) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._accused: dict[int, Accused] = {}
+
+    def accuse(self, node_id: int) -> None:
+        """A connection to the broker has ended."""
+        broker = self._metadata.image.brokers.get(node_id)
+        if broker is not None:
+            self._accused[node_id] = Accused(broker, self._clock.monotonic_ms())
+
+    def _for(self, limit_ms: int) -> list[Accused]:
+        """Those whose accusation is not as old as that."""
+        since_ms = self._clock.monotonic_ms() - limit_ms
+        return [each for each in self._accused.values() if each.since_ms > since_ms]
+
+    def _standing(self) -> list[Accused]:
+        """Those of whom it is not known what becomes of them."""
+        return [each for each in self._for(PATIENCE_MS) if each.counts(self._metadata.image)]
+
+    def lead(self, partitions: Iterable[PartitionImage]) -> bool:
+        """Whether one of the partitions is led by a suspect."""
+        if not self._accused:
+            return False
+        ids = {each.broker.id for each in self._standing()}
+        return bool(ids) and any(partition.leader in ids for partition in partitions)
+
+    def settled(self) -> asyncio.Future[None]:
+        """Done when the metadata say what has become of all suspects, or when their time is over."""
+        return asyncio.ensure_future(self._settled())
+
+    async def _settled(self) -> None:
+        standing = self._standing()
+        left_ms = max((each.since_ms for each in standing), default=0) + PATIENCE_MS - self._clock.monotonic_ms()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0, left_ms) / 1000):
+                await self._metadata.until(lambda image: not any(each.counts(image) for each in standing))
+
+    def departed(self) -> list[BrokerRegistration]:
+        """Brokers that have gone so recently that clients should still be told of them."""
+        if not self._accused:
+            return []
+        recent = self._for(GRACE_MS)
+        self._accused = {each.broker.id: each for each in recent}
+        return [each.broker for each in recent if each.broker.id not in self._metadata.image.brokers]

@@ -1,0 +1,18 @@
+"""A watch of a store that keeps its watches by path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class StoreWatch:
+    """One watcher of one path; ``drop(watch)`` is how its store lets go of it."""
+
+    def __init__(self, path: str, callback: Callable[[str], None], drop: Callable[[StoreWatch], None]) -> None:
+        self.path = path
+        self.callback = callback
+        self._drop = drop
+
+    def cancel(self) -> None:
+        """No call begins after this."""
+        self._drop(self)

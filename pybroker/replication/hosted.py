@@ -1,0 +1,109 @@
+"""The partitions that this broker has: found by topic name or id and index.
+
+The errors of what is not found are the wire's: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for what does not
+exist, NOT_LEADER_OR_FOLLOWER for what other brokers have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pybroker.cluster.image import MetadataImage
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.replication.fetching import FetchPartition
+from pybroker.replication.partition import Partition
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+
+class HostedPartitions:
+    """Those with a log on this broker, beside the metadata that say which these should be."""
+
+    def __init__(self, node_id: int, logs: LogManager) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        self.image = MetadataImage()
+        """The metadata that has been applied here."""
+        self.topics: dict[str, dict[int, Partition]] = {}
+        """Partitions by index by topic name; only those with a log on this broker."""
+        self.topic_ids: dict[bytes, dict[int, Partition]] = {}
+        """The same by topic id."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.topics.values():
+            yield from partitions.values()
+
+    def add(self, partition: Partition) -> None:
+        """The partition is here from now on."""
+        partitions = self.topic_ids.setdefault(partition.topic_id, {})
+        self.topics[partition.topic_partition.topic] = partitions
+        partitions[partition.topic_partition.partition] = partition
+
+    def take_out(self, partition: Partition) -> None:
+        """The partition is here no more."""
+        topic, index = partition.topic_partition
+        partitions = self.topic_ids[partition.topic_id]
+        del partitions[index]
+        if not partitions:
+            del self.topic_ids[partition.topic_id]
+            if self.topics.get(topic) is partitions:
+                del self.topics[topic]
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """A partition that is here.
+
+        Raises UnknownTopicOrPartition, NotLeaderOrFollower, KafkaStorageError.
+        """
+        return self.find(topic_partition.topic, topic_partition.partition)
+
+    def find(self, topic: str, index: int) -> Partition:
+        """As ``partition``."""
+        partitions = self.topics.get(topic)
+        if partitions is not None and index in partitions:
+            return partitions[index]
+        image = self.image.partition(topic, index)
+        if image is None:
+            raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
+        if self.node_id in image.replicas and self.logs.offline_dirs:
+            raise errors.KafkaStorageError(f"the log dir of {topic}-{index} is offline")
+        raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
+
+    def by_id(self, topic_id: bytes, index: int) -> Partition:
+        """As ``partition``, by topic id.
+
+        Raises UnknownTopicId, UnknownTopicOrPartition, NotLeaderOrFollower.
+        """
+        partitions = self.topic_ids.get(topic_id)
+        if partitions is not None and index in partitions:
+            return partitions[index]
+        topic = self.image.topic_by_id(topic_id)
+        if topic is None:
+            raise errors.UnknownTopicId(f"there is no topic of id {topic_id.hex()}")
+        return self.find(topic.name, index)
+
+    def resolve(self, fetch: FetchPartition) -> Partition:
+        """The partition that a fetch names. Raises as ``partition`` and ``by_id``."""
+        if fetch.topic is not None:
+            return self.find(fetch.topic, fetch.index)
+        return self.by_id(fetch.topic_id, fetch.index)
+
+    def lost(self) -> frozenset[tuple[bytes, int]]:
+        """Replicas, by topic id and index, that should be here and are on no disk that works."""
+        return frozenset(
+            (topic.id, image.index)
+            for topic in self.image.topics.values()
+            for image in topic.partitions
+            if self.node_id in image.replicas and not self._is_here(topic.name, image.index)
+        )
+
+    def _is_here(self, topic: str, index: int) -> bool:
+        partition = self.topics.get(topic, {}).get(index)
+        return partition is not None and not partition.log.log_dir.offline
+
+    def strays(self) -> Iterable[Log]:
+        """Logs that belong to no partition."""
+        for log in self.logs:
+            partitions = self.topic_ids.get(log.topic_id, {})
+            if log.topic_partition.partition not in partitions:
+                yield log

@@ -1,0 +1,96 @@
+"""A log as the oracle compares it: where each batch ends, and a digest of everything up to there.
+
+Two logs are the same up to an offset where their digests there are: no bytes are looked at twice.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from pybroker.log.storage import Bytes
+
+_header = struct.Struct(">qii")
+_END_DELTA = struct.Struct(">i")
+OVERHEAD, DELTA_AT = 12, 23
+
+
+class Chain:
+    """Batches of a log, from offset 0."""
+
+    __slots__ = ("batches", "digests", "ends")
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.digests: list[int] = []
+        self.batches: list[bytes] = []
+
+    @property
+    def end(self) -> int:
+        """The next offset."""
+        return self.ends[-1] if self.ends else 0
+
+    def index(self, offset: int) -> int:
+        """How many batches end at or before the offset."""
+        return bisect_right(self.ends, offset)
+
+    def digest_at(self, offset: int) -> int | None:
+        """The digest up to an offset, None where no batch ends there."""
+        count = self.index(offset)
+        if count == 0:
+            return 0 if offset == 0 else None
+        return self.digests[count - 1] if self.ends[count - 1] == offset else None
+
+    def agrees(self, other: Chain, offset: int) -> bool:
+        """Whether both are the same below the offset, which both have."""
+        mine = self.digest_at(offset)
+        return mine is not None and mine == other.digest_at(offset)
+
+    def add(self, batch: bytes, end: int) -> None:
+        """The next batch."""
+        self.digests.append(hash((self.digests[-1] if self.digests else 0, batch)))
+        self.ends.append(end)
+        self.batches.append(batch)
+
+    def add_all(self, data: Bytes) -> None:
+        """The next batches."""
+        for batch, end in split(data):
+            self.add(batch, end)
+
+    def take(self, other: Chain, offset: int) -> None:
+        """Goes on as the other does, up to the offset."""
+        for number in range(len(self.ends), other.index(offset)):
+            self.ends.append(other.ends[number])
+            self.digests.append(other.digests[number])
+            self.batches.append(other.batches[number])
+
+    def cut(self, offset: int) -> None:
+        """Ends at or before the offset."""
+        count = self.index(offset)
+        del self.ends[count:], self.digests[count:], self.batches[count:]
+
+    def copy(self) -> Chain:
+        """Another of the same batches."""
+        chain = Chain()
+        chain.ends, chain.digests, chain.batches = self.ends[:], self.digests[:], self.batches[:]
+        return chain
+
+    def __repr__(self) -> str:
+        epochs = [f"{end}@{_header.unpack_from(batch)[2]}" for end, batch in zip(self.ends, self.batches, strict=True)]
+        digest = zlib.crc32(b"".join(self.batches)) if self.batches else 0
+        return f"[{' '.join(epochs)}] {digest:08x}"
+
+
+def split(data: Bytes) -> Iterator[tuple[bytes, int]]:
+    """The whole batches in ``data``, each with the offset behind it."""
+    position = 0
+    while len(data) - position >= OVERHEAD:
+        base, length, _ = _header.unpack_from(data, position)
+        size = OVERHEAD + length
+        if position + size > len(data):
+            return
+        delta = _END_DELTA.unpack_from(data, position + DELTA_AT)[0]
+        yield bytes(data[position : position + size]), base + delta + 1
+        position += size

@@ -1,0 +1,76 @@
+"""What production code takes from its process: chance, threads, the machine's name. Here all of it comes
+from the seed, as long as a history runs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from pybroker.cluster import node
+from pybroker.log import manager, segment
+from pybroker.net import peer
+from pybroker.replication import leading, replica_manager
+from pybroker.testing.simulator.disk import Slice
+from pybroker.testing.simulator.scheduler import InlinePool, Scheduler
+
+Patch = tuple[Any, str, Any]
+
+
+@contextmanager
+def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
+    """As long as this lasts production code takes its chances from ``seed``."""
+    rng = random.Random(f"environment {seed}")
+
+    def new_uuid() -> uuid.UUID:
+        return uuid.UUID(bytes=rng.randbytes(16), version=4)
+
+    def boot() -> str:
+        return f"boot {_machine(scheduler).boot}"
+
+    def rack(configured: str | None) -> str:
+        return f"rack {_machine(scheduler).node_id}"
+
+    chance = SimpleNamespace(
+        Random=lambda *args: random.Random(*(args or (rng.random(),))),
+        randint=rng.randint,
+        uniform=rng.uniform,
+        random=rng.random,
+    )
+    patches: list[Patch] = [
+        (uuid, "uuid4", new_uuid),
+        (os, "urandom", rng.randbytes),
+        (secrets, "token_bytes", rng.randbytes),
+        (node, "boot_of_machine", boot),
+        (node, "rack_of", rack),
+        (manager, "ThreadPoolExecutor", InlinePool),
+        (segment, "FileSlice", Slice),
+        *((module, "random", chance) for module in (node, peer, leading, replica_manager)),
+    ]
+    with patched(patches):
+        yield
+
+
+@contextmanager
+def patched(patches: list[Patch]) -> Iterator[None]:
+    """As long as this lasts each (owner, name) is the value."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
+
+
+def _machine(scheduler: Scheduler) -> Any:
+    """The machine of the process that runs."""
+    assert scheduler.current is not None
+    return scheduler.current.machine

@@ -1,0 +1,60 @@
+"""Every invariant holds after every event of thousands of histories; a seed is a history."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pybroker.replication.promises import Promises
+from pybroker.testing.simulator.__main__ import main
+from pybroker.testing.simulator.environment import patched
+from pybroker.testing.simulator.report import simulate
+from pybroker.testing.simulator.world import drawn, run
+
+HISTORIES = 2000
+
+
+def check(first: int, end: int) -> None:
+    report = simulate(first, end, os.cpu_count() or 1)
+    assert report.failures == [], "python -m pybroker.testing.simulator --trace --seeds N shows one"
+    assert report.histories == end - first
+    assert report.acked > report.histories
+    assert len(report.faults) == 14, "every kind of fault has happened"
+
+
+@pytest.mark.timeout(900)
+def test_every_invariant_holds_in_two_thousand_histories() -> None:
+    check(0, HISTORIES)
+
+
+def test_a_seed_is_a_history_in_every_process(tmp_path: Path) -> None:
+    """Whatever the seed of its hashes."""
+    here = run(7, traced=True)
+    assert here.trace == run(7, traced=True).trace
+    for hash_seed in ("0", "1"):
+        command = [sys.executable, "-m", "pybroker.testing.simulator", "--seeds", "7", "--trace"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+        assert told.splitlines()[:-1] == here.trace
+
+
+def test_histories_differ() -> None:
+    assert len({repr(drawn(seed)) for seed in range(50)}) == 50
+
+
+def test_the_report_tells_what_has_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "report.json"
+    assert main(["--seeds", "0-3", "--processes", "1", "--report", str(report)]) == 0
+    assert '"histories": 3' in report.read_text()
+    assert "3 of 3 histories" in capsys.readouterr().out
+
+
+def test_a_failed_history_says_its_seed_and_what_led_to_it() -> None:
+    with patched([(Promises, "promise", lambda *_: None)]):
+        outcome = next(each for seed in range(20) if (each := run(seed, traced=True)).invariant)
+    assert outcome.invariant == "ack"
+    assert outcome.trace[-1].endswith(f"VIOLATION {outcome.text}")

@@ -1,0 +1,69 @@
+"""Fetches of several brokers, without any: answers come when a test says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cy.batch import Builder
+from pyclient.config import CONSUMER, load
+from pyclient.consumer.fetcher import Fetcher
+from pyclient.consumer.subscription import Subscription
+from pyclient.core.cluster import Cluster
+from pyclient.protocol import ZERO_UUID, Fetch
+from pyclient.topic_partition import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+
+
+class Leaders(Cluster):
+    """The leader is whom a test names."""
+
+    now = (1, 1)
+
+    def leader(self, tp: TopicPartition) -> tuple[int, int]:
+        return self.now
+
+    def topic_id(self, topic: str) -> bytes:
+        return ZERO_UUID
+
+
+class Posts:
+    """A client whose requests wait for the test's answers, by broker."""
+
+    def __init__(self) -> None:
+        self.cluster = Leaders()
+        self.waiting: dict[int, Callable[[Any, Any], None]] = {}
+
+    def clock(self) -> float:
+        return 0.0
+
+    def post(self, node: int, api: Any, request: Any, done: Callable[[Any, Any], None], **options: Any) -> None:
+        self.waiting[node] = done
+
+    def answer(self, node: int, first: int, count: int) -> None:
+        """So many records from ``first`` on."""
+        builder = Builder()
+        for number in range(first, first + count):
+            builder.append(0, None, b"%d" % number)
+        records = bytearray(builder.build())
+        records[:8] = first.to_bytes(8, "big")
+        part = Fetch.Response.PartitionData(partition_index=0, high_watermark=first + count, records=bytes(records))
+        topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=[part])
+        self.waiting.pop(node)(Fetch.Response(responses=[topic]), None)
+
+
+def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> None:
+    posts, subscription = Posts(), Subscription()
+    subscription.assign([PLACE])
+    subscription.states[PLACE].seek(0)
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher.pump()
+    posts.cluster.now = (2, 2)
+    fetcher.pump()
+    assert posts.waiting.keys() == {1, 2}
+    posts.answer(2, 0, 5)
+    posts.answer(1, 0, 3)
+    posts.answer(2, 5, 2)
+    assert [chunk.count for chunk in fetcher.take(100)] == [5, 2]
