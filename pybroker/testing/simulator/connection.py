@@ -57,6 +57,8 @@ async def connect(cluster: Cluster, client: Process, place: int, on_lost: Callab
 
     there.send(accept)
     await answer
+    if end.is_closed:
+        raise ConnectionResetError(f"broker {place} has closed the connection already")
     return end
 
 

@@ -95,11 +95,11 @@ class Mutant(NamedTuple):
 
 
 HISTORIC = (
-    Mutant("KIP-101", broken.truncate_to_watermark, seed=4),
-    Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=3),
+    Mutant("KIP-101", broken.truncate_to_watermark, seed=13),
+    Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=64),
     Mutant("KIP-966", broken.last_replica, shape=POWER),
-    Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}, seed=1),
-    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=7),
+    Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}, seed=11),
+    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=135),
 )
 
 MUTANTS = (
@@ -115,12 +115,13 @@ MUTANTS = (
         "unclean election",
         broken.unclean,
         shape={**CRASHES, "min_isr": 1, "fault_every_s": 0.08, "faults": frozenset({"kill", "isolate"})},
+        seed=30,
     ),
     Mutant("proposals not checked", broken.no_partition_epochs, LEADERS, HASTE, seed=-1),
     Mutant("machines forgotten", broken.forgets_machines, shape=POWER),
     Mutant("registered too late", broken.follows_too_soon, LEADERS, {**POWER, "fault_every_s": 0.08}, seed=-1),
     Mutant("moves in one epoch", broken.keeps_epoch_of_moves, shape=MOVES, seed=-1),
-    Mutant("divergence ignored", broken.never_cuts),
+    Mutant("divergence ignored", broken.never_cuts, seed=18),
     Mutant("cut too far", broken.starts_over, shape=DIVERGE),
     Mutant("duplicates forgotten", broken.forgets_duplicates, LOGS | TWICE),
     Mutant("recovered to checkpoint", broken.recovers_to_checkpoint),
