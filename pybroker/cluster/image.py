@@ -156,6 +156,7 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
+    """Of brokers and groups; one from which every key was taken is there, and empty, as its node is."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
@@ -226,8 +227,7 @@ class MetadataImage:
     ) -> Mapping[tuple[ResourceType, str], Configs]:
         if not delta.configs:
             return self.resource_configs
-        merged = {**self.resource_configs, **delta.configs}
-        return {resource: configs for resource, configs in merged.items() if configs}
+        return {**self.resource_configs, **delta.configs}
 
 
 def _without_none(

@@ -165,6 +165,6 @@ async def _load_configs(
         except NoNode:
             continue
         names = ["" if name == znodes.DEFAULT_ENTITY else name for name in entities]
-        configs = await load_configs(store, resource_type, names)
-        found |= {(resource_type, name): c for name, c in configs.items() if c}
+        stored = await load_configs(store, resource_type, names)
+        found |= {(resource_type, name): configs for name, configs in stored.items()}
     return found

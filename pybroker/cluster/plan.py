@@ -224,5 +224,5 @@ def write_configs(
 ) -> Set | Create:
     """The write of a resource's configuration, new or not."""
     path, data = znodes.config_path(resource_type, name), znodes.encode_configs(configs)
-    is_there = resource_type is ResourceType.TOPIC or image.configs(resource_type, name)
+    is_there = resource_type is ResourceType.TOPIC or (resource_type, name) in image.resource_configs
     return Set(path, data) if is_there else Create(path, data)

@@ -42,4 +42,4 @@ def _names(image: MetadataImage, kind: int) -> Iterable[str]:
         return image.topics
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return (str(id) for id in image.brokers)
-    return (name for type, name in image.resource_configs if type == kind)
+    return (name for (type, name), configs in image.resource_configs.items() if type == kind and configs)

@@ -259,6 +259,34 @@ def test_a_brokers_setting_is_in_effect_when_the_reply_comes(run: Run) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [
+        (4, "", "log.retention.ms", "77"),
+        (4, "1", "log.retention.ms", "77"),
+        (32, "readers", "consumer.session.timeout.ms", "46000"),
+    ],
+)
+def test_a_key_is_set_taken_away_and_set_again(run: Run, kind: int, name: str, key: str, value: str) -> None:
+    """A resource without keys keeps its node; also for the next controller, which loads it."""
+
+    async def first(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        for _ in range(3):
+            for change in (KeyChange(key, 0, value), KeyChange(key, 1, None)):
+                assert await node.controller.alter_configs([ConfigChange(kind, name, (change,))]) == [None]
+        assert node.metadata.image.controller_epoch == 1
+
+    async def second(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker(was_clean=True)
+        assert await node.controller.alter_configs([ConfigChange(kind, name, (KeyChange(key, 0, value),))]) == [None]
+        assert node.metadata.image.controller_epoch == 2
+        assert node.metadata.image.configs(ResourceType(kind), name) == {key: value}
+
+    run(first)
+    run(second)
+
+
 def test_a_hundred_concurrent_requests_for_one_topic_make_it_once(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
