@@ -70,7 +70,7 @@ class ConsumerCore:
         self._is_polling = False
         self._last_poll = time.monotonic()
         self._given: list[PartitionState] = []
-        self._error: KafkaError | None = None
+        self._error: tuple[KafkaError, Callable[[], bool]] | None = None
         self._lasting: KafkaError | None = None
         self._wakeup = False
         self._committer: asyncio.TimerHandle | None = None
@@ -225,10 +225,14 @@ class ConsumerCore:
 
     # -- polling: the application's thread ---------------------------------------------------------------
 
-    def on_error(self, error: KafkaError) -> None:
-        """The next poll raises this."""
-        self._error = error
+    def on_error(self, error: KafkaError, holds: Callable[[], bool] = lambda: True) -> None:
+        """The next poll raises this, if ``holds()`` is true by then: a seek may have come between."""
+        self._error = error, holds
         self.on_ready()
+
+    def _take_error(self) -> KafkaError | None:
+        found, self._error = self._error, None
+        return found[0] if found is not None and found[1]() else None
 
     def on_fault(self, error: KafkaError) -> None:
         """Something has ended that should not: each poll raises this, until another subscription."""
@@ -260,7 +264,7 @@ class ConsumerCore:
             raise WakeupError
         if self.is_closed:
             raise ClientClosed
-        error, self._error = self._error or self._lasting, None
+        error = self._take_error() or self._lasting
         if error is not None:
             raise error
 
@@ -387,7 +391,7 @@ class ConsumerCore:
                 position = self.subscription.state(tp).position
             if position is not None:
                 return position
-            error, self._error = self._error, None
+            error = self._take_error()
             if error is not None:
                 raise error
             if self.client.clock() > deadline:

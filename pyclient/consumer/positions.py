@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from pyclient.config import Config
@@ -37,8 +38,8 @@ class Listener(Protocol):
     def on_positions(self) -> None:
         """There are positions now."""
 
-    def on_error(self, error: KafkaError) -> None:
-        """``poll`` has to raise this."""
+    def on_error(self, error: KafkaError, holds: Callable[[], bool] = ...) -> None:
+        """``poll`` has to raise this, if ``holds()`` by then."""
 
     def on_fault(self, error: KafkaError) -> None:
         """Each ``poll`` has to raise this: nothing is looked for any more."""
@@ -114,10 +115,11 @@ class PositionFinder:
         """Tells what another attempt does not heal, or has not healed in time; whether there is something to try."""
         now = self._client.clock()
         self._since = {state: self._since.get(state, now) for state in failed}
+        turns = {state: state.turn for state in failed}
         for state, error in failed.items():
             if not error.retriable:
                 self._refused[state] = state.turn
-                self._listener.on_error(error)
+                self._listener.on_error(error, partial(_are_lost, [s for s in failed if failed[s] is error], turns))
             elif error.name == "UNKNOWN_TOPIC_OR_PARTITION" and now - self._since[state] > self._timeout:
                 del self._since[state]
                 self._listener.on_error(error)
@@ -199,6 +201,11 @@ class PositionFinder:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await self._task
+
+
+def _are_lost(states: list[PartitionState], turns: dict[PartitionState, int]) -> bool:
+    """Whether one of them has no position still, and no seek has come since."""
+    return any(state.position is None and state.turn == turns[state] for state in states)
 
 
 def _of_states(states: list[PartitionState], errors: dict[TopicPartition, KafkaError]) -> Failures:

@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ours)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def embedded_cluster(data_root: Path) -> Iterator[OpenCluster]:
     """Three brokers on the embedded store."""
     config = {**CONFIG, "zookeeper_session_timeout_ms": EMBEDDED_SESSION_MS}
@@ -50,14 +50,14 @@ def embedded_cluster(data_root: Path) -> Iterator[OpenCluster]:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def zookeeper(data_root: Path) -> Iterator[Ensemble]:
     """One ZooKeeper server."""
     with ensemble(data_root / "ensemble") as running:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def zookeeper_cluster(data_root: Path, zookeeper: Ensemble) -> Iterator[OpenCluster]:
     """Three brokers on ZooKeeper."""
     config = {**CONFIG, "zookeeper_session_timeout_ms": ZOOKEEPER_SESSION_MS}
