@@ -202,7 +202,6 @@ class Transactions(Identities):
         """Opens a transaction; brokers learn of it by what it does."""
         self._require(State.READY)
         self.state = State.OPEN
-        self._touched = False
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
         """Commits consumer offsets with the transaction (KIP-447)."""
@@ -251,10 +250,11 @@ class Transactions(Identities):
         try:
             await self._ask_to_end(False)
         except InvalidTxnState:
-            if not self._asked:
+            if not self._asked and not self.is_version_1:
                 raise
-            log.warning("%s: the commit that was not answered has happened", self.coordinator.id)
-            needs_epoch = True
+            if self._asked:
+                log.warning("%s: the commit that was not answered has happened", self.coordinator.id)
+            needs_epoch = True  # in version 1 also where nothing was added: what is late would be
         if needs_epoch:
             self.current = await self.coordinator.init(self._identity)
         self._gap = self._asked = False
@@ -270,6 +270,7 @@ class Transactions(Identities):
         for lane in self._lanes:
             lane.added = False
         self._lanes = {}
+        self._touched = False
         self.state, self.error, self.is_left = State.READY, None, False
 
     async def _ask_to_end(self, commit: bool) -> None:

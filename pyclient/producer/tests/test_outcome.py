@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from pyclient.errors import ConnectionLost, RequestTimedOut
 from pyclient.producer.errors import TransactionAborted
-from pyclient.producer.lane import Identity
+from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.tests.scripted import answer, make
 from pyclient.producer.transactions import State
 
@@ -122,3 +125,49 @@ def test_a_gap_ends_with_its_transaction():
     while client.posts:
         answer(client)
     assert [(report.done, report.error) for report in reports] == [(True, None)] * 2
+
+
+@pytest.mark.parametrize("is_version_1", [True, False])
+def test_an_abort_of_what_waits_to_be_sent_again_leaves_no_gap(is_version_1):
+    """Of two batches that a former leader refused the first has no sequence once it is dropped: the partition
+    halts, and all that later transactions sent there waited for delivery.timeout.ms.
+    """
+    client, queues, sender = make_transaction(batch_size=0)
+    transactions = sender.identities
+    transactions.coordinator = NextEpoch(is_version_1)
+    lane = queues.topic("t").queues[0].state = Lane(queues.topic("t").queues[0])
+    lane.added = True
+    for number in range(3):
+        queues.send("t", b"v", partition=0)
+        sender.run()
+        if number == 0:
+            answer(client)
+    answer(client, 6)
+    answer(client, 6)
+
+    async def drain():
+        sender.drop(TransactionAborted())
+
+    asyncio.run(transactions.abort(drain))
+    assert lane.halted
+    transactions.begin()
+    lane.added = True
+    report = queues.send("t", b"v", partition=0)
+    sender.run()
+    while client.posts:
+        answer(client)
+    assert (report.done, report.error) == (True, None)
+    assert (lane.identity, lane.next_sequence) == (Identity(7, 1), 1)
+
+
+class NextEpoch(SimpleNamespace):
+    """A coordinator that ends whatever it is asked to end."""
+
+    def __init__(self, is_version_1):
+        super().__init__(id="x", is_version_1=is_version_1)
+
+    async def end(self, identity, commit):
+        return None if self.is_version_1 else await self.init(identity)
+
+    async def init(self, known):
+        return Identity(known.producer_id, known.epoch + 1)

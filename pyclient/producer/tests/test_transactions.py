@@ -31,15 +31,15 @@ class Scripted(Coordinator):
             raise InvalidTxnState
 
 
-async def make(**state):
-    """Transactions, one of which is open and known to the coordinator."""
+async def make(kind=Transactions, touched=True, **state):
+    """Transactions, one of which is open and, if ``touched``, may be known to the coordinator."""
     settings = SimpleNamespace(transactional_id="t", max_block=60.0)
-    transactions = Transactions(SimpleNamespace(loop=asyncio.get_running_loop()), settings)
+    transactions = kind(SimpleNamespace(loop=asyncio.get_running_loop()), settings)
     transactions.coordinator = Scripted(transactions.client, settings)
     await transactions.init()
     vars(transactions.coordinator).update(state)
     transactions.begin()
-    transactions._touched = True
+    transactions._touched = transactions._touched or touched
     return transactions
 
 
@@ -83,6 +83,35 @@ def test_abort_of_a_transaction_that_the_coordinator_does_not_know_is_an_error()
         transactions = await make(committed=True)
         with pytest.raises(InvalidTxnState):
             await transactions.abort(nothing)
+
+    asyncio.run(work())
+
+
+def test_abort_of_what_was_never_added_makes_the_producer_of_version_1_ready_under_a_new_epoch():
+    """AddPartitionsToTxn was lost, or is late: under the old epoch it would open a transaction that nobody ends."""
+
+    async def work():
+        transactions = await make(committed=True, is_version_1=True)
+        await transactions.abort(nothing)
+        assert transactions.state is State.READY
+        return transactions.current.epoch
+
+    assert asyncio.run(work()) == 1
+
+
+def test_what_goes_as_soon_as_the_transaction_is_open_is_committed():
+    """Another thread may send before ``begin`` has returned; else nobody asked the coordinator to commit."""
+
+    class Watched(Transactions):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+            if value is State.OPEN:
+                assert self.admits(lane_of("t"), None)
+
+    async def work():
+        transactions = await make(Watched, touched=False)
+        with pytest.raises(RequestTimedOut):
+            await transactions.commit(nothing)
 
     asyncio.run(work())
 
