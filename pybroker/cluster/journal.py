@@ -159,7 +159,7 @@ def _broker(broker: BrokerRegistration) -> _Broker:
         broker.is_clean,
         broker.boot,
         broker.is_leaving,
-        tuple(broker.offline),
+        tuple(sorted(broker.offline)),
     )
 
 
@@ -185,7 +185,7 @@ def _changed(entry: Entry, image: MetadataImage) -> Mapping[str, TopicImage]:
         )
         for each in entry.t
     }
-    for topic_id in entry.p.keys() | entry.c.keys():
+    for topic_id in {**entry.p, **entry.c}:
         old = image.topic_by_id(topic_id)
         if old is not None:
             partitions = _merged(old.partitions, entry.p.get(topic_id, ()))
