@@ -48,7 +48,7 @@ class PartitionHistory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.sent: dict[str, list[bytes]] = defaultdict(list)
-        self.acked: list[Row] = []
+        self.acked: list[tuple[int | None, bytes]] = []
         self.seen: list[Row] = []
 
     def send(self, writer: str, value: bytes) -> None:
@@ -56,8 +56,8 @@ class PartitionHistory:
         with self._lock:
             self.sent[writer].append(value)
 
-    def ack(self, offset: int, value: bytes) -> None:
-        """The broker promised to keep this value at this offset."""
+    def ack(self, offset: int | None, value: bytes) -> None:
+        """The broker promised to keep this value at this offset; None: the client does not say where."""
         with self._lock:
             self.acked.append((offset, value))
 
@@ -78,12 +78,12 @@ class PartitionHistory:
             ]
 
 
-def _promises(log: Sequence[Row], promised: Iterable[Row], missing: str) -> Iterator[Anomaly]:
-    """Each promised record is in the log, at its offset."""
+def _promises(log: Sequence[Row], promised: Iterable[tuple[int | None, bytes]], missing: str) -> Iterator[Anomaly]:
+    """Each promised record is in the log, at its offset where that is known."""
     present = set(log)
     places = {value: offset for offset, value in log}
     for offset, value in promised:
-        if (offset, value) in present:
+        if (offset, value) in present or (offset is None and value in places):
             continue
         if value in places:
             yield Anomaly(INCONSISTENT, f"{value!r} was at {offset}, is at {places[value]}")

@@ -302,7 +302,7 @@ class Reader:
                 for record in records:
                     self.take(record.partition, record.offset, bytes(record.value))
                 self.save()
-        self.save(1)
+        self.save(0)
 
 
 class ArrowReader(Reader):
@@ -327,7 +327,7 @@ class ArrowReader(Reader):
                 for row in zip(*columns, strict=True):
                     self.take(*row)
                 self.save()
-        self.save(1)
+        self.save(0)
 
 
 class Member(Reader):

@@ -39,6 +39,13 @@ def test_a_record_whose_ack_was_lost_may_be_there_or_not() -> None:
     assert told.check(log[:-1]) == []
 
 
+def test_an_ack_without_an_offset_promises_the_record_wherever_it_is() -> None:
+    told, log = written()
+    told.acked = [(None, value) for _, value in told.acked]
+    assert told.check(log) == []
+    assert {anomaly.kind for anomaly in told.check(log[:15])} == {history.LOST}
+
+
 def lose_an_acked_record(_: PartitionHistory, log: Log) -> Log:
     return log[:12] + [(offset - 1, value) for offset, value in log[13:]]
 
