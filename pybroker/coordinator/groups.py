@@ -45,6 +45,8 @@ _FIRST_WITH_GROUP_ID_NOT_FOUND = 6
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
+_UNANSWERED = (errors.BrokerNotAvailable, errors.NetworkException)
+"""The transactional id's coordinator, on another broker, has not said anything: clients would give up."""
 
 
 class Transactions(Protocol):
@@ -257,6 +259,8 @@ class GroupCoordinator:
         error = outcomes.get(name)
         if isinstance(error, errors.ProducerFenced):
             raise errors.InvalidProducerEpoch(str(error))
+        if isinstance(error, _UNANSWERED):
+            raise errors.CoordinatorLoadInProgress(str(error))
         if error is not None:
             raise error
 

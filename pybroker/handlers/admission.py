@@ -36,7 +36,9 @@ _producer = struct.Struct(">qhi")
 
 RETRIABLE = (errors.NotEnoughReplicas, errors.ConcurrentTransactions)
 UNANSWERED = (
+    errors.BrokerNotAvailable,
     errors.NetworkException,
+    errors.RequestTimedOut,
     errors.CoordinatorLoadInProgress,
     errors.CoordinatorNotAvailable,
     errors.NotCoordinator,

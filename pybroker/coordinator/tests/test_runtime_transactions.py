@@ -138,6 +138,9 @@ def test_a_marker_for_a_partition_that_is_loading_waits_for_it(
         (errors.CoordinatorLoadInProgress, 2, errors.CoordinatorLoadInProgress),
         (errors.CoordinatorLoadInProgress, 1, errors.CoordinatorNotAvailable),
         (errors.ConcurrentTransactions, 5, errors.ConcurrentTransactions),
+        (errors.NetworkException, 5, errors.CoordinatorLoadInProgress),
+        (errors.BrokerNotAvailable, 5, errors.CoordinatorLoadInProgress),
+        (errors.BrokerNotAvailable, 1, errors.CoordinatorNotAvailable),
     ],
 )
 def test_what_is_not_admitted_is_not_written(

@@ -111,6 +111,8 @@ def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> N
         (errors.NotCoordinator, 12, "NOT_ENOUGH_REPLICAS"),
         (errors.CoordinatorLoadInProgress, 9, "NOT_ENOUGH_REPLICAS"),
         (errors.CoordinatorNotAvailable, 11, "NOT_ENOUGH_REPLICAS"),
+        (errors.BrokerNotAvailable, 12, "NOT_ENOUGH_REPLICAS"),
+        (errors.RequestTimedOut, 12, "NOT_ENOUGH_REPLICAS"),
     ],
 )
 @pytest.mark.parametrize("raised", [False, True])
