@@ -62,9 +62,14 @@ def writable(records: Bytes) -> Bytes:
     return records
 
 
-def whole_batches(records: Bytes, log_end_offset: int) -> list[Batch]:
+def whole_batches(records: Bytes, log_end_offset: int, leader_epoch: int) -> list[Batch]:
     """The undamaged batches in a leader's response, up to one that its end cuts or that is
-    damaged.
+    damaged, or of a newer epoch than ``leader_epoch``.
+
+    A leader's answer leaves by sendfile, so it is what its file holds then: a leader that follows
+    since may have cut it, and appended what its own leader has (KAFKA-18723).
+
+    Gaps are taken: they are what compaction has left, also of a topic that is no longer compacted.
 
     Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, CorruptMessage
     where the first is damaged.
@@ -73,7 +78,9 @@ def whole_batches(records: Bytes, log_end_offset: int) -> list[Batch]:
     if not batches:
         _refuse_damaged(records)
     end = log_end_offset
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        if batch.partition_leader_epoch > leader_epoch:
+            return batches[:number]
         if batch.base_offset < end:
             raise UnexpectedOffset(f"batch at offset {batch.base_offset}, the log ends at {end}")
         end = batch.next_offset

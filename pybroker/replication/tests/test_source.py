@@ -282,6 +282,19 @@ def test_case_26_fast_elections_leave_no_divergence(pair: Pair) -> None:
     assert pair.log().leader_epochs.entries[:3] == leader.log.leader_epochs.entries[:3]
 
 
+def test_case_26_an_answer_that_is_sent_after_its_leader_was_cut_counts_up_to_there(pair: Pair) -> None:
+    """KAFKA-18723: the file that sendfile reads has another leader's records by then."""
+    leader = pair.create()
+    write(leader.log, 0, b"a", b"longer than what is written in its place")
+    number, request = pair.ask()
+    answer = pair.answer(request)
+    leader.log.truncate_to(1, NOW)
+    write(leader.log, 1, b"x", b"y", b"z")
+    pair.hear(number, answer)
+    assert contents(pair.log()) == [b"a"]
+    assert pair.log().leader_epochs.latest == 0
+
+
 def test_a_follower_that_diverges_moves_no_high_watermark(pair: Pair) -> None:
     leader = pair.create()
     write(pair.log(), 0, b"x", b"y", b"z")
