@@ -211,7 +211,9 @@ class Membership:
         self._start(self._catch_up)
 
     async def _catch_up(self) -> None:
-        await self._reload()
+        async with self._standing:
+            await self._following.stop()
+            await self._reload()
         await self._stand()
 
     # One thing after the other
@@ -252,7 +254,7 @@ class Membership:
         async with self._standing:
             self._has_resigned = True
             await self._service.resign()
-        self._following.start()
+            self._following.start()
 
     async def tell(
         self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None

@@ -112,14 +112,17 @@ class ControllerService:
             self._recorder = recorder
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = ()) -> None:
-        """Another broker is the controller: shows ``image``, the newest there is."""
+        """Another broker is the controller: shows ``image``, unless a newer one is shown already."""
         async with self._lock:
             self._recorder = None
-            await self._publish_image(image, deleted)
+            if image.version >= self._cache.image.version:
+                await self._publish_image(image, deleted)
 
-    async def follow_entry(self, data: bytes) -> None:
-        """Applies the journal's next entry."""
+    async def follow_entry(self, version: int, data: bytes) -> None:
+        """Applies the journal's entry of that version, if it is the next one."""
         async with self._lock:
+            if version != self._cache.image.version + 1:
+                return  # an image has been read meanwhile
             delta = journal.decode(data, self._cache.image)
             await self._publish(delta)
             await self._confirm_deleted(topic.id for topic in delta.deleted.values())
