@@ -129,10 +129,14 @@ class Membership:
         """Registers again where somebody has taken the registration away: the last write of this broker's past,
         which was killed while it registered, may have come late.
         """
-        stat = await self._store.exists(znodes.broker_path(self._registration.id))
-        if stat is None or stat.owner != self._store.session.id:
+        if not await self._owns(znodes.broker_path(self._registration.id)):
             _log.warning("the registration of broker %d is gone: it registers again", self._registration.id)
             await self._register()
+
+    async def _owns(self, path: str) -> bool:
+        """Whether the node is there, and of this session."""
+        stat = await self._store.exists(path)
+        return stat is not None and stat.owner == self._store.session.id
 
     @property
     def broker_epoch(self) -> int:
@@ -144,6 +148,9 @@ class Membership:
     async def _stand(self) -> None:
         """Becomes controller, or follows the one who is."""
         async with self._standing:
+            if self._service.is_controller and not await self._owns(znodes.CONTROLLER):
+                _log.warning("broker %d is the controller no more: its /controller is gone", self._registration.id)
+                self._service.step_down()
             while not self._service.is_controller and not self._has_left:
                 self._news.clear()
                 if await self._stand_once():

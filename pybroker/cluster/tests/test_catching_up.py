@@ -1,4 +1,4 @@
-"""Brokers that read the metadata anew while others go on changing it."""
+"""Brokers that find out that they are behind, or the controller no more, and catch up."""
 
 from __future__ import annotations
 
@@ -86,5 +86,21 @@ def test_an_entry_is_applied_to_the_image_before_it_only(tmp_path: Path) -> None
         await service.create_topics([NewTopic("u", 1, 2)])
         await members.settled()
         check_nothing_is_lost(member, "t", "u")
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_controller_whose_node_was_deleted_is_it_no_more(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        await members.alive[2].store.delete(znodes.CONTROLLER)
+        await members.until(lambda: members.has_settled and members.controller.image.controller_epoch > 1)
+        image = members.controller.image
+        assert (image.controller_id, image.controller_epoch) == (members.controller.id, 2)
+        await members.controller.node.controller.create_topics([NewTopic("t", 1, 2)])
+        for member in members.alive.values():
+            await members.settled()
+            check_nothing_is_lost(member, "t")
 
     run(tmp_path / "db", scenario)
