@@ -62,7 +62,9 @@ def writable(records: Bytes) -> Bytes:
     return records
 
 
-def whole_batches(records: Bytes, log_end_offset: int, leader_epoch: int) -> list[Batch]:
+def whole_batches(
+    records: Bytes, log_end_offset: int, leader_epoch: int, *, may_begin_below: bool
+) -> list[Batch]:
     """The undamaged batches in a leader's response, up to one that its end cuts or that is
     damaged, or of a newer epoch than ``leader_epoch``.
 
@@ -71,8 +73,8 @@ def whole_batches(records: Bytes, log_end_offset: int, leader_epoch: int) -> lis
 
     Gaps are taken: they are what compaction has left, also of a topic that is no longer compacted.
 
-    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, CorruptMessage
-    where the first is damaged.
+    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, or the first batch
+    ``may_begin_below`` and reaches it, CorruptMessage where the first is damaged.
     """
     batches = scan(records, check_crcs=True)
     if not batches:
@@ -81,7 +83,7 @@ def whole_batches(records: Bytes, log_end_offset: int, leader_epoch: int) -> lis
     for number, batch in enumerate(batches):
         if batch.partition_leader_epoch > leader_epoch:
             return batches[:number]
-        if batch.base_offset < end:
+        if batch.base_offset < end and not (may_begin_below and number == 0 and batch.next_offset > end):
             raise UnexpectedOffset(f"batch at offset {batch.base_offset}, the log ends at {end}")
         end = batch.next_offset
     return batches

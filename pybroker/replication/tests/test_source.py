@@ -317,6 +317,18 @@ def test_a_follower_of_which_the_leader_has_deleted_everything_begins_anew(pair:
     assert pair.log().log_end_offset == 3
 
 
+def test_a_follower_begins_where_a_batch_does_though_the_leaders_log_begins_within(pair: Pair) -> None:
+    """DeleteRecords goes to any offset; whole batches are what is sent."""
+    leader = pair.create()
+    leader.log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    leader.log.update_high_watermark(3)
+    leader.log.raise_log_start_offset(1)
+    follow_until_quiet(pair, 3)
+    log = pair.log()
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    assert log.read(1, 1 << 20).read() == leader.log.read(1, 1 << 20).read()
+
+
 def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
     leader = pair.create()
     write(leader.log, 0, b"a", b"b", b"c")
