@@ -24,7 +24,7 @@ from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.leadership import become_controller
 from pybroker.cluster.loading import load_brokers, load_deleted
 from pybroker.cluster.metadata_cache import MetadataCache
-from pybroker.cluster.namesake import make_room
+from pybroker.cluster.namesake import BrokerIdTaken, make_room
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     CoordinationError,
@@ -83,12 +83,16 @@ class Membership:
         cache: MetadataCache,
         registration: BrokerRegistration,
         clock: Clock,
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
+        """``on_failure()`` when this broker cannot stay in the cluster, as where another one has its id now."""
         self._store = store
         self._service = service
         self._cache = cache
         self._registration = registration
         self._clock = clock
+        self._on_failure = on_failure
+        self._has_failed = False
         self._standing = asyncio.Lock()
         self._watches: list[Watch] = []
         self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
@@ -102,6 +106,7 @@ class Membership:
             store, lambda: cache.image.version, service.follow_entry, self._reload
         )
         service.on_fenced = self._on_fenced
+        service.may_show = self._may_show
 
     async def join(self) -> None:
         """Registers, stands for controller, publishes the image in which this broker is."""
@@ -142,6 +147,15 @@ class Membership:
     def broker_epoch(self) -> int:
         """The number of this broker's registration."""
         return self._registration.epoch
+
+    def _may_show(self, own: BrokerRegistration) -> bool:
+        """False for the metadata of a namesake: this broker would lead what the other one leads, in the same epoch.
+        So it is too while this broker registers and does not yet know its epoch.
+        """
+        if own.epoch <= self.broker_epoch:
+            return True
+        self._start(self._count)
+        return False
 
     # Who is the controller
 
@@ -227,7 +241,7 @@ class Membership:
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         self._news.set()
-        if self._has_left or self._store.session.state is SessionState.CLOSED:
+        if self._has_left or self._has_failed or self._store.session.state is SessionState.CLOSED:
             return
         self._wanted[work] = None
         if self._worker is None or self._worker.done():
@@ -242,6 +256,19 @@ class Membership:
             except (CoordinationError, KafkaError) as error:
                 _log.warning("cluster membership: %s: %s", type(error).__name__, error)
                 asyncio.get_running_loop().call_later(RETRY_S, self._start, work)
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """What went wrong will not pass."""
+        if self._has_left:
+            return
+        is_known = isinstance(error, BrokerIdTaken)
+        _log.critical("this broker leaves the cluster and stops: %s", error, exc_info=None if is_known else error)
+        self._has_failed = True
+        self._wanted.clear()
+        self._service.step_down()
+        self._on_failure()
 
     # Leaving
 
@@ -250,7 +277,7 @@ class Membership:
         controller.
         """
         image, node_id = self._cache.image, self._registration.id
-        if not image.brokers.keys() - {node_id}:
+        if self._has_failed or not image.brokers.keys() - {node_id}:
             return
         await self.tell(is_leaving=True)
         await self._cache.until(lambda image: _has_retired(image, node_id))

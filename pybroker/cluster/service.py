@@ -35,6 +35,7 @@ from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.leadership import Leadership, give_up
 from pybroker.cluster.loading import Deleted, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.plan import (
     NewPartitions,
     NewTopic,
@@ -75,6 +76,8 @@ class ControllerService:
         self._recorder: Recorder | None = None
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has shown that another controller is there."""
+        self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
+        """Whether metadata with this registration of this broker's id is meant for it."""
         self.create_elsewhere: Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
         """Asks the controller for topics where this broker is not it."""
         self.create_elsewhere = self.create_topics
@@ -313,6 +316,9 @@ class ControllerService:
         await confirm_deleted(self.store, self._node_id, topic_ids)
 
     async def _publish(self, delta: MetadataDelta) -> None:
+        own = delta.brokers.get(self._node_id)
+        if own is not None and not self.may_show(own):
+            raise Overtaken(f"broker {self._node_id} was registered again in epoch {own.epoch}")
         if any(resource is ResourceType.BROKER for resource, _ in delta.configs):
             image = self._cache.image.apply(delta)
             self._config.override(

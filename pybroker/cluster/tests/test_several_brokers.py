@@ -23,6 +23,7 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
 from pybroker.config import BrokerConfig
+from pybroker.coordination.interface import Session
 from pybroker.coordination.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -461,6 +462,51 @@ def test_a_broker_whose_id_another_one_has_is_refused(
         assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
 
     run(tmp_path / "db", scenario)
+
+
+def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_its_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_topics([assigned("t", (2, 1))])
+        await members.settled()
+        old = members.alive.pop(2)
+        awake, failed = asyncio.Event(), asyncio.Event()
+        _membership(old)._on_failure = failed.set
+        renew = old.store.new_session
+
+        async def sleep() -> Session:
+            await awake.wait()
+            return await renew()
+
+        monkeypatch.setattr(old.store, "new_session", sleep)
+        await members.server.expire(old.store.session.id)
+        await members.until(lambda: 2 not in members.controller.image.brokers)
+        other = await members.start(2, directory_ids=["another disk"])
+        assert other.node.broker_epoch > old.node.broker_epoch
+        await propose(members, 1, proposal(await members.settled(), 2, 1))
+        await members.controller.node.controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
+        led = partition_of(await members.settled())
+        assert led.leader == 2
+        awake.set()
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await members.until(lambda: set(old.image.brokers) == {1})
+        assert all(other.node.broker_epoch not in _epochs(image) for image in old.history.values())
+        assert partition_of(old.image).leader_epoch < led.leader_epoch
+        async with asyncio.timeout(60):
+            await old.node.retire()
+            await old.die()
+        assert not (await members.settled()).brokers[2].is_leaving
+
+    run(tmp_path / "db", scenario)
+
+
+def _epochs(image: MetadataImage) -> set[int]:
+    return {broker.epoch for broker in image.brokers.values()}
 
 
 def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:
