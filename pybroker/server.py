@@ -107,7 +107,7 @@ class Broker:
         await self._join(was_clean=was_clean)
         self._opened.push_async_callback(self.node.leave)
         if self.logs.offline_dirs:
-            await self.node.tell_lost(self.replicas.lost())
+            self.node.tell_lost(self.replicas.lost())
         self._serve()
 
     async def stop(self) -> None:
@@ -318,16 +318,14 @@ class Broker:
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
         """Called on whichever thread has noticed it."""
-        if self.logs.all_failed:
-            logger.critical("every log dir has failed: stopping")
-            self.loop.call_soon_threadsafe(self.failed.set)
-        else:
-            self.loop.call_soon_threadsafe(self._tell_lost)
+        self.loop.call_soon_threadsafe(self._tell_lost)
 
     def _tell_lost(self) -> None:
-        """Other brokers shall lead what was on the disk."""
-        lost = self.replicas.lost()
-        self._telling = self.loop.create_task(self.node.tell_lost(lost))
+        """Other brokers shall lead what was on the disk; a broker that stops hears first that they do."""
+        self.node.tell_lost(self.replicas.lost())
+        if self.logs.all_failed:
+            logger.critical("every log dir has failed: stopping")
+            self.failed.set()
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
         await self.loop.run_in_executor(self.executor, work)

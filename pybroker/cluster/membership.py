@@ -277,9 +277,9 @@ class Membership:
         controller.
         """
         image, node_id = self._cache.image, self._registration.id
-        if self._has_failed or not image.brokers.keys() - {node_id}:
+        if self._has_failed or not (image.brokers.keys() - {node_id} or self._offline):
             return
-        await self.tell(is_leaving=True)
+        self.tell(is_leaving=True)
         await self._cache.until(lambda image: _has_retired(image, node_id))
         await self._resign()
 
@@ -290,13 +290,11 @@ class Membership:
             await self._service.resign()
             self._following.start()
 
-    async def tell(
-        self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None
-    ) -> None:
-        """Says what this broker cannot do from now on: lead at all, hold those replicas."""
+    def tell(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
+        """Says what this broker cannot do from now on, lead at all, hold those replicas, until it is written."""
         self._is_leaving |= is_leaving
         self._offline = self._offline if offline is None else offline
-        await self._tell()
+        self._start(self._tell)
 
     async def _tell(self) -> None:
         path = znodes.unfit_path(self._registration.id)

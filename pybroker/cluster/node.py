@@ -141,14 +141,10 @@ class ClusterNode:
         except (TimeoutError, CoordinationError) as error:
             _log.warning("leaderships could not be handed over: %s", error or "no answer")
 
-    async def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
-        """The disks of these replicas (topic id, index) have failed: others shall lead them."""
-        if self._membership is None or len(self.metadata.image.brokers) < 2:
-            return  # nobody could
-        try:
-            await self._membership.tell(offline=replicas)
-        except CoordinationError as error:
-            _log.error("the cluster does not know of failed disks: %s", error)
+    def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
+        """The disks of these replicas (topic id, index) have failed: others shall lead them, now or later."""
+        if self._membership is not None:
+            self._membership.tell(offline=replicas)
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
         """Host and port by node id of every broker, for a client that came by ``listener``.

@@ -233,7 +233,7 @@ def test_who_is_gone_leaving_or_registered_anew_is_not_in_sync(tmp_path: Path) -
         assert isinstance(outcome, errors.IneligibleReplica)
         membership = members.alive[3].node._membership
         assert membership is not None
-        await membership.tell(is_leaving=True)
+        membership.tell(is_leaving=True)
         await members.until(lambda: members.controller.image.brokers[3].is_leaving)
         [outcome] = await propose(members, 1, proposal(members.controller.image, 1, 2, 3))
         assert isinstance(outcome, errors.IneligibleReplica)
