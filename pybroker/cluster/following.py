@@ -77,8 +77,11 @@ class Following:
         version: Callable[[], int],
         apply: Callable[[int, bytes], Awaitable[None]],
         reload: Callable[[], Awaitable[None]],
+        on_failure: Callable[[Exception], object],
     ) -> None:
+        """``on_failure(error)`` where an entry cannot be applied: nothing is followed any more."""
         self._store = store
+        self._on_failure = on_failure
         self._version = version
         self._apply = apply
         self._reload = reload
@@ -118,6 +121,9 @@ class Following:
             except CoordinationError as error:
                 _log.info("following the metadata: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(PAUSE_S)
+            except Exception as error:
+                self._on_failure(error)
+                return
             finally:
                 watch.cancel()
 

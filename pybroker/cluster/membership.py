@@ -103,7 +103,7 @@ class Membership:
         self._is_leaving = False
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
         self._following = Following(
-            store, lambda: cache.image.version, service.follow_entry, self._reload
+            store, lambda: cache.image.version, service.follow_entry, self._reload, self._fail
         )
         service.on_fenced = self._on_fenced
         service.may_show = self._may_show

@@ -113,17 +113,17 @@ class IsrChanges:
         if not asked:
             return True
         image = self._image()
-        changes = [_change(partition, image) for partition, _, _ in asked]
         try:
+            changes = [_change(partition, image) for partition, _, _ in asked]
             outcomes = await self._send(self._broker_epoch(), changes)
+            _log(outcomes)
+            return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
         except Exception as error:
             level = logging.INFO if isinstance(error, KafkaError) else logging.ERROR
             logger.log(level, "in-sync replicas cannot be changed yet: %r", error)
             for each in asked:
                 self._put_back(*each)
             return False
-        _log(outcomes)
-        return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
 
     def _take(self) -> list[Asked]:
         """Proposals that still stand: where another epoch has begun, or the metadata was quicker, none does."""

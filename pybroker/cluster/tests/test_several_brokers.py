@@ -505,6 +505,25 @@ def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_i
     run(tmp_path / "db", scenario)
 
 
+def test_a_broker_that_cannot_apply_what_the_controller_has_changed_stops(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        broken, failed = members.alive.pop(2), asyncio.Event()
+        _membership(broken)._on_failure = failed.set
+
+        async def cannot(delta: MetadataDelta, image: MetadataImage) -> None:
+            raise RuntimeError("for testing")
+
+        broken.node.metadata.add_listener(cannot)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2))])
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await broken.die()
+
+    run(tmp_path / "db", scenario)
+
+
 def _epochs(image: MetadataImage) -> set[int]:
     return {broker.epoch for broker in image.brokers.values()}
 
