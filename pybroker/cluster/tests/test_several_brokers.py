@@ -427,6 +427,20 @@ def test_fewer_replicas_that_are_enough_make_no_eligible_leaders(tmp_path: Path)
     run(tmp_path / "db", scenario)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_case_27_what_only_one_brokers_file_says_makes_no_eligible_leaders(tmp_path: Path, is_shared: bool) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        if is_shared:
+            await service.alter_configs([ConfigChange(4, "", (KeyChange("min.insync.replicas", 0, "2"),))])
+        await service.create_topics([assigned("t", (2, 3))])
+        await members.die(3)
+        assert partition_of(await members.settled()).elr == ((3,) if is_shared else ())
+
+    run(tmp_path / "db", scenario, min_insync_replicas="2")
+
+
 def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
