@@ -75,7 +75,7 @@ class ControllerService:
         self._configs = ConfigController(config, node_id)
         self._recorder: Recorder | None = None
         self.on_fenced: Callable[[], object] = lambda: None
-        """Called when a write has shown that another controller is there."""
+        """Called when a write has ended the term."""
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
         """Whether metadata with this registration of this broker's id is meant for it."""
         self.create_elsewhere: Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
