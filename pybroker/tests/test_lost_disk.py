@@ -37,10 +37,10 @@ def test_case_11_a_broker_that_loses_its_only_log_dir_is_not_trusted_when_it_is_
     """A sync that fails may drop what was written, and the next process finds a log that looks whole."""
 
     async def scenario() -> None:
-        async with Cluster(tmp_path, min_insync_replicas="2") as cluster:
+        async with Cluster(tmp_path) as cluster:
             first, second = await cluster.start(1), await cluster.start(2)
             await cluster.until(lambda: 2 in first.metadata.image.brokers)
-            await create(first, 1, 2)
+            await create(first, 1, 2, min_insync_replicas="2")
             await cluster.until(lambda: has_led(first) and follows(second, 1))
             second.replicas.find("t", 0).log.log_dir.fail(OSError(5, "Input/output error"), "test")
             await second.failed.wait()
