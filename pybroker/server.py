@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import alter_partition
-from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
+from pybroker.cluster.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
@@ -90,7 +90,7 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.executor = ThreadPoolExecutor(POOL_THREADS, "pool")
         self.failed = asyncio.Event()
-        """Set when the broker cannot go on: no log dir is left."""
+        """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
         self._opened = contextlib.AsyncExitStack()
@@ -107,7 +107,7 @@ class Broker:
         await self._join(was_clean=was_clean)
         self._opened.push_async_callback(self.node.leave)
         if self.logs.offline_dirs:
-            await self.node.tell_lost(self.replicas.lost())
+            self.node.tell_lost(self.replicas.lost())
         self._serve()
 
     async def stop(self) -> None:
@@ -142,6 +142,7 @@ class Broker:
                 f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {own}, "
                 f"but {error}: choose another --data-dir, or other log.dirs"
             ) from error
+        self.node.on_failure = self.failed.set
         if len(marks) == len(self.folder.log_dirs):
             await self.node.remove_past(mark.directory_id for mark in marks)
         self.cluster_id = self.node.cluster_id
@@ -286,9 +287,9 @@ class Broker:
         return alter_partition.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
-        """The epoch of this broker's registration, as what it follows was told; -1 before the first."""
+        """The epoch of this broker's registration; -1 where what it follows was not told in that epoch."""
         own = self.replicas.image.brokers.get(self.node_id)
-        return -1 if own is None else own.epoch
+        return own.epoch if own is not None and own.epoch == self.node.broker_epoch else ANY_EPOCH
 
     # -- while it runs -----------------------------------------------------------------------------
 
@@ -317,16 +318,14 @@ class Broker:
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
         """Called on whichever thread has noticed it."""
-        if self.logs.all_failed:
-            logger.critical("every log dir has failed: stopping")
-            self.loop.call_soon_threadsafe(self.failed.set)
-        else:
-            self.loop.call_soon_threadsafe(self._tell_lost)
+        self.loop.call_soon_threadsafe(self._tell_lost)
 
     def _tell_lost(self) -> None:
-        """Other brokers shall lead what was on the disk."""
-        lost = self.replicas.lost()
-        self._telling = self.loop.create_task(self.node.tell_lost(lost))
+        """Other brokers shall lead what was on the disk; a broker that stops hears first that they do."""
+        self.node.tell_lost(self.replicas.lost())
+        if self.logs.all_failed:
+            logger.critical("every log dir has failed: stopping")
+            self.failed.set()
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
         await self.loop.run_in_executor(self.executor, work)

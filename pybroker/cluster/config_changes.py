@@ -22,6 +22,7 @@ from pybroker.cluster.image import (
 )
 from pybroker.cluster.plan import PartitionChanges, Plan, Step, write_configs
 from pybroker.cluster.topic_names import check_name
+from pybroker.cluster.topic_rules import MIN_ISR
 from pybroker.config import (
     KEYS,
     TOPICS,
@@ -179,6 +180,8 @@ def _check_dynamic(name: str, text: str, *, is_default: bool) -> None:
         raise errors.InvalidRequest(f"{name} cannot be changed while the broker runs")
     if key.scope is Scope.PER_BROKER and is_default:
         raise errors.InvalidRequest(f"{name} is set per broker: name one")
+    if name == MIN_ISR and not is_default:
+        raise errors.InvalidRequest(f"{name} cannot be set for one broker, as others may lead next: name none")
     try:
         key.parse(text)
     except ConfigError as error:
@@ -262,9 +265,6 @@ def _step(
         if resource[0] is not ResourceType.TOPIC
     }
     return Step(operations, MetadataDelta(changed=topics, configs=others))
-
-
-MIN_ISR: Final = "min.insync.replicas"
 
 
 def _forget_eligible(image: MetadataImage, accepted: Accepted) -> PartitionChanges:

@@ -14,12 +14,14 @@ from pybroker.cluster import journal, znodes
 from pybroker.cluster.assignment import assign, check_manual
 from pybroker.cluster.elections import Standing, after_changes, elect
 from pybroker.cluster.image import (
+    DEFAULT_BROKER,
     METADATA_TOPIC,
     NO_LEADER,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
+    ResourceType,
     TopicImage,
     boots_of,
 )
@@ -60,6 +62,9 @@ class Controller:
         self._config = config
         self._new_topic_id = new_topic_id
         self._random_start = random_start
+
+    def _rules(self, image: MetadataImage) -> TopicRules:
+        return TopicRules(self._config, image.configs(ResourceType.BROKER, DEFAULT_BROKER))
 
     def create_topics(
         self, image: MetadataImage, requests: Sequence[NewTopic]
@@ -199,7 +204,7 @@ class Controller:
         """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
         another process than the one in ``image``.
         """
-        rules = TopicRules(self._config)
+        rules = self._rules(image)
         changes = PartitionChanges(image)
         standing = Standing.of(brokers, image.brokers, image.boots)
         for topic, partitions in after_changes(image, standing, rules):
@@ -222,14 +227,14 @@ class Controller:
         changes: Sequence[IsrChange],
     ) -> Plan[list[IsrOutcome]]:
         """See ``isr_changes``."""
-        rules = TopicRules(self._config)
+        rules = self._rules(image)
         return alter_partition(image, leader, broker_epoch, changes, rules)
 
     def alter_reassignments(
         self, image: MetadataImage, requests: Sequence[Reassignment], *, may_change_factor: bool
     ) -> Plan[list[KafkaError | None]]:
         """See ``reassignments``."""
-        rules = TopicRules(self._config)
+        rules = self._rules(image)
         return alter_reassignments(image, requests, rules, may_change_factor=may_change_factor)
 
     def elect_leaders(
@@ -237,7 +242,7 @@ class Controller:
     ) -> Plan[dict[TopicPartition, KafkaError | None]]:
         """ElectLeaders: the preferred replica, or with ``unclean`` any live one."""
         results: dict[TopicPartition, KafkaError | None] = {}
-        rules = TopicRules(self._config)
+        rules = self._rules(image)
         standing = Standing.of(image.brokers, image.brokers, image.boots)
         changes = PartitionChanges(image)
         for tp in partitions:

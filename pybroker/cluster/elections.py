@@ -8,9 +8,9 @@ record as well, for nothing is committed any more: it goes to the *eligible lead
 KIP-966), which may lead where nobody of the ISR can. They are forgotten as soon as the ISR is large
 enough again.
 
-A broker whose machine went down may have *lost* what it had not synced. It leaves ISR and ELR,
-unless that leaves nobody: over a log that may be fuller it is not elected, and the partition waits.
-Where all of them have lost something, one of the last ISR leads: nobody has more.
+A broker whose machine went down, or whose disk failed, may have *lost* what it had not synced. It
+leaves ISR and ELR, unless that leaves nobody: over a log that may be fuller it is not elected, and
+the partition waits. Where all of them have lost something, one of the last ISR leads: nobody has more.
 
 Where nobody may lead the partition is offline, unless unclean election is on: then the first fit
 replica leads and is the ISR alone, and what only the others had is lost. Each election raises the
@@ -50,8 +50,8 @@ class Standing:
     """How the brokers stand.
 
     fit: may lead and be in sync. leaving: about to stop, but still there. restarted: their
-    leaderships begin anew. lost: restarted, and may lack what was not synced. offline: of some
-    partitions, brokers that have lost the disk of their replica.
+    leaderships begin anew. lost: may lack what was not synced. offline: of some partitions, brokers
+    that have lost the disk of their replica.
     """
 
     fit: frozenset[int]
@@ -85,9 +85,15 @@ class Standing:
         )
 
     def at(self, topic_id: bytes, index: int) -> Standing:
-        """The same for one partition: whoever has lost its disk there is not fit."""
+        """The same for one partition: whoever has lost its disk there is not fit, and is not trusted when it
+        can read it again: a sync that fails may have dropped what was written.
+        """
         without = self.offline.get((topic_id, index)) if self.offline else None
-        return replace(self, fit=self.fit - without, leaving=self.leaving - without) if without else self
+        if not without:
+            return self
+        return replace(
+            self, fit=self.fit - without, leaving=self.leaving - without, lost=self.lost | without
+        )
 
 
 def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None) -> bool:

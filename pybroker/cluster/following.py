@@ -67,18 +67,21 @@ async def newest(store: CoordinationStore, image: MetadataImage) -> MetadataImag
 
 
 class Following:
-    """The task that follows; ``version()`` is where this broker is, ``apply(data)`` takes it one
-    further, ``reload()`` to the newest there is.
+    """The task that follows; ``version()`` is where this broker is, ``apply(version, data)``
+    takes it to that version, ``reload()`` to the newest there is.
     """
 
     def __init__(
         self,
         store: CoordinationStore,
         version: Callable[[], int],
-        apply: Callable[[bytes], Awaitable[None]],
+        apply: Callable[[int, bytes], Awaitable[None]],
         reload: Callable[[], Awaitable[None]],
+        on_failure: Callable[[Exception], object],
     ) -> None:
+        """``on_failure(error)`` where an entry cannot be applied: nothing is followed any more."""
         self._store = store
+        self._on_failure = on_failure
         self._version = version
         self._apply = apply
         self._reload = reload
@@ -118,6 +121,9 @@ class Following:
             except CoordinationError as error:
                 _log.info("following the metadata: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(PAUSE_S)
+            except Exception as error:
+                self._on_failure(error)
+                return
             finally:
                 watch.cancel()
 
@@ -125,7 +131,7 @@ class Following:
         found = await entries_after(self._store, version)
         if not found.entries and not found.is_near and await is_behind(self._store, version):
             await self._reload()
-        for data in found.entries:
+        for number, data in enumerate(found.entries, version + 1):
             if not self._is_wanted:
                 return
-            await self._apply(data)
+            await self._apply(number, data)

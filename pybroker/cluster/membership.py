@@ -24,7 +24,7 @@ from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.leadership import become_controller
 from pybroker.cluster.loading import load_brokers, load_deleted
 from pybroker.cluster.metadata_cache import MetadataCache
-from pybroker.cluster.namesake import make_room
+from pybroker.cluster.namesake import BrokerIdTaken, make_room
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     CoordinationError,
@@ -83,12 +83,16 @@ class Membership:
         cache: MetadataCache,
         registration: BrokerRegistration,
         clock: Clock,
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
+        """``on_failure()`` when this broker cannot stay in the cluster, as where another one has its id now."""
         self._store = store
         self._service = service
         self._cache = cache
         self._registration = registration
         self._clock = clock
+        self._on_failure = on_failure
+        self._has_failed = False
         self._standing = asyncio.Lock()
         self._watches: list[Watch] = []
         self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
@@ -99,9 +103,10 @@ class Membership:
         self._is_leaving = False
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
         self._following = Following(
-            store, lambda: cache.image.version, service.follow_entry, self._reload
+            store, lambda: cache.image.version, service.follow_entry, self._reload, self._fail
         )
         service.on_fenced = self._on_fenced
+        service.may_show = self._may_show
 
     async def join(self) -> None:
         """Registers, stands for controller, publishes the image in which this broker is."""
@@ -129,21 +134,37 @@ class Membership:
         """Registers again where somebody has taken the registration away: the last write of this broker's past,
         which was killed while it registered, may have come late.
         """
-        stat = await self._store.exists(znodes.broker_path(self._registration.id))
-        if stat is None or stat.owner != self._store.session.id:
+        if not await self._owns(znodes.broker_path(self._registration.id)):
             _log.warning("the registration of broker %d is gone: it registers again", self._registration.id)
             await self._register()
+
+    async def _owns(self, path: str) -> bool:
+        """Whether the node is there, and of this session."""
+        stat = await self._store.exists(path)
+        return stat is not None and stat.owner == self._store.session.id
 
     @property
     def broker_epoch(self) -> int:
         """The number of this broker's registration."""
         return self._registration.epoch
 
+    def _may_show(self, own: BrokerRegistration) -> bool:
+        """False for the metadata of a namesake: this broker would lead what the other one leads, in the same epoch.
+        So it is too while this broker registers and does not yet know its epoch.
+        """
+        if own.epoch <= self.broker_epoch:
+            return True
+        self._start(self._count)
+        return False
+
     # Who is the controller
 
     async def _stand(self) -> None:
         """Becomes controller, or follows the one who is."""
         async with self._standing:
+            if self._service.is_controller and not await self._owns(znodes.CONTROLLER):
+                _log.warning("broker %d is the controller no more: its /controller is gone", self._registration.id)
+                self._service.step_down()
             while not self._service.is_controller and not self._has_left:
                 self._news.clear()
                 if await self._stand_once():
@@ -211,14 +232,16 @@ class Membership:
         self._start(self._catch_up)
 
     async def _catch_up(self) -> None:
-        await self._reload()
+        async with self._standing:
+            await self._following.stop()
+            await self._reload()
         await self._stand()
 
     # One thing after the other
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         self._news.set()
-        if self._has_left or self._store.session.state is SessionState.CLOSED:
+        if self._has_left or self._has_failed or self._store.session.state is SessionState.CLOSED:
             return
         self._wanted[work] = None
         if self._worker is None or self._worker.done():
@@ -233,6 +256,19 @@ class Membership:
             except (CoordinationError, KafkaError) as error:
                 _log.warning("cluster membership: %s: %s", type(error).__name__, error)
                 asyncio.get_running_loop().call_later(RETRY_S, self._start, work)
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """What went wrong will not pass."""
+        if self._has_left:
+            return
+        is_known = isinstance(error, BrokerIdTaken)
+        _log.critical("this broker leaves the cluster and stops: %s", error, exc_info=None if is_known else error)
+        self._has_failed = True
+        self._wanted.clear()
+        self._service.step_down()
+        self._on_failure()
 
     # Leaving
 
@@ -241,9 +277,9 @@ class Membership:
         controller.
         """
         image, node_id = self._cache.image, self._registration.id
-        if not image.brokers.keys() - {node_id}:
+        if self._has_failed or not (image.brokers.keys() - {node_id} or self._offline):
             return
-        await self.tell(is_leaving=True)
+        self.tell(is_leaving=True)
         await self._cache.until(lambda image: _has_retired(image, node_id))
         await self._resign()
 
@@ -252,15 +288,13 @@ class Membership:
         async with self._standing:
             self._has_resigned = True
             await self._service.resign()
-        self._following.start()
+            self._following.start()
 
-    async def tell(
-        self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None
-    ) -> None:
-        """Says what this broker cannot do from now on: lead at all, hold those replicas."""
+    def tell(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
+        """Says what this broker cannot do from now on, lead at all, hold those replicas, until it is written."""
         self._is_leaving |= is_leaving
         self._offline = self._offline if offline is None else offline
-        await self._tell()
+        self._start(self._tell)
 
     async def _tell(self) -> None:
         path = znodes.unfit_path(self._registration.id)

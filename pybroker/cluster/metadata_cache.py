@@ -15,8 +15,9 @@ class MetadataCache:
     """``image`` is what clients are told.
 
     A topic that is gone is no longer told before its logs are deleted; one that is new is told
-    only when its logs are there: the listeners run in between. What must not begin before the new
-    image is told, as a coordinator that looks topics up, is begun by a follower.
+    only when its logs are there, and so is the new version: the listeners run in between. What
+    must not begin before the new image is told, as a coordinator that looks topics up, is begun by
+    a follower.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -37,7 +38,7 @@ class MetadataCache:
         """Applies ``delta`` here; returns when every listener has done its part."""
         image = self.image.apply(delta)
         if delta.deleted:
-            self.image = self.image.apply(MetadataDelta(deleted=delta.deleted))
+            self.image = self.image.apply(MetadataDelta(deleted=delta.deleted, version=self.image.version))
         try:
             for listener in self._listeners:
                 await listener(delta, image)

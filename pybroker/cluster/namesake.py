@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from pybroker.cluster import znodes
-from pybroker.coordination.interface import CoordinationStore, Delete, NoNode, Operation
+from pybroker.coordination.interface import CoordinationError, CoordinationStore, Delete, NoNode, Operation
 
 RETRY_S = 0.2
 NAMESAKE_S = 30.0
@@ -20,6 +20,10 @@ NAMESAKE_S = 30.0
 
 class BrokerIdTaken(Exception):
     """Another broker of this id is alive."""
+
+
+class Overtaken(CoordinationError):
+    """The metadata speaks of a later registration of this id than this broker knows as its own."""
 
 
 async def remove_past(store: CoordinationStore, node_id: int, boot: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pybroker.clock import Clock
 from pybroker.cluster.controller import Controller
@@ -64,6 +64,8 @@ class ClusterNode:
         self._node_id = node_id
         self._clock = clock
         self._advertised = advertised_listeners(config)
+        self.on_failure: Callable[[], object] = lambda: None
+        """Called when this broker cannot stay in the cluster and should stop; the log tells why."""
         self._membership: Membership | None = None
         self._rebalancing: asyncio.Task[None] | None = None
 
@@ -108,7 +110,7 @@ class ClusterNode:
             _boot(directory_ids),
         )
         self._membership = Membership(
-            self._store, self.controller, self.metadata, registration, self._clock
+            self._store, self.controller, self.metadata, registration, self._clock, self.on_failure
         )
         await self._membership.join()
         if self._config["auto.leader.rebalance.enable"]:
@@ -139,14 +141,10 @@ class ClusterNode:
         except (TimeoutError, CoordinationError) as error:
             _log.warning("leaderships could not be handed over: %s", error or "no answer")
 
-    async def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
-        """The disks of these replicas (topic id, index) have failed: others shall lead them."""
-        if self._membership is None or len(self.metadata.image.brokers) < 2:
-            return  # nobody could
-        try:
-            await self._membership.tell(offline=replicas)
-        except CoordinationError as error:
-            _log.error("the cluster does not know of failed disks: %s", error)
+    def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
+        """The disks of these replicas (topic id, index) have failed: others shall lead them, now or later."""
+        if self._membership is not None:
+            self._membership.tell(offline=replicas)
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
         """Host and port by node id of every broker, for a client that came by ``listener``.

@@ -3,8 +3,8 @@
 The ``multi`` fails where the term is over (the epoch's node has another version) or somebody else
 has written the next version; either way this broker is the controller no more. A write of which
 nobody knows whether it was done, because the connection broke, is tried again: it can be done only
-once, and its entry says whether it was ours. What stays unknown is found out by the next write, or
-by the next term.
+once, and its entry says whether it was ours. What stays unknown ends the term, as nothing can be
+planned on an image that may lack it; the next term finds it in the journal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class Fenced(errors.NotController):
-    """Another controller has written: the term is over."""
+    """The term is over: another controller has written, or this one does not know what it has written."""
 
 
 class Recorder:
@@ -82,6 +82,8 @@ class Recorder:
             await self._attempt(operations, entry)
         except (BadVersion, NodeExists, NoNode) as error:
             raise Fenced(f"another controller changed this: {error}") from error
+        except ConnectionLoss as error:
+            raise Fenced(f"whether a change was written stays unknown: {error}") from error
         except SessionExpired as error:
             raise errors.NotController(f"the controller's session has expired: {error}") from error
         except CoordinationError as error:

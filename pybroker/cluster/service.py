@@ -35,6 +35,7 @@ from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.leadership import Leadership, give_up
 from pybroker.cluster.loading import Deleted, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.plan import (
     NewPartitions,
     NewTopic,
@@ -74,7 +75,9 @@ class ControllerService:
         self._configs = ConfigController(config, node_id)
         self._recorder: Recorder | None = None
         self.on_fenced: Callable[[], object] = lambda: None
-        """Called when a write has shown that another controller is there."""
+        """Called when a write has ended the term."""
+        self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
+        """Whether metadata with this registration of this broker's id is meant for it."""
         self.create_elsewhere: Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
         """Asks the controller for topics where this broker is not it."""
         self.create_elsewhere = self.create_topics
@@ -112,14 +115,17 @@ class ControllerService:
             self._recorder = recorder
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = ()) -> None:
-        """Another broker is the controller: shows ``image``, the newest there is."""
+        """Another broker is the controller: shows ``image``, unless a newer one is shown already."""
         async with self._lock:
             self._recorder = None
-            await self._publish_image(image, deleted)
+            if image.version >= self._cache.image.version:
+                await self._publish_image(image, deleted)
 
-    async def follow_entry(self, data: bytes) -> None:
-        """Applies the journal's next entry."""
+    async def follow_entry(self, version: int, data: bytes) -> None:
+        """Applies the journal's entry of that version, if it is the next one."""
         async with self._lock:
+            if version != self._cache.image.version + 1:
+                return  # an image has been read meanwhile
             delta = journal.decode(data, self._cache.image)
             await self._publish(delta)
             await self._confirm_deleted(topic.id for topic in delta.deleted.values())
@@ -310,6 +316,9 @@ class ControllerService:
         await confirm_deleted(self.store, self._node_id, topic_ids)
 
     async def _publish(self, delta: MetadataDelta) -> None:
+        own = delta.brokers.get(self._node_id)
+        if own is not None and not self.may_show(own):
+            raise Overtaken(f"broker {self._node_id} was registered again in epoch {own.epoch}")
         if any(resource is ResourceType.BROKER for resource, _ in delta.configs):
             image = self._cache.image.apply(delta)
             self._config.override(

@@ -74,19 +74,26 @@ class Connection:
         return future
 
     async def _receive(self) -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                reply = wire.decode_reply(await wire.read_frame(self._reader))
-                self.heard_at = self._loop.time()
-                if reply.id == wire.EVENT:
-                    self._on_event(reply.value)
-                else:
-                    self._settle(self._waiting.pop(reply.id), reply)
+        try:
+            await self._receive_all()
+        except (EOFError, OSError):
+            pass
+        except Exception:
+            logger.exception("coordination store: what came cannot be taken; the connection ends")
         self._writer.close()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ConnectionLoss("the coordination store went while it was asked"))
         self._waiting.clear()
+
+    async def _receive_all(self) -> None:
+        while True:
+            reply = wire.decode_reply(await wire.read_frame(self._reader))
+            self.heard_at = self._loop.time()
+            if reply.id == wire.EVENT:
+                self._on_event(reply.value)
+            else:
+                self._settle(self._waiting.pop(reply.id), reply)
 
     @staticmethod
     def _settle(future: asyncio.Future[Any], reply: wire.Reply) -> None:

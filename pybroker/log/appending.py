@@ -62,19 +62,28 @@ def writable(records: Bytes) -> Bytes:
     return records
 
 
-def whole_batches(records: Bytes, log_end_offset: int) -> list[Batch]:
+def whole_batches(
+    records: Bytes, log_end_offset: int, leader_epoch: int, *, may_begin_below: bool
+) -> list[Batch]:
     """The undamaged batches in a leader's response, up to one that its end cuts or that is
-    damaged.
+    damaged, or of a newer epoch than ``leader_epoch``.
 
-    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, CorruptMessage
-    where the first is damaged.
+    A leader's answer leaves by sendfile, so it is what its file holds then: a leader that follows
+    since may have cut it, and appended what its own leader has (KAFKA-18723).
+
+    Gaps are taken: they are what compaction has left, also of a topic that is no longer compacted.
+
+    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, or the first batch
+    ``may_begin_below`` and reaches it, CorruptMessage where the first is damaged.
     """
     batches = scan(records, check_crcs=True)
     if not batches:
         _refuse_damaged(records)
     end = log_end_offset
-    for batch in batches:
-        if batch.base_offset < end:
+    for number, batch in enumerate(batches):
+        if batch.partition_leader_epoch > leader_epoch:
+            return batches[:number]
+        if batch.base_offset < end and not (may_begin_below and number == 0 and batch.next_offset > end):
             raise UnexpectedOffset(f"batch at offset {batch.base_offset}, the log ends at {end}")
         end = batch.next_offset
     return batches

@@ -210,17 +210,23 @@ class Log(ReadableLog):
             self.flush()
         return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
 
-    def append_as_follower(self, records: Bytes, now_ms: int) -> AppendInfo | None:
+    def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int) -> AppendInfo | None:
         """Appends batches as the leader wrote them.
 
-        A batch cut by the end of ``records`` is left out. Returns None where no whole batch is in
-        ``records``. Raises UnexpectedOffset, CorruptMessage, KafkaStorageError.
+        A batch cut by the end of ``records`` is left out, and what is of a newer epoch than
+        ``leader_epoch``, in which they were asked for (``whole_batches``). Returns None where
+        nothing is left of ``records``. An empty log begins where the first batch does: the leader's
+        log start, which is this log's too then, may lie within it. Raises UnexpectedOffset,
+        CorruptMessage, KafkaStorageError.
         """
         self.log_dir.check_online()
-        batches = whole_batches(records, self.log_end_offset)
+        is_empty = self.log_start_offset == self.log_end_offset
+        batches = whole_batches(records, self.log_end_offset, leader_epoch, may_begin_below=is_empty)
         if not batches:
             return None
         first = batches[0].base_offset
+        if first < self.log_end_offset:
+            self.truncate_fully_and_start_at(first, now_ms)
         view = memoryview(records)
         for run in runs(batches, self._segment_bytes - self._active.size, self._segment_bytes):
             self._append_run(run, view[run[0].position : run[-1].end], now_ms)

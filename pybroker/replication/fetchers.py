@@ -10,6 +10,7 @@ counts on.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,9 @@ PURPOSE: Final = "replication"
 FIRST_PAUSE_MS: Final = 20
 
 Done = Callable[[Any, "KafkaError | None"], object]
+
+
+logger = logging.getLogger(__name__)
 
 
 class Peers(Protocol):
@@ -157,22 +161,31 @@ class Line:
     def _on_done(self, number: int, response: Any, error: KafkaError | None) -> None:
         if self._closed:
             return
-        fetchers, clock = self._fetchers, self._fetchers.clock
-        now_ms = clock.monotonic_ms()
+        now_ms = self._fetchers.clock.monotonic_ms()
         if error is not None:
             self.source.on_failure()
             self._pause(now_ms)
             return
-        if response.error_code:
+        try:
+            self._take(number, response, now_ms)
+        except Exception:
+            logger.exception("an answer of broker %d could not be taken; it is asked anew", self._leader)
+            self.source.end_session()
             self._pause(now_ms)
         else:
-            self._pause_ms = FIRST_PAUSE_MS
-        for partition in self.source.on_response(number, response, now_ms, clock.now_ms()):
+            self._go_on()
+
+    def _take(self, number: int, response: Any, now_ms: int) -> None:
+        fetchers = self._fetchers
+        for partition in self.source.on_response(number, response, now_ms, fetchers.clock.now_ms()):
             fetchers.shell.purgatory.wake(partition)
             log = partition.log
             if log.config.flush_acks and not fetchers.shell.sync(partition, log.log_end_offset, self._on_synced):
                 self._unsynced += 1
-        self._go_on()
+        if response.error_code:
+            self._pause(now_ms)
+        else:
+            self._pause_ms = FIRST_PAUSE_MS
 
     def _pause(self, now_ms: int) -> None:
         """The leader does not answer, or not what was asked: asks again in a while, which doubles."""

@@ -86,7 +86,7 @@ class Followed:
         changed = False
         if answer.records:
             try:
-                changed = log.append_as_follower(answer.records, wall_ms) is not None
+                changed = log.append_as_follower(answer.records, self.leader_epoch, wall_ms) is not None
             except UnexpectedOffset as error:
                 raise errors.CorruptMessage(f"{self.partition.topic_partition}: {error}") from error
         return self._advance(answer.high_watermark, answer.log_start_offset) or changed

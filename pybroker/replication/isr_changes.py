@@ -63,16 +63,18 @@ class IsrChanges:
 
     def __init__(
         self,
-        node_id: int,
         image: Callable[[], MetadataImage],
+        broker_epoch: Callable[[], int],
         send: Send,
         on_change: Callable[[Partition], object],
         loop: asyncio.AbstractEventLoop,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``on_change(partition)``: those who wait for the partition are to be woken."""
-        self._node_id = node_id
+        """``broker_epoch()``: that of this broker's registration; ``on_change(partition)``: those who wait for the
+        partition are to be woken.
+        """
         self._image = image
+        self._broker_epoch = broker_epoch
         self._send = send
         self._on_change = on_change
         self._loop = loop
@@ -111,18 +113,17 @@ class IsrChanges:
         if not asked:
             return True
         image = self._image()
-        own = image.brokers.get(self._node_id)
-        changes = [_change(partition, image) for partition, _, _ in asked]
         try:
-            outcomes = await self._send(own.epoch if own is not None else ANY_EPOCH, changes)
+            changes = [_change(partition, image) for partition, _, _ in asked]
+            outcomes = await self._send(self._broker_epoch(), changes)
+            _log(outcomes)
+            return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
         except Exception as error:
             level = logging.INFO if isinstance(error, KafkaError) else logging.ERROR
             logger.log(level, "in-sync replicas cannot be changed yet: %r", error)
             for each in asked:
                 self._put_back(*each)
             return False
-        _log(outcomes)
-        return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
 
     def _take(self) -> list[Asked]:
         """Proposals that still stand: where another epoch has begun, or the metadata was quicker, none does."""

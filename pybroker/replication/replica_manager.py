@@ -109,7 +109,7 @@ class ReplicaManager(HostedPartitions):
         ISR, ``image()`` is the published metadata, ``broker_epoch()`` that of its registration.
         """
         loop, config = self._loop, self.config
-        changes = IsrChanges(self.node_id, image, send, self.purgatory.wake, loop)
+        changes = IsrChanges(image, broker_epoch, send, self.purgatory.wake, loop)
         sending = ReplicationThrottle("leader", self.node_id, config, image)
         self.leading = Leading(self, self.purgatory, image, changes, config, sending.delay_ms, self.clock, loop)
         fetching = ReplicationThrottle("follower", self.node_id, config, image)

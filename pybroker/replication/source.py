@@ -207,7 +207,7 @@ class Source:
         if number < self._first_of_session:
             return []
         if response.error_code:
-            self._end_session()
+            self.end_session()
             return []
         if number == self._first_of_session:
             self._session_id = response.session_id
@@ -238,6 +238,8 @@ class Source:
             self._on_error(followed, answer.error_code)
         except errors.KafkaError as error:
             logger.error("%s cannot follow: %s", followed.partition.topic_partition, error)
+        except Exception:
+            logger.exception("%s cannot follow", followed.partition.topic_partition)
         self._pause(followed, now_ms)
         return False
 
@@ -266,8 +268,9 @@ class Source:
     def on_failure(self) -> None:
         """A request was lost, and with it the session."""
         self._in_flight -= 1
-        self._end_session()
+        self.end_session()
 
-    def _end_session(self) -> None:
+    def end_session(self) -> None:
+        """The next request begins another one."""
         self._epoch = INITIAL_EPOCH
         self._first_of_session = self._number + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_replication import append, create, has_led, members, read_all
+from pybroker.tests.test_replication import append, create, follows, has_led, members, read_all
 
 
 def test_case_11_leaders_move_from_a_log_dir_that_failed(tmp_path: Path) -> None:
@@ -29,5 +29,23 @@ def test_case_11_leaders_move_from_a_log_dir_that_failed(tmp_path: Path) -> None
             assert second.metadata.image.topics["t"].partitions[0].isr == (2,)
             await append(second, b"c")
             assert members(first, "u") == {1, 2}
+
+    in_loop(scenario)
+
+
+def test_case_11_a_broker_that_loses_its_only_log_dir_is_not_trusted_when_it_is_back(tmp_path: Path) -> None:
+    """A sync that fails may drop what was written, and the next process finds a log that looks whole."""
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            first, second = await cluster.start(1), await cluster.start(2)
+            await cluster.until(lambda: 2 in first.metadata.image.brokers)
+            await create(first, 1, 2, min_insync_replicas="2")
+            await cluster.until(lambda: has_led(first) and follows(second, 1))
+            second.replicas.find("t", 0).log.log_dir.fail(OSError(5, "Input/output error"), "test")
+            await second.failed.wait()
+            await cluster.stop(2)
+            await cluster.until(lambda: members(first) == {1})
+            assert first.metadata.image.topics["t"].partitions[0].elr == ()
 
     in_loop(scenario)

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from pybroker import data_folder
+from pybroker.cluster.image import MetadataDelta
 from pybroker.config import BrokerConfig
 from pybroker.server import Broker, StartError
 
@@ -122,6 +123,22 @@ def test_case_11_a_broker_without_a_log_dir_stops(tmp_path: Path) -> None:
         broker.logs.dirs[0].fail(OSError(5, "Input/output error"), "testing")
         async with asyncio.timeout(5):
             await broker.failed.wait()
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_case_22_a_broker_does_not_show_the_epoch_of_another_one_of_its_id(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        own = broker.node.broker_epoch
+        assert broker._broker_epoch() == own
+        other = broker.metadata.image.brokers[broker.node_id]._replace(epoch=own + 1)
+        broker.replicas.image = broker.replicas.image.apply(MetadataDelta(brokers={broker.node_id: other}))
+        assert broker._broker_epoch() == -1
+        broker.node.on_failure()
+        assert broker.failed.is_set()
         await broker.stop()
 
     in_loop(scenario)

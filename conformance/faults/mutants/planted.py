@@ -152,8 +152,8 @@ def knows_no_duplicates(module: Any) -> None:
 def forgets_producers_as_a_follower(module: Any) -> None:
     append = module.Log.append_as_follower
 
-    def append_and_forget(log: Any, records: Any, now_ms: int) -> Any:
-        info = append(log, records, now_ms)
+    def append_and_forget(log: Any, records: Any, leader_epoch: int, now_ms: int) -> Any:
+        info = append(log, records, leader_epoch, now_ms)
         log.producers.clear(log.log_end_offset)
         return info
 

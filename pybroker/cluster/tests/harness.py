@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ class Members:
         *ids: int,
         was_clean: bool = False,
         rack: str = "",
+        directory_ids: Iterable[str] = (),
         wrap: Callable[[EmbeddedStore], Any] = lambda store: store,
     ) -> Member:
         """Starts brokers one after the other; returns the last."""
@@ -85,7 +86,7 @@ class Members:
             node = await ClusterNode.open(store, BrokerConfig(settings), node_id, ManualClock())
             self.alive[node_id] = Member(node_id, node, store)
             listener = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + node_id)
-            await node.join({"PLAINTEXT": listener}, was_clean=was_clean)
+            await node.join({"PLAINTEXT": listener}, was_clean=was_clean, directory_ids=directory_ids)
         return self.alive[ids[-1]]
 
     async def die(self, node_id: int) -> None:

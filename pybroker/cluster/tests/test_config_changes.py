@@ -105,6 +105,7 @@ def test_replacing_drops_what_is_not_named() -> None:
         (change(BROKER, "1", ("log.retention.ms", SET, "x")), errors.InvalidRequest),
         (change(BROKER, "", ("cordoned.log.dirs", SET, "/x")), errors.InvalidRequest),
         (change(BROKER, "2", ("log.retention.ms", SET, "5")), errors.InvalidRequest),
+        (change(BROKER, "1", ("min.insync.replicas", SET, "2")), errors.InvalidRequest),
         (change(BROKER, "x", ("log.retention.ms", SET, "5")), errors.InvalidRequest),
         (change(GROUP, "g", ("consumer.session.timeout.ms", SET, "5")), errors.InvalidConfig),
         (change(GROUP, ""), errors.InvalidRequest),

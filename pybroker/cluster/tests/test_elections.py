@@ -186,6 +186,27 @@ def test_a_lost_disk_concerns_its_replicas_only() -> None:
     assert (after.index, after.leader) == (0, 2)
 
 
+def test_a_replica_whose_disk_has_failed_is_not_eligible_when_its_broker_is_back() -> None:
+    """A sync that fails may drop what was written; the process that comes next would not know."""
+    topic = TopicImage("a", bytes(16), (partition(1, (1, 2), (1, 2)),))
+    failed = Standing(frozenset({1, 2}), offline={(topic.id, 0): frozenset({2})}).at(topic.id, 0)
+    alone = after_change(topic.partitions[0], failed, min_isr=2)
+    assert (alone.leader, alone.isr, alone.elr) == (1, (1,), ())
+    assert after_change(alone, failed, min_isr=2) is alone
+    waits = after_change(alone, standing(2, restarted={2}), min_isr=2)
+    assert (waits.leader, waits.isr) == (NO_LEADER, (1,))
+
+
+def test_the_last_in_sync_whose_disk_has_failed_gives_way_to_an_eligible_one() -> None:
+    topic = TopicImage("a", bytes(16), (replace(partition(1, (1, 2), (1,)), elr=(2,)),))
+    failed = Standing(frozenset({1}), offline={(topic.id, 0): frozenset({1})}).at(topic.id, 0)
+    waits = after_change(topic.partitions[0], failed, min_isr=2)
+    assert (waits.leader, waits.isr, waits.elr) == (NO_LEADER, (2,), ())
+    back = after_change(waits, standing(1, restarted={1}), min_isr=2)
+    assert back.leader == NO_LEADER
+    assert after_change(back, standing(1, 2), min_isr=2).leader == 2
+
+
 @given(
     st.integers(1, 3),
     st.lists(

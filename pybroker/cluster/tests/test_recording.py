@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pybroker.cluster.image import MetadataDelta, MetadataImage
 from pybroker.cluster.leadership import Leadership
-from pybroker.cluster.plan import Step
+from pybroker.cluster.plan import NewTopic, Step
 from pybroker.cluster.recording import Fenced, Recorder
-from pybroker.coordination.interface import BadVersion, CoordinationError, Operation, SessionExpired, TooLarge
+from pybroker.cluster.tests.harness import Members, run
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.coordination.interface import (
+    BadVersion,
+    ConnectionLoss,
+    CoordinationError,
+    Operation,
+    Session,
+    SessionExpired,
+    TooLarge,
+)
 from pyclient.protocol import errors
 
 
 class Refusing:
     """A store that refuses every write."""
+
+    session = Session(1)
 
     def __init__(self, error: CoordinationError) -> None:
         self._error = error
@@ -30,9 +45,10 @@ class Refusing:
     [
         (BadVersion("/controller_epoch"), Fenced),
         (SessionExpired("session 7 is over"), errors.NotController),
+        (ConnectionLoss("no answer"), Fenced),
         (TooLarge("2 MiB"), errors.UnknownServerError),
     ],
-    ids=["epoch", "session", "size"],
+    ids=["epoch", "session", "unknown", "size"],
 )
 def test_who_may_not_write_any_more_is_not_the_controller(
     refusal: CoordinationError, told: type[errors.KafkaError]
@@ -42,3 +58,42 @@ def test_who_may_not_write_any_more_is_not_the_controller(
     with pytest.raises(told) as raised:
         asyncio.run(recorder.write(Step((), MetadataDelta(version=1)), MetadataImage()))
     assert raised.type is told
+
+
+class Silent:
+    """A store that does a write and loses the next answers, as many as are ``lost``."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> object:
+        if not self.lost:
+            return await self._store.multi(operations)
+        self.lost -= 1
+        with contextlib.suppress(CoordinationError):  # it is done already
+            await self._store.multi(operations)
+        raise ConnectionLoss("no answer")
+
+
+def test_a_write_of_which_nobody_knows_ends_the_term_and_is_in_the_next(tmp_path: Path) -> None:
+    """Nothing is planned on an image that may lack it."""
+
+    async def scenario(members: Members) -> None:
+        controller = await members.start(1, wrap=Silent)
+        await members.start(2)
+        await members.settled()
+        store: Any = controller.store
+        store.lost = 2
+        with pytest.raises(errors.NotController):
+            await controller.node.controller.create_topics([NewTopic("t", 1, 2)])
+        assert not controller.is_controller
+        await members.until(lambda: members.has_settled and members.controller.image.controller_epoch > 1)
+        await members.controller.node.controller.create_topics([NewTopic("u", 1, 2)])
+        assert (await members.settled()).topics.keys() == {"t", "u"}
+        assert not any(delta.deleted for member in members.alive.values() for delta in member.deltas)
+
+    run(tmp_path / "db", scenario)

@@ -23,6 +23,7 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
 from pybroker.config import BrokerConfig
+from pybroker.coordination.interface import Session
 from pybroker.coordination.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -232,7 +233,7 @@ def test_who_is_gone_leaving_or_registered_anew_is_not_in_sync(tmp_path: Path) -
         assert isinstance(outcome, errors.IneligibleReplica)
         membership = members.alive[3].node._membership
         assert membership is not None
-        await membership.tell(is_leaving=True)
+        membership.tell(is_leaving=True)
         await members.until(lambda: members.controller.image.brokers[3].is_leaving)
         [outcome] = await propose(members, 1, proposal(members.controller.image, 1, 2, 3))
         assert isinstance(outcome, errors.IneligibleReplica)
@@ -426,6 +427,20 @@ def test_fewer_replicas_that_are_enough_make_no_eligible_leaders(tmp_path: Path)
     run(tmp_path / "db", scenario)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_case_27_what_only_one_brokers_file_says_makes_no_eligible_leaders(tmp_path: Path, is_shared: bool) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        if is_shared:
+            await service.alter_configs([ConfigChange(4, "", (KeyChange("min.insync.replicas", 0, "2"),))])
+        await service.create_topics([assigned("t", (2, 3))])
+        await members.die(3)
+        assert partition_of(await members.settled()).elr == ((3,) if is_shared else ())
+
+    run(tmp_path / "db", scenario, min_insync_replicas="2")
+
+
 def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
@@ -461,6 +476,70 @@ def test_a_broker_whose_id_another_one_has_is_refused(
         assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
 
     run(tmp_path / "db", scenario)
+
+
+def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_its_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_topics([assigned("t", (2, 1))])
+        await members.settled()
+        old = members.alive.pop(2)
+        awake, failed = asyncio.Event(), asyncio.Event()
+        _membership(old)._on_failure = failed.set
+        renew = old.store.new_session
+
+        async def sleep() -> Session:
+            await awake.wait()
+            return await renew()
+
+        monkeypatch.setattr(old.store, "new_session", sleep)
+        await members.server.expire(old.store.session.id)
+        await members.until(lambda: 2 not in members.controller.image.brokers)
+        other = await members.start(2, directory_ids=["another disk"])
+        assert other.node.broker_epoch > old.node.broker_epoch
+        await propose(members, 1, proposal(await members.settled(), 2, 1))
+        await members.controller.node.controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
+        led = partition_of(await members.settled())
+        assert led.leader == 2
+        awake.set()
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await members.until(lambda: set(old.image.brokers) == {1})
+        assert all(other.node.broker_epoch not in _epochs(image) for image in old.history.values())
+        assert partition_of(old.image).leader_epoch < led.leader_epoch
+        async with asyncio.timeout(60):
+            await old.node.retire()
+            await old.die()
+        assert not (await members.settled()).brokers[2].is_leaving
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_that_cannot_apply_what_the_controller_has_changed_stops(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        broken, failed = members.alive.pop(2), asyncio.Event()
+        _membership(broken)._on_failure = failed.set
+
+        async def cannot(delta: MetadataDelta, image: MetadataImage) -> None:
+            raise RuntimeError("for testing")
+
+        broken.node.metadata.add_listener(cannot)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2))])
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await broken.die()
+
+    run(tmp_path / "db", scenario)
+
+
+def _epochs(image: MetadataImage) -> set[int]:
+    return {broker.epoch for broker in image.brokers.values()}
 
 
 def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:

@@ -199,6 +199,23 @@ def test_changes_while_there_was_no_session_reach_the_watcher_of_the_next(tmp_pa
     run(tmp_path, scenario)
 
 
+def test_a_watcher_that_breaks_ends_session_and_connection(tmp_path: Path) -> None:
+    def breaks(path: str) -> None:
+        raise RuntimeError("for testing")
+
+    async def scenario(server: StoreServer) -> None:
+        store, other = await connect(tmp_path), await connect(tmp_path)
+        assert isinstance(store, RemoteStore)
+        assert store._connection is not None
+        store.watch("/a", breaks)
+        await store.exists("/a")
+        await other.create("/a")
+        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        assert store._connection._writer.is_closing()
+
+    run(tmp_path, scenario)
+
+
 def test_a_client_comes_back_when_the_server_does(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path):

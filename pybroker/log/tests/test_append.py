@@ -171,7 +171,7 @@ def test_offset_that_does_not_fit_an_index_entry_begins_a_new_segment(tmp_path):
     log = open_log(tmp_path)
     far, farther = 5 + (1 << 31), 7 + (1 << 32)
     for offset in (5, far, farther):
-        log.append_as_follower(batch(b"%d" % offset, base_offset=offset), NOW)
+        log.append_as_follower(batch(b"%d" % offset, base_offset=offset), 0, NOW)
     assert [segment.base_offset for segment in log.segments] == [0, 6, farther]
     assert contents(log) == [(5, b"5"), (far, b"%d" % far), (farther, b"%d" % farther)]
 
@@ -195,7 +195,7 @@ def test_follower_stores_the_leaders_bytes_and_epochs(tmp_path):
     fill(leader, numbered(20), epoch=4)
     while follower.log_end_offset < leader.log_end_offset:
         part = leader.read(follower.log_end_offset, 1000)
-        follower.append_as_follower(part.read(), NOW)
+        follower.append_as_follower(part.read(), 4, NOW)
     assert (tmp_path / "a/t-0/00000000000000000000.log").read_bytes() == (
         tmp_path / "b/t-0/00000000000000000000.log"
     ).read_bytes()
@@ -206,7 +206,7 @@ def test_followers_batches_are_spread_over_segments_by_size(tmp_path):
     leader = open_log(tmp_path / "a")
     fill(leader, numbered(50))
     follower = open_log(tmp_path / "b", LogConfig(segment_bytes=1000, index_interval_bytes=200))
-    follower.append_as_follower(leader.read_bytes(0, 1 << 20), NOW)
+    follower.append_as_follower(leader.read_bytes(0, 1 << 20), 0, NOW)
     assert len(follower.segments) > 5
     assert all(segment.size <= 1000 for segment in follower.segments)
     assert contents(follower) == contents(leader)
@@ -214,19 +214,30 @@ def test_followers_batches_are_spread_over_segments_by_size(tmp_path):
 
 def test_follower_takes_gaps_of_a_compacted_log_but_no_offset_twice(tmp_path):
     log = open_log(tmp_path)
-    log.append_as_follower(batch(b"a", base_offset=3), NOW)
-    log.append_as_follower(batch(b"b", base_offset=9), NOW)
+    log.append_as_follower(batch(b"a", base_offset=3), 0, NOW)
+    log.append_as_follower(batch(b"b", base_offset=9), 0, NOW)
     assert log.log_end_offset == 10
     with pytest.raises(UnexpectedOffset):
-        log.append_as_follower(batch(b"c", base_offset=9), NOW)
+        log.append_as_follower(batch(b"c", base_offset=9), 0, NOW)
 
 
 def test_a_batch_cut_by_the_end_of_the_response_is_left_out(tmp_path):
     log = open_log(tmp_path)
     data = batch(b"a") + batch(b"b", base_offset=1)
-    info = log.append_as_follower(data[:-5], NOW)
+    info = log.append_as_follower(data[:-5], 0, NOW)
     assert (info.first_offset, info.last_offset) == (0, 0)
-    assert log.append_as_follower(data[-60:-5][:10], NOW) is None
+    assert log.append_as_follower(data[-60:-5][:10], 0, NOW) is None
+
+
+def test_case_26_what_is_of_a_newer_epoch_than_was_asked_for_is_left_out(tmp_path):
+    log = open_log(tmp_path)
+    of_this, of_next = batch(b"a", epoch=5), batch(b"b", base_offset=1, epoch=6)
+    assert log.append_as_follower(of_next, 5, NOW) is None
+    info = log.append_as_follower(of_this + of_next + batch(b"c", base_offset=2, epoch=5), 5, NOW)
+    assert (info.first_offset, info.last_offset) == (0, 0)
+    assert log.leader_epochs.entries == [(5, 0)]
+    log.append_as_follower(of_next, 6, NOW)
+    assert contents(log) == [(0, b"a"), (1, b"b")]
 
 
 def test_a_damaged_batch_from_the_leader_is_refused(tmp_path):
@@ -234,7 +245,7 @@ def test_a_damaged_batch_from_the_leader_is_refused(tmp_path):
     damaged = batch(b"abc")
     damaged[-3] ^= 1
     with pytest.raises(errors.CorruptMessage):
-        log.append_as_follower(damaged, NOW)
+        log.append_as_follower(damaged, 0, NOW)
 
 
 # Disk errors

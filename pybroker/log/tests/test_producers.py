@@ -164,7 +164,7 @@ def test_case_32_followers_know_the_producers_too(tmp_path, log):
     for sequence in range(3):
         append(log, idempotent(sequence))
     follower = open_log(tmp_path / "other")
-    follower.append_as_follower(log.read_bytes(0, 1 << 20), NOW)
+    follower.append_as_follower(log.read_bytes(0, 1 << 20), 0, NOW)
     assert append(follower, idempotent(1)).duplicate
     assert append(follower, idempotent(3)).first_offset == 3
 

@@ -41,7 +41,7 @@ def test_s73_offsets_are_found_through_the_right_segments(tmp_path, second):
     for base, end in zip(bases, (second, 737_337, 737_400), strict=True):
         for offset in (*range(base, base + 60), end - 1):
             records = batch(b"%d" % offset, base_offset=offset, timestamp=NOW + base)
-            log.append_as_follower(records, NOW)
+            log.append_as_follower(records, 0, NOW)
     names = sorted(path.name for path in (tmp_path / "t-0").glob("*.log"))
     assert names == [f"{base:020d}.log" for base in bases]
     for offset in (368_776, 368_801):
@@ -56,8 +56,8 @@ def test_s73_offsets_are_found_through_the_right_segments(tmp_path, second):
 
 def test_a_gap_of_compaction_gives_the_next_batch(tmp_path):
     log = open_log(tmp_path)
-    log.append_as_follower(batch(b"a", base_offset=3), NOW)
-    log.append_as_follower(batch(b"b", base_offset=90), NOW)
+    log.append_as_follower(batch(b"a", base_offset=3), 0, NOW)
+    log.append_as_follower(batch(b"b", base_offset=90), 0, NOW)
     assert read_header(log.read(50, 1000).read()).base_offset == 90
 
 

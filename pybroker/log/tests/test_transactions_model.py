@@ -132,10 +132,10 @@ class Model:
         if self.start == 0:
             self.opened += 1
             other = self.open(f"t-{self.opened}")
-            other.append_as_follower(self.log.read_bytes(0, 1 << 20), NOW)
+            other.append_as_follower(self.log.read_bytes(0, 1 << 20), 0, NOW)
             for offset in range(other.log_end_offset, len(self.entries)):
                 if offset == other.log_end_offset:
-                    other.append_as_follower(self.log.read_bytes(offset, 1 << 20), NOW)
+                    other.append_as_follower(self.log.read_bytes(offset, 1 << 20), 0, NOW)
             other.update_high_watermark(self.high_watermark)
             mine, self.log = self.log, other
             self.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from pybroker.clock import SystemClock
 from pybroker.cluster.image import BrokerRegistration, MetadataDelta
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.handlers import fetch
 from pybroker.handlers.call import Call
 from pybroker.log.log import Log
+from pybroker.replication.fetchers import Fetchers
+from pybroker.replication.follower import Followed
 from pybroker.replication.partition import Partition
 from pybroker.replication.source import FetchLimits, Source
 from pybroker.replication.tests.harness import NOW, Node, batch, values
@@ -282,6 +286,19 @@ def test_case_26_fast_elections_leave_no_divergence(pair: Pair) -> None:
     assert pair.log().leader_epochs.entries[:3] == leader.log.leader_epochs.entries[:3]
 
 
+def test_case_26_an_answer_that_is_sent_after_its_leader_was_cut_counts_up_to_there(pair: Pair) -> None:
+    """KAFKA-18723: the file that sendfile reads has another leader's records by then."""
+    leader = pair.create()
+    write(leader.log, 0, b"a", b"longer than what is written in its place")
+    number, request = pair.ask()
+    answer = pair.answer(request)
+    leader.log.truncate_to(1, NOW)
+    write(leader.log, 1, b"x", b"y", b"z")
+    pair.hear(number, answer)
+    assert contents(pair.log()) == [b"a"]
+    assert pair.log().leader_epochs.latest == 0
+
+
 def test_a_follower_that_diverges_moves_no_high_watermark(pair: Pair) -> None:
     leader = pair.create()
     write(pair.log(), 0, b"x", b"y", b"z")
@@ -304,6 +321,18 @@ def test_a_follower_of_which_the_leader_has_deleted_everything_begins_anew(pair:
     assert pair.log().log_end_offset == 3
 
 
+def test_a_follower_begins_where_a_batch_does_though_the_leaders_log_begins_within(pair: Pair) -> None:
+    """DeleteRecords goes to any offset; whole batches are what is sent."""
+    leader = pair.create()
+    leader.log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    leader.log.update_high_watermark(3)
+    leader.log.raise_log_start_offset(1)
+    follow_until_quiet(pair, 3)
+    log = pair.log()
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    assert log.read(1, 1 << 20).read() == leader.log.read(1, 1 << 20).read()
+
+
 def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
     leader = pair.create()
     write(leader.log, 0, b"a", b"b", b"c")
@@ -317,7 +346,62 @@ def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
     assert leader.low_watermark() == 2
 
 
+def until(node: Node, holds: Callable[[], object]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                await asyncio.sleep(0.005)
+
+    node.loop.run_until_complete(main())
+
+
+def test_what_is_wrong_with_one_partition_does_not_stop_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("t", "u"):
+        write(pair.create(name).log, 0, b"a")
+
+    take = Followed.take
+
+    def breaks(followed: Followed, answer: Any, now_ms: int) -> bool:
+        if followed.partition.topic_partition.topic == "t":
+            raise RuntimeError("for testing")
+        return take(followed, answer, now_ms)
+
+    monkeypatch.setattr(Followed, "take", breaks)
+    pair.round()
+    assert (pair.log("t").log_end_offset, pair.log("u").log_end_offset) == (0, 1)
+
+
+def test_an_answer_that_cannot_be_taken_is_asked_for_anew_in_another_session(pair: Pair) -> None:
+    pair.create()
+    node = pair.follower
+    posts: list[Any] = []
+    peers: Any = SimpleNamespace(post=lambda leader, request, done, **_: posts.append((request, done)))
+    shell: Any = node.replicas
+    fetchers = Fetchers(FOLLOWER, peers, shell, node.config, lambda *_: 0, SystemClock(), node.loop, lambda: EPOCH)
+    fetchers.assign(node.replicas.topics["t"][0])
+    until(node, lambda: posts)
+    posts[0][1](SimpleNamespace(error_code=0, session_id=5, responses=None), None)
+    until(node, lambda: len(posts) > 1)
+    assert [request.session_epoch for request, _ in posts] == [0, 0]
+    fetchers.close()
+
+
 # In sync
+
+
+def test_a_proposal_is_repeated_where_the_answer_cannot_be_taken(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answers_nothing(broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
+        pair.proposals += changes
+        return []
+
+    changes = pair.leader.replicas.leading.changes
+    monkeypatch.setattr(changes, "_send", answers_nothing)
+    pair.create(isr=(1,))
+    pair.round()
+    pair.round()
+    until(pair.leader, lambda: len(pair.proposals) > 1)
+    changes.close()
+    until(pair.leader, lambda: changes._task is None)
 
 
 def test_a_follower_that_has_caught_up_is_proposed_with_its_broker_epoch(pair: Pair) -> None:

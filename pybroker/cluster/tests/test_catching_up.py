@@ -1,0 +1,106 @@
+"""Brokers that find out that they are behind, or the controller no more, and catch up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from pybroker.cluster import znodes
+from pybroker.cluster.following import entries_after
+from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.tests.harness import Member, Members, run
+from pybroker.coordination.embedded import EmbeddedStore
+
+
+class Slow:
+    """A store whose ``slow``-th answer on deleted topics, from now on, waits for ``goes_on``."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.slow = 0
+        self.waits = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def children(self, path: str) -> list[str]:
+        found = await self._store.children(path)
+        if path == znodes.DELETED_TOPICS:
+            self.slow -= 1
+            if self.slow == 0:
+                self.waits.set()
+                await self.goes_on.wait()
+        return found
+
+
+def check_nothing_is_lost(member: Member, *names: str) -> None:
+    assert member.image.topics.keys() == set(names)
+    assert [delta.deleted for delta in member.deltas if delta.deleted] == []
+
+
+def test_a_late_reading_takes_no_newer_topic_away(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        member = await members.start(2, wrap=Slow)
+        store: Any = member.store
+        await members.settled()
+        store.slow = 2  # the image itself is complete then
+        member.node.controller.on_fenced()
+        await store.waits.wait()
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", 1, 2)])
+        for _ in range(10):  # whoever does not wait for the reading follows by now
+            await store.get_many([znodes.CONTROLLER])
+        store.goes_on.set()
+        await service.create_topics([NewTopic("u", 1, 2)])
+        await members.settled()
+        check_nothing_is_lost(member, "t", "u")
+
+    run(tmp_path / "db", scenario)
+
+
+def test_an_older_image_is_not_shown(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        member = await members.start(1, 2)
+        old = await members.settled()
+        await members.controller.node.controller.create_topics([NewTopic("t", 1, 2)])
+        newest = await members.settled()
+        await member.node.controller.follow(old)
+        assert member.image == newest
+        check_nothing_is_lost(member, "t")
+
+    run(tmp_path / "db", scenario)
+
+
+def test_an_entry_is_applied_to_the_image_before_it_only(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        member = await members.start(1, 2)
+        version = (await members.settled()).version
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", 1, 2)])
+        await members.settled()
+        [late] = (await entries_after(member.store, version)).entries
+        await member.node.controller.follow_entry(version + 1, late)
+        await service.create_topics([NewTopic("u", 1, 2)])
+        await members.settled()
+        check_nothing_is_lost(member, "t", "u")
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_controller_whose_node_was_deleted_is_it_no_more(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        await members.alive[2].store.delete(znodes.CONTROLLER)
+        await members.until(lambda: members.has_settled and members.controller.image.controller_epoch > 1)
+        image = members.controller.image
+        assert (image.controller_id, image.controller_epoch) == (members.controller.id, 2)
+        await members.controller.node.controller.create_topics([NewTopic("t", 1, 2)])
+        for member in members.alive.values():
+            await members.settled()
+            check_nothing_is_lost(member, "t")
+
+    run(tmp_path / "db", scenario)

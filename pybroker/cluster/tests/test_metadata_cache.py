@@ -1,0 +1,28 @@
+"""What a broker shows while it applies a change."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pybroker.cluster.image import MetadataDelta, MetadataImage, TopicImage
+from pybroker.cluster.metadata_cache import MetadataCache
+
+
+def test_a_version_is_reached_when_the_logs_of_its_deleted_topics_are_gone() -> None:
+    """A client whose deletion was handed on to the controller is answered when this broker has its version."""
+
+    async def main() -> None:
+        topic = TopicImage("t", b"t" * 16, ())
+        cache = MetadataCache(MetadataImage(version=6, topics={"t": topic}, names={topic.id: "t"}))
+        seen: list[tuple[list[str], int]] = []
+
+        async def remove_logs(delta: MetadataDelta, image: MetadataImage) -> None:
+            seen.append((list(cache.image.topics), cache.image.version))
+            assert image.version == 7
+
+        cache.add_listener(remove_logs)
+        await cache.publish(MetadataDelta(deleted={"t": topic}))
+        assert seen == [([], 6)]
+        assert (cache.image.topics, cache.image.version) == ({}, 7)
+
+    asyncio.run(main())
