@@ -96,7 +96,7 @@ class Mutant(NamedTuple):
 
 HISTORIC = (
     Mutant("KIP-101", broken.truncate_to_watermark, seed=13),
-    Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=64),
+    Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=66),
     Mutant("KIP-966", broken.last_replica, shape=POWER),
     Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}, seed=11),
     Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=135),
@@ -104,7 +104,7 @@ HISTORIC = (
 
 MUTANTS = (
     Mutant("watermark without followers", broken.ignores_members),
-    Mutant("watermark without the proposed", broken.ignores_proposed),
+    Mutant("watermark without the proposed", broken.ignores_proposed, seed=83),
     Mutant("ack at once", broken.ack_at_once),
     Mutant("shrink at once", broken.shrinks_at_once),
     Mutant("expand too soon", broken.expands_too_soon),
