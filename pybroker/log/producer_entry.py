@@ -80,6 +80,13 @@ class ProducerEntry:
             self.batches.clear()
             self.appended = 0
 
+    def recall(self, earlier: list[BatchMetadata]) -> None:
+        """Remembers batches of this epoch that lie before those that are known, oldest first."""
+        if self.batches:
+            missing = [batch for batch in earlier if batch.last_offset < self.batches[0].last_offset]
+            self.batches = (missing + self.batches)[-WINDOW:]
+            self.appended += sum(batch.offset_delta + 1 for batch in missing)
+
     def add(self, batch: BatchMetadata) -> None:
         """Remembers a batch, the oldest beyond the window is forgotten."""
         if len(self.batches) == WINDOW:

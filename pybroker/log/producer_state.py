@@ -158,13 +158,23 @@ class ProducerStates:
     def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int) -> None:
         """A data batch has been appended (or is read back from the log)."""
         entry = self._entry(batch.producer_id, batch.producer_epoch)
-        metadata = BatchMetadata(batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
-        entry.add(metadata)
+        entry.add(_metadata(batch, first_offset, last_offset, max_timestamp))
         if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
             self._ongoing[first_offset] = batch.producer_id
             self.verifications.on_data(batch.producer_id)
         self.end_offset = last_offset + 1
+
+    def recall(self, batches: Iterable[Batch]) -> None:
+        """These data batches of the log lie before what is known: who sends one again is to be told so."""
+        earlier: dict[int, list[BatchMetadata]] = {}
+        for batch in batches:
+            entry = self._producers.get(batch.producer_id)
+            if entry is not None and entry.epoch == batch.producer_epoch:
+                known = earlier.setdefault(batch.producer_id, [])
+                known.append(_metadata(batch, batch.base_offset, batch.last_offset, batch.max_timestamp))
+        for producer_id, known in earlier.items():
+            self._producers[producer_id].recall(known)
 
     def append_marker(self, batch: Batch, marker: Marker, offset: int, timestamp: int) -> CompletedTransaction | None:
         """A marker has been appended at ``offset`` (or is read back).
@@ -295,6 +305,10 @@ class ProducerStates:
 
     def _path(self, offset: int) -> str:
         return f"{self.folder}/{producer_snapshot.file_name(offset)}"
+
+
+def _metadata(batch: Batch, first_offset: int, last_offset: int, max_timestamp: int) -> BatchMetadata:
+    return BatchMetadata(batch.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
 
 
 def _old_epoch(entry: ProducerEntry, epoch: int) -> errors.InvalidProducerEpoch:

@@ -6,6 +6,8 @@ so their bytes are read in pieces and not one by one.
 
 from __future__ import annotations
 
+import logging
+
 from cy.batch import Batch, CorruptBatch, InvalidBatch
 from pybroker.log import marker as markers
 from pybroker.log.batches import MalformedBatch
@@ -16,6 +18,8 @@ from pybroker.log.segments import Segments
 from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 
 PIECE_BYTES = 64 << 10
+
+logger = logging.getLogger(__name__)
 
 
 class Markers:
@@ -48,7 +52,8 @@ def reach_of(segments: Segments, end_offset: int) -> int:
     """From where producers are replayed after an unclean stop.
 
     A snapshot knows the last batch of each producer only, but those that were under way are sent
-    again: so the whole segments in the last ``REACH_BYTES`` are read, snapshots or not.
+    again: so the whole segments in the last ``REACH_BYTES`` are read, snapshots or not. What lies
+    there of a longer segment is read by ``recall_batches``.
     """
     left, reach = REACH_BYTES, end_offset
     for segment in reversed(segments.snapshot()):
@@ -63,11 +68,13 @@ def replay_producers(
     producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int, reach: int | None = None
 ) -> None:
     """Brings ``producers`` to the log's end: a sound snapshot, the newest at or before ``reach``,
-    then the batches behind it.
+    then the batches behind it. With ``reach`` also what the snapshot lacks of those under way.
 
     Raises batches.MalformedBatch, OSError.
     """
     start = producers.load(log_start_offset, log_end_offset, reach)
+    if reach is not None and len(producers) and len(segments) and start > segments[0].base_offset:
+        recall_batches(producers, segments[segments.find(start - 1)], start)
     if start < log_end_offset:
         for number in range(segments.find(start), len(segments)):
             segment = segments[number]
@@ -77,6 +84,26 @@ def replay_producers(
                 for at, batch in segment.batches(position):
                     replay_batch(producers, replayed, at, batch)
     producers.end_offset = log_end_offset
+
+
+def recall_batches(producers: ProducerStates, segment: Segment, end_offset: int) -> None:
+    """Tells ``producers`` of the batches in the last ``REACH_BYTES`` or so of the segment before a snapshot at
+    ``end_offset``. Raises OSError.
+    """
+    beyond = max(0.0, 1 - REACH_BYTES / segment.size) if segment.size else 0.0
+    first = segment.base_offset + int((end_offset - segment.base_offset) * beyond)
+    found: list[Batch] = []
+    try:
+        position = segment.position_of(first)
+        if position >= 0:
+            for _, batch in segment.batches(position):
+                if batch.last_offset >= end_offset:
+                    break
+                if batch.producer_id >= 0 and not batch.is_control:
+                    found.append(batch)
+    except MalformedBatch as error:
+        logger.warning("%s: batches that were under way may be unknown: %s", segment.path, error)
+    producers.recall(found)
 
 
 def replay_batch(

@@ -9,6 +9,7 @@ import pytest
 
 from cy.batch import read_header
 from pybroker.log.config import LogConfig
+from pybroker.log.replay import REACH_BYTES
 from pybroker.log.tests.helpers import (
     NOW,
     batch,
@@ -234,6 +235,24 @@ def test_batches_that_were_under_way_are_known_though_each_lies_in_a_segment_of_
         again = recovered.append_as_leader(idempotent(sequence), 0, NOW)
         assert (again.duplicate, again.first_offset) == (True, sequence)
     assert recovered.log_end_offset == 8
+
+
+def test_batches_that_were_under_way_are_known_though_a_long_segment_ends_between_them(tmp_path):
+    """Its snapshot has the last batch only, and it is too long to be read whole."""
+    config = LogConfig(segment_bytes=REACH_BYTES + 100_000)
+    log = open_log(tmp_path, config)
+    sequence = 0
+    while len(log.segments) < 2:
+        log.append_as_leader(idempotent(sequence, bytes(9_000)), 0, NOW)
+        sequence += 1
+    log.flush()
+    recovered = open_log(tmp_path, config, clean=False, recovery_point=sequence)
+    for again in range(sequence - 5, sequence):
+        appended = recovered.append_as_leader(idempotent(again, bytes(9_000)), 0, NOW)
+        assert (appended.duplicate, appended.first_offset) == (True, again)
+    with pytest.raises(errors.DuplicateSequenceNumber):
+        recovered.append_as_leader(idempotent(sequence - 6, bytes(9_000)), 0, NOW)
+    assert recovered.log_end_offset == sequence
 
 
 def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
