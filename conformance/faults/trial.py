@@ -15,6 +15,7 @@ from conformance.faults import replicas
 from conformance.faults.history import Anomaly, PartitionHistory
 from conformance.faults.load import make_value, name_of, read_back
 from conformance.faults.several import EAGER, Several
+from conformance.hanging import hanging
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
 
@@ -163,6 +164,14 @@ class Trial(ABC):
         finally:
             for victim in victims:
                 self.cluster.resume(victim)
+
+    @contextlib.contextmanager
+    def hung(self, *victims: int) -> Iterator[None]:
+        """They do nothing meanwhile, and nobody knows it: whoever is halted is soon replaced."""
+        with contextlib.ExitStack() as held:
+            for victim in victims:
+                held.enter_context(hanging(self.cluster.pid(victim)))
+            yield
 
 
 def quietly(look: Callable[[], bool]) -> bool:

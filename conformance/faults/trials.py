@@ -24,7 +24,7 @@ class FrozenFollowers(Trial):
     def script(self) -> None:
         self.write(5)
         leader, followers = self.leader(), self.followers()
-        with self.halted(*followers):
+        with self.hung(*followers):
             self.try_in_vain(leader)
             self.read(leader, 5)
             self.crash(leader)

@@ -83,7 +83,7 @@ def test_s04_consumers_of_one_group_share_the_records_and_each_group_gets_all(
     ):
         for client in (one, other, alone):
             client.subscribe([topic])
-        until(lambda: _assigned(one, 1) and _assigned(other, 1) and _assigned(alone, 2), "assignments")
+        until(lambda: all([_assigned(one, 1), _assigned(other, 1), _assigned(alone, 2)]), "assignments")  # each polls
         numbers = [b"%d" % number for number in range(2_000)]
         for partition in range(2):
             write(broker, topic, numbers[partition::2], partition=partition)
