@@ -1,6 +1,6 @@
 #!/bin/sh
 # sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
-# sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, tox
+# sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, iproute2, tox
 set -eu
 cd "$(dirname "$0")"
 
@@ -17,6 +17,7 @@ needed() {
     echo "strace strace -V"
     echo "postgresql ls -d /usr/lib/postgresql/*/bin/initdb"
     echo "git git --version"
+    echo "iproute2 ip -V"
     echo "zookeeper test -e /usr/share/java/zookeeper.jar"
 }
 
