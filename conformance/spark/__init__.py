@@ -1,0 +1,1 @@
+"""PySpark with ``format("pybroker")``, which it finds without registration: batch, streams, kills."""

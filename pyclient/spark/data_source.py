@@ -1,0 +1,59 @@
+"""The data source as PySpark knows it. It only puts things together; what it needs is imported when it is needed,
+for PySpark imports this to see what data sources there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """``format("pybroker")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` calls it."""
+        return "pybroker"
+
+    def schema(self) -> StructType | str:
+        """The columns of Spark's ``kafka``, with ``headers`` where ``includeHeaders`` is set. Raises ConfigError
+        for options that no source has.
+        """
+        from pyclient.spark.columns import source_schema
+
+        return source_schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of a batch query."""
+        from pyclient.spark.batch_reader import batch_reader
+
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Of a streaming query, on the driver; its ``read`` in the tasks."""
+        from pyclient.spark.stream_reader import StreamReader
+
+        return StreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Of a batch; on the driver for commit and abort, its ``write`` in the tasks."""
+        from pyclient.spark.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Of a stream; made anew for each commit."""
+        from pyclient.spark.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
