@@ -6,6 +6,7 @@ No property depends on time: a machine that is busy must not fail one.
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,8 @@ settings.load_profile("no clock")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["kafka", "ours"], default="ours", help="which broker to test")
+    told = "tests of rows only; what they show goes into this file (conformance/recorder.py)"
+    parser.addoption("--conformance-report", type=Path, default=None, metavar="FILE.json", help=told)
 
 
 def pytest_sessionstart() -> None:

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from conformance.witnesses import used
+
 COMMAND = (sys.executable, "-m", "pybroker")
 ADDRESS = "localhost:9092"
 SCRIPTS = (
@@ -50,6 +52,7 @@ def complaint(*words: object, code: int = 1, stdin: str | bytes = b"") -> str:
 def _ended(
     command: list[str], code: int, stdin: str | bytes, timeout_s: float, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
+    used("pybroker's commands")
     given = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(command, input=given, capture_output=True, timeout=timeout_s, check=False, cwd=cwd)
     ended = subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -2,7 +2,8 @@
 
 ``pytest conformance`` tests our broker; ``pytest conformance --broker=kafka`` runs the same tests against a real
 Kafka, which proves the tests. What we promise beyond Kafka is marked ``ours`` and is left out there. ``long`` tests
-are left out unless asked for by ``-m long``; their short forms always run.
+are left out unless asked for by ``-m long``; their short forms always run. Those that are ``row`` besides show a row of
+the mission in full: ``-m "not long or row"``.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance import dataset
+from conformance import dataset, rows, witnesses
 from conformance.brokers import KINDS, Broker
 from conformance.peers import Java
+from conformance.recorder import OPTION, Recorder
+from conformance.spark.session import local_spark
 from conformance.wire_client import Wire
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NewBroker = Callable[..., Broker]
 NewTopic = Callable[..., str]
+Counted = Callable[..., None]
 
 #: The suite waits for nobody to join a group, in either protocol; everything else is at its default.
 QUICK_GROUPS = {
@@ -38,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib.resources")
     config.addinivalue_line("markers", "long: takes minutes; runs with -m long only")
+    config.addinivalue_line("markers", "row: long, but a row of the mission is not shown without it")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config), "conformance-recorder")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,11 +60,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _unwanted(config: pytest.Config, item: pytest.Item) -> bool:
+    if config.getoption(OPTION) and not rows.of_test(item.name):
+        return True
     if not str(item.path).startswith(str(Path(__file__).parent)):
         return False
     if item.get_closest_marker("ours") and config.getoption("--broker") != "ours":
         return True
     return bool(item.get_closest_marker("long")) and "long" not in config.getoption("-m")
+
+
+@pytest.fixture(autouse=True)
+def _told(request: pytest.FixtureRequest) -> Iterator[None]:
+    """For the report: who took part, and whether it takes long."""
+    witnesses.taken()
+    yield
+    request.node.user_properties.append(("clients", witnesses.taken()))
+    request.node.user_properties.append(("long", request.node.get_closest_marker("long") is not None))
+
+
+@pytest.fixture
+def counted(request: pytest.FixtureRequest) -> Counted:
+    """Tells what a test has counted, in the report and at the run's end: ``counted("acks=1", acked=100, lost=7)``."""
+
+    def tell(case: str = "", **numbers: float) -> None:
+        request.node.user_properties.append(("counts", {"case": case, **numbers}))
+
+    return tell
 
 
 @pytest.fixture(scope="session")
@@ -135,6 +167,13 @@ def group() -> str:
 @pytest.fixture(scope="session")
 def java() -> Java:
     return Java()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The SparkSession of this process."""
+    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, NamedTuple
 
 from conformance import peers
+from conformance.witnesses import used
 
 #: Longer than any client of the suite waits for its broker.
 CALL_TIMEOUT_S = 180.0
@@ -77,6 +78,7 @@ class Jvm:
 
     def tool(self, main_class: str, *arguments: str, stdin: str = "") -> Printed:
         """Runs the main method of a tool of Kafka's; they run one after the other."""
+        used("Java")
         words: dict[str, object] = {"class": main_class, "arguments": arguments, "stdin": stdin}
         answer = self.ask("tool", **words)
         if answer.error is not None:

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import confluent_kafka
 
+from conformance.witnesses import used
+
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 20.0
@@ -59,6 +61,7 @@ class Consumer(confluent_kafka.Consumer):
     """``confluent_kafka.Consumer`` that comes back from ``close`` and ``commit``."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        used("librdkafka")
         super().__init__(settings)
         self._max_poll_interval_s = int(settings.get("max.poll.interval.ms", 300_000)) / 1_000
         self._is_static = "group.instance.id" in settings

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from conformance.witnesses import used
+
 KAFKA_VERSION = "4.3.1"
 HERE = Path(__file__).resolve().parent
 #: The artifacts that the pom asks for; the others come with them.
@@ -183,6 +185,7 @@ class Java:
         Raises:
             PeerError: the exit code is not 0 (with ``check``), or stderr shows an exception.
         """
+        used("Java")
         feed: dict[str, object] = {}
         if isinstance(stdin, str | bytes):
             feed["input"] = stdin.encode() if isinstance(stdin, str) else stdin
@@ -202,6 +205,7 @@ class Java:
 
     def start(self, main_class: str, *arguments: str, heap: str = "256m") -> subprocess.Popen[str]:
         """Starts a tool that runs until it is stopped."""
+        used("Java")
         return subprocess.Popen(
             tool(main_class, *arguments, heap=heap),
             stdin=subprocess.PIPE,

@@ -14,6 +14,8 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
+from conformance.witnesses import BARE, used
+
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
 MODULES += ("conformance.wire.messages",)
 API_VERSIONS = 18
@@ -93,6 +95,7 @@ class Wire:
         return wire
 
     def _use(self, connected: socket.socket) -> None:
+        used(BARE)
         self.socket = connected
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0

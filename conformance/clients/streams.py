@@ -15,12 +15,14 @@ from kafka import KafkaConsumer, TopicPartition
 from conformance.brokers import Broker
 from conformance.librdkafka import Consumer
 from conformance.peers import Java
+from conformance.witnesses import used
 
 IDLE_S = 30.0
 
 
 def kcat(*arguments: str, stdin: Path | None = None, timeout_s: float = 120) -> bytes:
     """Runs kcat to its end and returns what it printed."""
+    used("kcat")
     with (stdin or Path("/dev/null")).open("rb") as feed:
         done = subprocess.run(
             ["kcat", *arguments], stdin=feed, capture_output=True, timeout=timeout_s, check=False
@@ -56,6 +58,7 @@ def read_by_confluent(broker: Broker, topic: str, lines: int) -> bytes:
 
 
 def read_by_kafka_python(broker: Broker, topic: str, lines: int) -> bytes:
+    used("kafka-python")
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
     place = TopicPartition(topic, 0)
     consumer.assign([place])
@@ -71,6 +74,7 @@ def read_by_kafka_python(broker: Broker, topic: str, lines: int) -> bytes:
 
 
 def read_by_aiokafka(broker: Broker, topic: str, lines: int) -> bytes:
+    used("aiokafka")
     return asyncio.run(_read_by_aiokafka(broker, topic, lines))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 
 from conformance.drivers.base import Driver
+from conformance.witnesses import used
 
 #: Name: module and class.
 DRIVERS = {
@@ -26,11 +27,14 @@ CLIENTS = (
     ("pyclient", "classic"),
     ("pyclient", "consumer"),
 )
+#: What people call them.
+NAMES = {"confluent": "librdkafka", "java": "Java"}
 _open: dict[str, Driver] = {}
 
 
 def opened(name: str) -> Driver:
     """The driver of that name, opened once in a process, since a JVM is dear."""
+    used(NAMES.get(name, name))
     if name not in _open:
         module, kind = DRIVERS[name]
         _open[name] = getattr(importlib.import_module(module), kind)()

@@ -11,6 +11,7 @@ import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
 from conformance import librdkafka
+from conformance.witnesses import used
 
 Found = TypeVar("Found")
 
@@ -34,6 +35,7 @@ def until(look: Callable[[], Found], what: str, timeout_s: float = 90) -> Found:
 
 def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
     """librdkafka's producer; settings have ``_`` for ``.``."""
+    used("librdkafka")
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
     return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
 

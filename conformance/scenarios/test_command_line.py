@@ -75,7 +75,7 @@ def fill(broker: Broker, topic: str, count: int, partition: int = 0) -> None:
 # -- the documents' lines -----------------------------------------------------------------------------
 
 
-def test_the_quick_start_runs_as_it_is_written(scripts: Scripts) -> None:
+def test_s110_the_quick_start_runs_as_it_is_written(scripts: Scripts) -> None:
     made = scripts("bin/kafka-topics.sh --create --topic quickstart-events --bootstrap-server localhost:9092")
     assert made == "Created topic quickstart-events.\n"
     described = scripts("bin/kafka-topics.sh --describe --topic quickstart-events --bootstrap-server localhost:9092")
@@ -91,7 +91,7 @@ def test_the_quick_start_runs_as_it_is_written(scripts: Scripts) -> None:
     assert read == "This is my first event\nThis is my second event\n"
 
 
-def test_topics_are_created_altered_listed_and_deleted(scripts: Scripts) -> None:
+def test_s110_topics_are_created_altered_listed_and_deleted(scripts: Scripts) -> None:
     topics = "bin/kafka-topics.sh --bootstrap-server localhost:9092"
     scripts(f"{topics} --create --partitions 1 --replication-factor 1 --topic first")
     assert "first" in scripts(f"{topics} --list").split()
@@ -101,12 +101,12 @@ def test_topics_are_created_altered_listed_and_deleted(scripts: Scripts) -> None
     assert "first" not in scripts(f"{topics} --list").split()
 
 
-def test_replicas_beyond_the_brokers_are_refused_with_the_reason(scripts: Scripts) -> None:
+def test_s110_replicas_beyond_the_brokers_are_refused_with_the_reason(scripts: Scripts) -> None:
     line = "bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic wide --replication-factor 4 2>&1"
     assert "INVALID_REPLICATION_FACTOR" in scripts(line, code=1)
 
 
-def test_keys_and_values_of_the_console(scripts: Scripts) -> None:
+def test_s110_keys_and_values_of_the_console(scripts: Scripts) -> None:
     scripts("bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic keyed")
     scripts(
         r"printf 'h:1,g:2|k1:v1\n|k2:NULL\n' | bin/kafka-console-producer.sh --bootstrap-server localhost:9092"
@@ -127,7 +127,9 @@ def test_keys_and_values_of_the_console(scripts: Scripts) -> None:
     assert read == "Offset:0;h:1,g:2;k1;v1\nOffset:1;NO_HEADERS;k2;null\n"
 
 
-def test_a_group_is_read_described_reset_and_deleted(scripts: Scripts, broker: Broker, topic: str, group: str) -> None:
+def test_s110_a_group_is_read_described_reset_and_deleted(
+    scripts: Scripts, broker: Broker, topic: str, group: str
+) -> None:
     fill(broker, topic, 10)
     read = scripts(
         f"bin/kafka-console-consumer.sh --bootstrap-server localhost:9092 --topic {topic} --group {group}"
@@ -146,7 +148,7 @@ def test_a_group_is_read_described_reset_and_deleted(scripts: Scripts, broker: B
     assert group not in scripts(f"{groups} --list").split()
 
 
-def test_performance_is_measured_by_the_lines_of_the_documents(scripts: Scripts, topic: str) -> None:
+def test_s110_performance_is_measured_by_the_lines_of_the_documents(scripts: Scripts, topic: str) -> None:
     sent = scripts(
         f"bin/kafka-producer-perf-test.sh --topic {topic} --record-size 100 --num-records 5000 --throughput -1"
         " --producer-props bootstrap.servers=localhost:9092 acks=1"
@@ -162,7 +164,7 @@ def test_performance_is_measured_by_the_lines_of_the_documents(scripts: Scripts,
 
 
 @pytest.mark.ours
-def test_a_broker_is_started_by_the_line_of_the_documents(scripts: Scripts) -> None:
+def test_s110_a_broker_is_started_by_the_line_of_the_documents(scripts: Scripts) -> None:
     folder = scripts.folder
     (folder / "config").mkdir()
     settings = f"process.roles=broker,controller\nnode.id=1\nlog.dirs={folder}/logs\nlisteners=PLAINTEXT://:9092\n"
@@ -180,7 +182,7 @@ def test_a_broker_is_started_by_the_line_of_the_documents(scripts: Scripts) -> N
     assert (folder / "logs" / "meta.properties").exists()
 
 
-def test_options_that_kafka_took_away_say_what_to_write_instead(scripts: Scripts) -> None:
+def test_s110_options_that_kafka_took_away_say_what_to_write_instead(scripts: Scripts) -> None:
     line = "bin/kafka-topics.sh --zookeeper localhost:2181 --list 2>&1"
     assert "say --bootstrap-server" in scripts(line, code=2)
 
@@ -193,13 +195,15 @@ def without_elr(text: str) -> str:
     return re.sub(r"\tElr:.*", "", text)
 
 
-def test_topics_are_described_as_by_kafkas_own(broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic) -> None:
+def test_s110_topics_are_described_as_by_kafkas_own(
+    broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic
+) -> None:
     topic = new_topic(3, retention_ms=77777, cleanup_policy="compact,delete")
     for words in (("--describe", "--topic", topic), ("--describe", "--topic", topic, "--at-min-isr-partitions")):
         assert without_elr(run("kafka-topics", *words)) == without_elr(kafkas("TopicCommand", *words))
 
 
-def test_configurations_are_described_as_by_kafkas_own(kafkas: Kafkas, run: Run, topic: str) -> None:
+def test_s110_configurations_are_described_as_by_kafkas_own(kafkas: Kafkas, run: Run, topic: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", topic)
     added = ("--add-config", "max.message.bytes=7000,cleanup.policy=[compact,delete]")
     assert run("kafka-configs", "--alter", *entity, *added) == f"Completed updating config for topic {topic}.\n"
@@ -211,7 +215,7 @@ def test_configurations_are_described_as_by_kafkas_own(kafkas: Kafkas, run: Run,
     )
 
 
-def test_groups_are_described_as_by_kafkas_own(
+def test_s110_groups_are_described_as_by_kafkas_own(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(2)
@@ -235,7 +239,7 @@ def test_groups_are_described_as_by_kafkas_own(
         ("--topic-partitions", "{topic}:1-,{topic}:0"),
     ],
 )
-def test_offsets_are_those_of_kafkas_own(
+def test_s110_offsets_are_those_of_kafkas_own(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic, words: tuple[str, str]
 ) -> None:
     topic = new_topic(3)
@@ -248,21 +252,21 @@ def test_offsets_are_those_of_kafkas_own(
     assert f"{topic}:1:" in found
 
 
-def test_log_dirs_are_those_of_kafkas_own(broker: Broker, kafkas: Kafkas, run: Run, topic: str) -> None:
+def test_s110_log_dirs_are_those_of_kafkas_own(broker: Broker, kafkas: Kafkas, run: Run, topic: str) -> None:
     fill(broker, topic, 5)
     words = ("--describe", "--topic-list", topic)
     ours, theirs = run("kafka-log-dirs", *words), kafkas("LogDirsCommand", *words)
     assert json.loads(ours.splitlines()[-1]) == json.loads(theirs.splitlines()[-1])
 
 
-def test_versions_are_those_of_kafkas_own(kafkas: Kafkas, run: Run) -> None:
+def test_s110_versions_are_those_of_kafkas_own(kafkas: Kafkas, run: Run) -> None:
     theirs = re.findall(r"(?m)^\t\w+\((\d+)\): ([\d to]+) \[usable: ", kafkas("BrokerApiVersionsCommand"))
     ours = re.findall(r"(?m)^\t\w+\((\d+)\): ([\d to]+) \[", run("kafka-broker-api-versions"))
     assert len(theirs) > 40
     assert set(theirs) <= set(ours)
 
 
-def test_what_the_console_writes_kafkas_own_reads_and_the_other_way(
+def test_s110_what_the_console_writes_kafkas_own_reads_and_the_other_way(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic, flights: Path
 ) -> None:
     lines = "".join(flights.read_text().splitlines(keepends=True)[:2000])
@@ -281,7 +285,7 @@ def test_what_the_console_writes_kafkas_own_reads_and_the_other_way(
     assert run("kafka-console-consumer", "--topic", there, "--from-beginning", "--max-messages", "2000") == lines
 
 
-def test_files_of_a_log_are_shown_as_by_kafkas_own(broker: Broker, topic: str) -> None:
+def test_s110_files_of_a_log_are_shown_as_by_kafkas_own(broker: Broker, topic: str) -> None:
     driver = drivers.opened("java")
     assert isinstance(driver, JavaDriver)
     for codec in range(5):
@@ -299,7 +303,7 @@ def test_files_of_a_log_are_shown_as_by_kafkas_own(broker: Broker, topic: str) -
 # -- the verbs ----------------------------------------------------------------------------------------
 
 
-def test_what_one_verb_writes_as_json_lines_another_reads(broker: Broker, run: Run, new_topic: NewTopic) -> None:
+def test_s110_what_one_verb_writes_as_json_lines_another_reads(broker: Broker, run: Run, new_topic: NewTopic) -> None:
     here, there = new_topic(2), new_topic(2)
     for partition, text in ((0, "k1:v1\n:v2\n"), (1, "k3:ü\n")):
         run("produce", here, "-p", partition, "-K", ":", "-Z", "-H", "h=x", stdin=text)
@@ -312,7 +316,7 @@ def test_what_one_verb_writes_as_json_lines_another_reads(broker: Broker, run: R
     assert sorted(first.replace(f'"{here}"', f'"{there}"').splitlines()) == sorted(second.splitlines())
 
 
-def test_a_reader_that_goes_away_ends_a_consumer_without_a_word(broker: Broker, topic: str) -> None:
+def test_s110_a_reader_that_goes_away_ends_a_consumer_without_a_word(broker: Broker, topic: str) -> None:
     fill(broker, topic, 20_000)
     line = f"{' '.join(COMMAND)} consume {topic} --from-beginning -b {broker.bootstrap} | head -1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=False)
@@ -320,7 +324,7 @@ def test_a_reader_that_goes_away_ends_a_consumer_without_a_word(broker: Broker, 
     assert done.stderr == b""
 
 
-def test_colours_are_for_terminals_only(broker: Broker, run: Run, topic: str) -> None:
+def test_s110_colours_are_for_terminals_only(broker: Broker, run: Run, topic: str) -> None:
     assert ANSI not in run("topic", "list")
     ours, theirs = pty.openpty()
     command = [*COMMAND, "topic", "list", "-b", broker.bootstrap]
@@ -346,14 +350,14 @@ def _until_closed(terminal: int) -> Iterator[bytes]:
     os.close(terminal)
 
 
-def test_exit_codes_tell_failure_from_misuse(broker: Broker, topic: str) -> None:
+def test_s110_exit_codes_tell_failure_from_misuse(broker: Broker, topic: str) -> None:
     at = ("-b", broker.bootstrap)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in complaint("topic", "describe", "not-there", *at)
     assert "no such verb: did you mean 'list'?" in complaint("topic", "lisst", *at, code=2)
     assert "--from" in complaint("consume", topic, "--from", "yesterday", *at, code=2)
 
 
-def test_a_consumer_that_is_told_to_end_commits_what_it_showed(
+def test_s110_a_consumer_that_is_told_to_end_commits_what_it_showed(
     broker: Broker, run: Run, topic: str, group: str
 ) -> None:
     fill(broker, topic, 5)

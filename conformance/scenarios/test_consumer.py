@@ -12,11 +12,12 @@ from kafka import TopicPartition as Partition
 
 from conformance import batches
 from conformance.brokers import Broker
-from conformance.conftest import NewBroker, NewTopic
+from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.members import Member, committed, find_coordinator
 from conformance.peers import Java
 from conformance.scenarios.support import consumer, take, until, write
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 NUMBERS = [b"%d" % number for number in range(100)]
 
@@ -67,7 +68,7 @@ def test_s56_asynchronous_commits_and_one_synchronous_at_the_end(
 
 @pytest.mark.parametrize(("offset", "duplicates", "lost"), [(20, 10, 0), (45, 0, 15), (30, 0, 0)])
 def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
-    broker: Broker, filled: str, group: str, offset: int, duplicates: int, lost: int
+    broker: Broker, filled: str, group: str, offset: int, duplicates: int, lost: int, counted: Counted
 ) -> None:
     """30 records were processed; the commit says something else."""
     with consumer(broker, group, enable_auto_commit=False) as client:
@@ -77,8 +78,9 @@ def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
     with consumer(broker, group, enable_auto_commit=False) as client:
         client.subscribe([filled])
         second = [row.value() for row in take(client, 100 - offset)]
-    assert len(set(first) & set(second)) == duplicates
-    assert len(set(NUMBERS) - set(first) - set(second)) == lost
+    found = {"doubled": len(set(first) & set(second)), "lost": len(set(NUMBERS) - set(first) - set(second))}
+    counted(f"30 processed, {offset} committed", **found)
+    assert found == {"doubled": duplicates, "lost": lost}
 
 
 def test_s56_without_a_commit_everything_comes_again(broker: Broker, filled: str, group: str) -> None:
@@ -150,6 +152,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
         def on_partitions_assigned(self, assigned: set[Partition]) -> None:
             events.append(("assigned", sorted(row.partition for row in assigned)))
 
+    used("kafka-python")
     one = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=200)
     assert one.partitions_for_topic(topic) == {0, 1}  # its leader assigns nothing of a topic that it does not know
     one.subscribe([topic], listener=Listener())
@@ -172,6 +175,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
 
 @pytest.mark.parametrize("offset", [0, 37, 99])
 def test_s58_seek_goes_to_any_offset(broker: Broker, filled: str, offset: int) -> None:
+    used("kafka-python")
     client = KafkaConsumer(bootstrap_servers=broker.bootstrap)
     place = Partition(filled, 0)
     client.assign([place])
@@ -189,6 +193,7 @@ def test_s58_seek_by_time_finds_the_first_record_at_or_after_it(broker: Broker, 
     with Wire(broker.address) as wire:
         for step in range(10):
             wire.produce(topic, batches.batch([b"%d" % step], base_timestamp=1_000_000 + step * 100))
+    used("kafka-python")
     client = KafkaConsumer(bootstrap_servers=broker.bootstrap)
     place = Partition(topic, 0)
     assert client.offsets_for_times({place: 1_000_450})[place].offset == 5

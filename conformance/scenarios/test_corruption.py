@@ -16,6 +16,7 @@ from conformance.clients.streams import kcat
 from conformance.conftest import NewBroker
 from conformance.scenarios.support import consumer, read
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 
 def test_s33_a_batch_with_a_wrong_crc_is_refused_and_nothing_is_written(
@@ -65,6 +66,7 @@ def _by_confluent(broker: Broker) -> list[bytes | None]:
 
 
 def _by_kafka_python(broker: Broker) -> list[bytes | None]:
+    used("kafka-python")
     client = KafkaConsumer(bootstrap_servers=broker.bootstrap, check_crcs=True)
     place = TopicPartition("t", 0)
     client.assign([place])

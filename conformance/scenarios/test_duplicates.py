@@ -15,6 +15,7 @@ from conformance.conftest import NewBroker
 from conformance.faults.proxy import FaultProxy
 from conformance.scenarios.support import Deliveries, read
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 COUNT = 2_000
 
@@ -80,6 +81,7 @@ def test_s40_kafka_pythons_idempotent_producer_survives_lost_acks(
 ) -> None:
     broker, proxy = lossy
     proxy.lose_replies(count=2)
+    used("kafka-python")
     client = KafkaProducer(
         bootstrap_servers=proxy.bootstrap, acks="all", enable_idempotence=True, linger_ms=5, retry_backoff_ms=20
     )

@@ -20,6 +20,7 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.members import Member, committed, describe, find_coordinator, subscription
 from conformance.scenarios.support import consumer, producer, take, until, write
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 Partitions = set[tuple[str, int]]
 
@@ -110,6 +111,7 @@ def test_s52_partitions_added_to_the_topic_are_read(
     with consumer(broker, group, topic_metadata_refresh_interval_ms=200) as client:
         client.subscribe([topic])
         until(shared([client], whole(topic, 1)), "the one partition")
+        used("librdkafka")
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
         until(shared([client], whole(topic, 3)), "the added partitions")
@@ -191,6 +193,7 @@ def test_s54_assignors_of_kafka_python_share_evenly(
 ) -> None:
     topic = new_topic(partitions=4)
     settings = {"partition_assignment_strategy": [assignor], "heartbeat_interval_ms": 200}
+    used("kafka-python")
     clients = [
         KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, **settings) for _ in range(2)
     ]

@@ -20,6 +20,7 @@ from conformance.dataset import flights, write_flights
 from conformance.peers import Java
 from conformance.scenarios.support import Deliveries, producer, read, write
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 
 @pytest.mark.parametrize("partition", [0, 3])
@@ -68,6 +69,7 @@ def test_s11_known_murmur2_values_of_kafkas_own_tests_hold() -> None:
 
 
 def _write_by_kafka_python(broker: Broker, topic: str, keys: list[bytes]) -> None:
+    used("kafka-python")
     client = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50)
     for key in keys:
         client.send(topic, value=b"v", key=key)
@@ -75,6 +77,7 @@ def _write_by_kafka_python(broker: Broker, topic: str, keys: list[bytes]) -> Non
 
 
 async def _write_by_aiokafka(broker: Broker, topic: str, keys: list[bytes]) -> None:
+    used("aiokafka")
     client = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50)
     await client.start()
     try:
@@ -159,6 +162,7 @@ def test_s17_fire_and_forget_arrives(broker: Broker, topic: str, acks: str) -> N
 
 
 def test_s17_a_synchronous_send_returns_the_metadata_of_the_record(broker: Broker, topic: str) -> None:
+    used("kafka-python")
     client = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
     before = batches.now_ms()
     for number in range(3):

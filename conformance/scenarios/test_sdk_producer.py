@@ -21,12 +21,13 @@ import pytest
 from conformance import batches
 from conformance.brokers import Broker, free_port
 from conformance.clients.streams import READERS
-from conformance.conftest import NewBroker, NewTopic
+from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.dataset import flights
 from conformance.faults.proxy import FaultProxy
 from conformance.peers import Java
 from conformance.scenarios.support import read, until, write
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 from pyclient import Producer
 from pyclient.errors import BufferExhausted, ConfigError, KafkaError
 from pyclient.serialization import AvroSerializer
@@ -35,6 +36,11 @@ PATIENCE_S = 90.0
 PARTITIONS = 7
 #: Kafka's default, which the documents name.
 BATCH_SIZE = 16_384
+
+
+@pytest.fixture(autouse=True)
+def _ours() -> None:
+    used("pyclient")
 
 
 def ends(broker: Broker, topic: str, partitions: int) -> list[int]:
@@ -154,7 +160,7 @@ def paced(broker: Broker, topic: str, count: int, linger_ms: int) -> list[float]
 
 
 def test_s14_the_longer_it_lingers_the_fewer_the_requests(
-    broker: Broker, new_topic: NewTopic, record_property: Callable[[str, object], None]
+    broker: Broker, new_topic: NewTopic, counted: Counted
 ) -> None:
     """A record a millisecond. What that costs, from ``send`` to the callback, is told, not judged."""
     requests = {}
@@ -162,13 +168,15 @@ def test_s14_the_longer_it_lingers_the_fewer_the_requests(
         topic = new_topic()
         delays = paced(broker, topic, 300, linger_ms)
         requests[linger_ms] = len(batches_of(broker, topic))
-        record_property(f"linger_{linger_ms}_p50_ms", round(statistics.median(delays) * 1000, 3))
-        record_property(f"linger_{linger_ms}_requests", requests[linger_ms])
+        latency_ms = round(statistics.median(delays) * 1000, 2)
+        counted(f"linger.ms={linger_ms}", records=300, requests=requests[linger_ms], ms_to_the_ack=latency_ms)
     assert requests[100] < requests[5]
     assert requests[100] < requests[0] / 2
 
 
-def test_s14_the_larger_the_batch_the_fuller_the_requests(broker: Broker, new_topic: NewTopic) -> None:
+def test_s14_the_larger_the_batch_the_fuller_the_requests(
+    broker: Broker, new_topic: NewTopic, counted: Counted
+) -> None:
     """Nothing but its size sends a batch before the end, so all are full but the last."""
     count, record = 200, 500
     requests = {}
@@ -183,6 +191,7 @@ def test_s14_the_larger_the_batch_the_fuller_the_requests(broker: Broker, new_to
         assert sum(header.count for header in found) == count
         assert all(header.size > batch_size - 2 * record for header in found[:-1])
         requests[batch_size] = len(found)
+        counted(f"batch.size={batch_size}", records=count, requests=len(found))
     assert requests[0] == count
     assert requests[2_000] < count / 2
     assert requests[BATCH_SIZE] <= 8

@@ -20,6 +20,7 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.members import committed, find_coordinator
 from conformance.scenarios.support import consumer, read, take, until, write
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 MIB = 1 << 20
 SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex)")
@@ -257,6 +258,7 @@ def test_s74_milliseconds_win_over_minutes_over_hours(
     broker = new_broker(**config)
     with Wire(broker.address) as wire:
         wire.create_topic("t")
+    used("librdkafka")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
     described = admin.describe_configs([resource])[resource].result(20)
@@ -381,6 +383,7 @@ def test_s80_a_broker_that_comes_back_has_kept_everything(new_broker: NewBroker,
         topic_id = wire.topic_id("a")
     write(broker, "a", [b"%d" % n for n in range(900)], keys=[b"%d" % n for n in range(900)])
     write(broker, "b", [b"%d" % n for n in range(50)])
+    used("librdkafka")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics(["gone"])["gone"].result(20)
     with consumer(broker, "g", enable_auto_commit=False) as client:
@@ -397,6 +400,7 @@ def test_s80_a_broker_that_comes_back_has_kept_everything(new_broker: NewBroker,
         assert {"a", "b"} <= names
         assert "gone" not in names
     resource = ConfigResource(ConfigResource.Type.TOPIC, "a")
+    used("librdkafka")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert admin.describe_configs([resource])[resource].result(20)["retention.ms"].value == "123456789"
     write(broker, "b", [b"more"])

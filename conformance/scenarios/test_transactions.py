@@ -10,7 +10,7 @@ import pytest
 
 from conformance import batches
 from conformance.brokers import Broker
-from conformance.conftest import NewBroker, NewTopic
+from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
 from conformance.scenarios.support import until, write
 from conformance.wire_client import Wire
@@ -303,7 +303,7 @@ def test_case_35_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
 
 
 def test_s41_each_guarantee_has_its_counts_under_the_same_fault(
-    broker: Broker, driver: Driver, new_topic: NewTopic, group: str
+    broker: Broker, driver: Driver, new_topic: NewTopic, group: str, counted: Counted
 ) -> None:
     """A copy of 60 records, 20 at a time, breaks off seven records into the second portion, and is started again."""
     source = new_topic()
@@ -318,7 +318,9 @@ def test_s41_each_guarantee_has_its_counts_under_the_same_fault(
         settle(broker, [job.target])
         found = Counter(read(driver, broker, [job.target])[job.target])
         lost = len(set(values) - found.keys())
-        counts[guarantee] = (lost, sum(found.values()) - len(found))
+        doubled = sum(found.values()) - len(found)
+        counts[guarantee] = (lost, doubled)
+        counted(f"{guarantee.__name__}, {driver.name}", records=60, lost=lost, doubled=doubled)
     assert counts == {AtMostOnce: (13, 0), AtLeastOnce: (0, 7), ExactlyOnce: (0, 0)}
 
 

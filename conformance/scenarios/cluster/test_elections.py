@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-import pytest
-
+from conformance.conftest import Counted
 from conformance.drivers.base import Place
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
@@ -39,7 +38,7 @@ def _leaders(cluster: OpenCluster, topic: str) -> dict[int, int]:
 
 
 def test_s94_without_unclean_election_a_partition_is_offline_with_it_the_loss_is_counted(
-    cluster: OpenCluster, topic: str, capsys: pytest.CaptureFixture[str]
+    cluster: OpenCluster, topic: str, counted: Counted
 ) -> None:
     cluster.place_topic(topic, {0: (1, 2)})
     both, alone, after = ([b"%s %d" % (word, number) for number in range(20)] for word in (b"both", b"1", b"2"))
@@ -57,8 +56,7 @@ def test_s94_without_unclean_election_a_partition_is_offline_with_it_the_loss_is
         write(cluster, topic, after)
     cluster.await_sync(topic)
     found = [value for _, value in whole_log(cluster, Place(topic, 0))]
-    with capsys.disabled():
-        print(f"S94 {cluster.kind}: unclean election lost {len(set(alone) - set(found))} of 40 acked records")
+    counted(f"unclean, {cluster.kind}", acked=40, lost=len(set(alone) - set(found)))
     assert found == both + after
     cluster.await_alike(topic)
 

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
+from conformance.conftest import Counted
 from conformance.scenarios.cluster.brokers import OpenCluster
-from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
+from conformance.scenarios.cluster.traffic import traffic
 from conformance.scenarios.support import until
 
 FEW, MANY = 2, 100
@@ -22,7 +23,7 @@ LONG = [pytest.mark.long, pytest.mark.timeout(3_600)]
     [("embedded", FEW), pytest.param("embedded", MANY, marks=LONG), pytest.param("on_zookeeper", MANY, marks=LONG)],
 )
 def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
-    request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, counted: Counted
 ) -> None:
     """The next one dies as soon as all replicas are in sync again, and each client has gone on: every few seconds."""
     cluster: OpenCluster = request.getfixturevalue(coordination)
@@ -38,6 +39,5 @@ def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
             until(lambda: cluster.pid(victim) not in (0, before), "another process")  # noqa: B023
             cluster.await_sync(topic)
         acked = sum(stream.counts()[0] for stream in flowing.streams)
-    with capsys.disabled():
-        print(f"S31 {cluster.kind}: {acked} records of {', '.join(LIBRARIES)} acked over {kills} kills, none lost")
+    counted(cluster.kind, kills=kills, acked=acked, lost=0)
     cluster.await_alike(topic)

@@ -13,6 +13,7 @@ from conformance.peers import Java
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
 from conformance.scenarios.support import until
+from conformance.witnesses import used
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 Replicas = dict[int, tuple[int, ...]]
@@ -80,6 +81,7 @@ def _places(cluster: OpenCluster, topic: str) -> Replicas:
 
 def _is_throttled(cluster: OpenCluster, topic: str) -> list[bool]:
     """Whether broker 2 has a rate as leader, and the topic followers that are subject to one."""
+    used("librdkafka")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     asked = {
         ConfigResource(ConfigResource.Type.BROKER, "2"): "leader.replication.throttled.rate",

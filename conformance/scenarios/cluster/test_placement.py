@@ -13,11 +13,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from conformance import librdkafka
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.support import take, until, write
+from conformance.witnesses import used
 
 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT = 38, 39
 
 
 def test_s90_more_replicas_than_brokers_are_refused_with_both_numbers(cluster: OpenCluster, topic: str) -> None:
+    used("librdkafka")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     created = admin.create_topics([NewTopic(topic, 1, 4)])[topic]
     with pytest.raises(confluent_kafka.KafkaException, match=r"4 .*\b3 live broker") as raised:

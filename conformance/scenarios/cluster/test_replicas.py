@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from conformance import batches, drivers
+from conformance.conftest import Counted
 from conformance.drivers.base import Place
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, Worker, whole_log
@@ -32,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 def test_s30_s93_the_leader_killed_at_the_worst_moment_costs_what_acks_say(
-    embedded: OpenCluster, topic: str, capsys: pytest.CaptureFixture[str]
+    embedded: OpenCluster, topic: str, counted: Counted
 ) -> None:
     """The followers stand still, the leader acks what it may, and dies; little has been replicated.
 
@@ -44,9 +45,8 @@ def test_s30_s93_the_leader_killed_at_the_worst_moment_costs_what_acks_say(
         assert outcomes["all"].lost == 0
         if outcomes["1"].lost or time.monotonic() > deadline:
             break
-    with capsys.disabled():
-        for acks, found in outcomes.items():
-            print(f"S30: acks={acks}: {found.acked} of {COUNT} acked, {found.lost} of these lost")
+    for acks, found in outcomes.items():
+        counted(f"acks={acks}", sent=COUNT, acked=found.acked, lost_of_these=found.lost)
     assert [outcomes[acks].acked for acks in ("0", "1")] == [COUNT, COUNT]
     assert all(outcomes[acks].lost for acks in ("0", "1"))
 

@@ -1,14 +1,13 @@
-"""One SparkSession per test process: a JVM costs ten seconds."""
+"""A Spark of our own: one in a test process, since a JVM costs ten seconds."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,12 +23,11 @@ CONFIG = {
 }
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@contextmanager
+def local_spark(folder: Path) -> Iterator[SparkSession]:
     """A local Spark of two cores; the Python workers find the data source as an installed one would be found."""
     from pyspark.sql import SparkSession
 
-    folder = tmp_path_factory.mktemp("spark")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
