@@ -52,6 +52,7 @@ cdef struct Aborted:
 cdef class Fetched:
     cdef readonly str topic
     cdef readonly int32_t partition
+    cdef int64_t until                  # records from this offset on are not wanted now
     cdef readonly int64_t next_offset   # of the first record that was not taken
     cdef readonly int64_t end_offset    # behind the last whole batch; next_offset where there is none
     cdef readonly int32_t last_epoch    # leader epoch of the last whole batch, -1 where there is none
@@ -84,6 +85,7 @@ cdef class Fetched:
     cdef Stop view_next(self) noexcept nogil
     cdef int is_unwanted(self) noexcept nogil
     cdef void open_batch(self, const uint8_t *at, const uint8_t *end) noexcept nogil
+    cdef Stop reach_end(self) noexcept nogil
     cdef void leave_batch(self) noexcept nogil
     cdef Stop read_records(self, Chunk chunk, int32_t limit) noexcept nogil
     cdef int open_compressed(self, Chunk chunk) except -1

@@ -54,8 +54,9 @@ class Fetched:
 
         ``aborted``: (producer id, first offset) of the aborted transactions in them (read_committed).
         """
-    def take(self, limit: int) -> Chunk | None:
-        """The next records, at most ``limit``; None when there are no more. Bytes are touched without the GIL.
+    def take(self, limit: int, until: int = ...) -> Chunk | None:
+        """The next records before offset ``until``, at most ``limit``; None when there are no more. Bytes are
+        touched without the GIL.
 
         Raises ``CorruptBatch`` where the CRC does not hold or there is no batch, ``InvalidBatch``
         where a record does not parse, ``LegacyBatch``, ``CompressionError`` where a batch cannot be inflated, or

@@ -12,7 +12,7 @@ producer's transactional batches are aborted, until its abort marker (KIP-98).
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython cimport final
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 
 from cy.batch_header cimport (
@@ -128,9 +128,10 @@ cdef class Fetched:
             self.last_epoch = load_int32(at + LEADER_EPOCH_AT)
             at += size
 
-    def take(self, int32_t limit):
+    def take(self, int32_t limit, int64_t until=INT64_MAX):
         cdef Chunk chunk = Chunk.__new__(Chunk)
         cdef Stop stop = COMPRESSED
+        self.until = until
         chunk.topic = self.topic
         chunk.partition = self.partition
         chunk.key_reader = self.key_reader
@@ -184,6 +185,8 @@ cdef class Fetched:
             stop = self.view_next()
             if stop != OPENED:
                 return stop
+            if self.batch.base_offset >= self.until:
+                return self.reach_end()
             unwanted = self.is_unwanted()
             if unwanted < 0:
                 return NO_MEMORY
@@ -238,6 +241,11 @@ cdef class Fetched:
         self.left = self.batch.count
         self.at += self.batch.size
 
+    cdef Stop reach_end(self) noexcept nogil:
+        """Nothing before ``until`` is left."""
+        self.next_offset = max(self.next_offset, self.until)
+        return ENOUGH
+
     cdef void leave_batch(self) noexcept nogil:
         self.next_offset = max(self.next_offset, self.batch.last_offset + 1)
 
@@ -259,13 +267,18 @@ cdef class Fetched:
         cdef Entry *entry
         cdef bint is_raw = self.batch.attributes & CODEC_MASK == 0
         cdef bint is_append_time = self.batch.attributes & LOG_APPEND_TIME_FLAG != 0
+        cdef const uint8_t *record_at
         cdef int64_t offset
         while self.left and chunk.count < limit:
+            record_at = self.record_at
             self.reason = parse_record(&self.record_at, self.record_end, &record)
             if self.reason:
                 return MALFORMED
-            self.left -= 1
             offset = self.batch.base_offset + record.offset_delta
+            if offset >= self.until:
+                self.record_at = record_at
+                return self.reach_end()
+            self.left -= 1
             if offset < self.next_offset:
                 continue
             entry = chunk.room()

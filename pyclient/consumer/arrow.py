@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cy.fetched import Chunk
-from cy.record_columns import Strings, columns
+from cy.record_columns import Columns, Strings, columns
 from pyclient.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
+
+PER_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+"""Units of time that a timestamp column may have, in a millisecond."""
 
 
 @cache
@@ -40,33 +43,39 @@ def schema() -> pyarrow.Schema:
     )
 
 
-def record_batch(chunks: list[Chunk]) -> pyarrow.RecordBatch:
-    """The records of the chunks, without copying what is in their columns again."""
+def record_batch(chunks: list[Chunk], wanted: pyarrow.Schema | None = None) -> pyarrow.RecordBatch:
+    """The records of the chunks, without copying what is in their columns again.
+
+    ``wanted``: those columns only, in its order: of ``schema`` and ``timestamp_type`` (int32; 1 is LogAppendTime).
+    A timestamp may be in ms, us or ns, a key or value a string: its bytes are not looked at.
+    """
     pa = _arrow()
-    parts = columns(chunks, pa.allocate_buffer)  # of Arrow's memory pool, which keeps its pages
-    types = {field.name: field.type for field in schema()}
-    headers = types["headers"]
+    wanted = schema() if wanted is None else wanted
+    unit = wanted.field("timestamp").type.unit if "timestamp" in wanted.names else "ms"
+    # of Arrow's memory pool, which keeps its pages
+    parts = columns(chunks, pa.allocate_buffer, frozenset(wanted.names), PER_MS[unit])
+    return pa.RecordBatch.from_arrays([_array(field, parts) for field in wanted], schema=wanted)
+
+
+def _array(field: Any, parts: Columns) -> Any:
+    if field.name == "headers":
+        return _headers(field.type, parts)
+    column = getattr(parts, field.name)
+    if isinstance(column, Strings):
+        return _strings(field.type, column)
+    return _arrow().Array.from_buffers(field.type, parts.rows, [None, column])
+
+
+def _headers(kind: Any, parts: Columns) -> Any:
+    pa = _arrow()
+    keys, values = parts.header_key, parts.header_value
+    assert keys is not None
+    assert values is not None
     pairs = pa.StructArray.from_arrays(
-        [_strings(pa.string(), parts.header_key), _strings(pa.binary(), parts.header_value)],
-        fields=list(headers.value_type),
+        [_strings(pa.string(), keys), _strings(pa.binary(), values)], fields=list(kind.value_type)
     )
-    arrays = [
-        _strings(pa.string(), parts.topic),
-        _fixed(types["partition"], parts.rows, parts.partition),
-        _fixed(types["offset"], parts.rows, parts.offset),
-        _fixed(types["timestamp"], parts.rows, parts.timestamp),
-        _strings(pa.binary(), parts.key),
-        _strings(pa.binary(), parts.value),
-        pa.Array.from_buffers(headers, parts.rows, [None, parts.header_offsets], children=[pairs]),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema())
-
-
-def _fixed(kind: Any, count: int, data: Any) -> Any:
-    pa = _arrow()
-    return pa.Array.from_buffers(kind, count, [None, data])
+    return pa.Array.from_buffers(kind, parts.rows, [None, parts.header_offsets], children=[pairs])
 
 
 def _strings(kind: Any, column: Strings) -> Any:
-    pa = _arrow()
-    return pa.Array.from_buffers(kind, column.rows, [column.validity, column.offsets, column.data])
+    return _arrow().Array.from_buffers(kind, column.rows, [column.validity, column.offsets, column.data])

@@ -120,6 +120,17 @@ class Consumer(ConsumerApi):
         self._rewind()
         await self._core.assign(wanted)
 
+    async def assign_range(self, partition: TopicPartition, start: int, end: int) -> None:
+        """Reads one partition, from offset ``start`` up to, not including, ``end``. Nothing behind it is fetched, and
+        ``poll`` is empty at once when all was given. Raises ValueError for a range that is none.
+        """
+        tp = partition_of(partition)
+        if not 0 <= start <= end:
+            raise ValueError(f"offsets {start} to {end} are no range")
+        await self.connect()
+        self._rewind()
+        await self._core.assign_range(tp, start, end)
+
     async def unsubscribe(self) -> None:
         """Reads nothing any more; leaves the group."""
         self._rewind()
@@ -138,9 +149,14 @@ class Consumer(ConsumerApi):
         """
         return self._given(await self._poll(timeout, max_records or self._limit))
 
-    async def poll_arrow(self, max_rows: int = 100_000, timeout: float | None = None) -> pyarrow.RecordBatch:
-        """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
-        return record_batch(await self._poll(timeout, max_rows))
+    async def poll_arrow(
+        self, max_rows: int = 100_000, timeout: float | None = None, wanted: pyarrow.Schema | None = None
+    ) -> pyarrow.RecordBatch:
+        """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
+
+        ``wanted``: other columns, as in the blocking face. Deserializers are not called.
+        """
+        return record_batch(await self._poll(timeout, max_rows), wanted)
 
     async def _poll(self, timeout: float | None, limit: int) -> list[Chunk]:
         core = self._core
@@ -154,7 +170,7 @@ class Consumer(ConsumerApi):
                 if core.appointments:
                     await self._keep_appointments()
                 chunks = core.take(limit)
-                if chunks:
+                if chunks or core.subscription.is_at_end():
                     return chunks
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:

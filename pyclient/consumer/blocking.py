@@ -133,6 +133,17 @@ class Consumer(ConsumerApi):
         self._rewind()
         self._runner.run(self._core.assign(wanted))
 
+    def assign_range(self, partition: TopicPartition, start: int, end: int) -> None:
+        """Reads one partition, from offset ``start`` up to, not including, ``end``. Nothing behind it is fetched, and
+        ``poll`` is empty at once when all was given. Raises ValueError for a range that is none.
+        """
+        tp = partition_of(partition)
+        if not 0 <= start <= end:
+            raise ValueError(f"offsets {start} to {end} are no range")
+        self.connect()
+        self._rewind()
+        self._runner.run(self._core.assign_range(tp, start, end))
+
     def unsubscribe(self) -> None:
         """Reads nothing any more; leaves the group."""
         self._rewind()
@@ -151,12 +162,15 @@ class Consumer(ConsumerApi):
         """
         return self._given(self._poll(timeout, max_records or self._limit))
 
-    def poll_arrow(self, max_rows: int = 100_000, timeout: float | None = None) -> pyarrow.RecordBatch:
+    def poll_arrow(
+        self, max_rows: int = 100_000, timeout: float | None = None, wanted: pyarrow.Schema | None = None
+    ) -> pyarrow.RecordBatch:
         """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
 
-        Keys and values are the bytes: deserializers are not called.
+        ``wanted``: other columns, of these and ``timestamp_type`` (int32; 1: LogAppendTime), by a schema in which a
+        timestamp may be in ms, us or ns. Keys and values are the bytes: deserializers are not called.
         """
-        return record_batch(self._poll(timeout, max_rows))
+        return record_batch(self._poll(timeout, max_rows), wanted)
 
     def _poll(self, timeout: float | None, limit: int) -> list[Chunk]:
         core = self._core
@@ -171,7 +185,7 @@ class Consumer(ConsumerApi):
                 if core.appointments:
                     self._keep_appointments()
                 chunks = core.take(limit)
-                if chunks:
+                if chunks or core.subscription.is_at_end():
                     return chunks
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:

@@ -201,6 +201,14 @@ class ConsumerCore:
             self.subscription.assign(partitions)
         self.on_assignment()
 
+    async def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
+        """Reads this partition alone, from one offset up to another."""
+        check_topics([tp.topic])
+        self._lasting = self._error = None
+        with self.lock:
+            self.subscription.assign_range(tp, start, end)
+        self.on_assignment()
+
     async def unsubscribe(self) -> None:
         """Reads nothing; leaves the group."""
         if self.membership is not None and self.subscription.by_group:

@@ -139,13 +139,13 @@ class Fetcher:
         return chunks
 
     def _take_of(self, head: Fetched, limit: int, chunks: list[Chunk]) -> Chunk | None:
+        state: PartitionState = head.state
         try:
-            chunk = head.take(limit)
+            chunk = head.take(limit, state.until)
         except (CorruptBatch, InvalidBatch, LegacyBatch, CompressionError) as error:
             if not chunks:
                 raise CorruptRecords(str(error)) from error
             return None
-        state: PartitionState = head.state
         state.position = head.next_offset
         state.epoch = head.batch_epoch
         if chunk is not None:
@@ -193,6 +193,8 @@ class Fetcher:
         full = self._buffered >= self._config.queued_max_bytes
         for state in self._subscription.states.values():
             if state.position is None or state.paused or state.failed or state.leaving:
+                continue
+            if state.fetch_offset >= state.until:
                 continue
             if full or state.buffered >= share:
                 self._is_full = True

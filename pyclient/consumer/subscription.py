@@ -16,6 +16,8 @@ from pyclient.topic_partition import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 """Timestamps of ListOffsets: the log's start, its end."""
+NO_END = (1 << 63) - 1
+"""An offset that no record has."""
 
 
 class Mode(Enum):
@@ -33,7 +35,7 @@ class PartitionState:
     __slots__ = (
         *("buffered", "committed", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
         *("last_stable_offset", "leaving", "log_start_offset", "paused", "position", "preferred", "preferred_until"),
-        *("proven", "reset", "retry_at", "settled", "settled_epoch", "tp", "turn"),
+        *("proven", "reset", "retry_at", "settled", "settled_epoch", "tp", "turn", "until"),
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -52,6 +54,8 @@ class PartitionState:
         self.fetch_epoch = -1
         self.proven = -1
         """The leader epoch whose log has what lies before ``fetch_offset`` (see ``truncation``)."""
+        self.until = NO_END
+        """Records from this offset on are not wanted."""
         self.buffered = 0
         """Bytes that were fetched and not given yet."""
         self.paused = False
@@ -145,6 +149,20 @@ class Subscription:
         self._enter(Mode.ASSIGNED)
         self.topics = frozenset(tp.topic for tp in partitions)
         self.set_assigned(partitions)
+        for state in self.states.values():
+            state.until = NO_END
+
+    def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
+        """As ``assign``, this partition alone, from one offset up to another."""
+        self.assign([tp])
+        self.states[tp].seek(start)
+        self.states[tp].until = end
+
+    def is_at_end(self) -> bool:
+        """All that was wanted is given: of ranges."""
+        return bool(self.states) and all(
+            state.position is not None and state.position >= state.until for state in self.states.values()
+        )
 
     def unsubscribe(self) -> None:
         """Nothing is read any more."""

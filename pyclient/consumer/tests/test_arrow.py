@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,3 +69,28 @@ def test_poll_without_records_is_an_empty_batch() -> None:
 def test_chunks_are_wanted() -> None:
     with pytest.raises(TypeError):
         columns(None)
+
+
+@given(rows, st.sets(st.sampled_from(schema().names)))
+def test_columns_that_are_not_wanted_change_nothing_in_the_others(each: list, names: set[str]) -> None:
+    chunks = chunk_of("t", 3, each)
+    whole = record_batch(chunks)
+    some = record_batch(chunks, pa.schema([field for field in schema() if field.name in names]))
+    some.validate(full=True)
+    assert some.schema.names == [name for name in whole.schema.names if name in names]
+    if names:
+        assert some == whole.select(some.schema.names)
+
+
+def test_timestamps_come_in_the_unit_that_is_wanted_with_their_type() -> None:
+    chunks = chunk_of("t", 0, [(1_700_000_000_123, None, b"v", [])])
+    wanted = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("timestamp_type", pa.int32())])
+    batch = record_batch(chunks, wanted)
+    assert batch.column("timestamp").cast("int64").to_pylist() == [1_700_000_000_123_000]
+    assert batch.column("timestamp_type").to_pylist() == [0]
+
+
+def test_a_time_that_fits_in_no_microseconds_is_the_last_that_does() -> None:
+    chunks = chunk_of("t", 0, [(2**62, None, b"v", [])])
+    batch = record_batch(chunks, pa.schema([("timestamp", pa.timestamp("us", "UTC"))]))
+    assert batch.column("timestamp").cast("int64").to_pylist() == [2**63 - 1]

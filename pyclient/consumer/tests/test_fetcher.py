@@ -67,3 +67,30 @@ def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> No
     posts.answer(1, 0, 3)
     posts.answer(2, 5, 2)
     assert [chunk.count for chunk in fetcher.take(100)] == [5, 2]
+
+
+def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:
+    posts, subscription = Posts(), Subscription()
+    subscription.assign_range(PLACE, 2, 7)
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher.pump()
+    posts.answer(1, 2, 3)
+    assert [chunk.count for chunk in fetcher.take(100)] == [3]
+    assert not subscription.is_at_end()
+    posts.answer(1, 5, 20)
+    assert [chunk.count for chunk in fetcher.take(100)] == [2]
+    assert subscription.is_at_end()
+    assert subscription.states[PLACE].position == 7
+    assert not posts.waiting
+
+
+def test_a_range_ends_where_the_next_record_lies_behind_it() -> None:
+    posts, subscription = Posts(), Subscription()
+    subscription.assign_range(PLACE, 2, 7)
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher.pump()
+    posts.answer(1, 2, 1)
+    posts.answer(1, 90, 1)
+    assert [chunk.count for chunk in fetcher.take(100)] == [1]
+    assert subscription.is_at_end()
+    assert subscription.states[PLACE].position == 7
