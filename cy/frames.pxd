@@ -1,3 +1,6 @@
+from libc.stdint cimport int64_t
+
+
 cdef class Block:
     cdef char* data
     cdef readonly Py_ssize_t capacity
@@ -33,6 +36,8 @@ cdef class FrameReader:
     cdef Py_ssize_t declared(self) except -1
     cdef int keep_spilled(self) except -1
     cdef int drop_own(self) except -1
+    cdef tuple whole(self)
+    cdef Py_ssize_t unused(self) noexcept
 
 
 cdef class SendQueue:
@@ -40,7 +45,9 @@ cdef class SendQueue:
     cdef Py_ssize_t head                  # index of the first item that is not sent
     cdef Py_ssize_t sent                  # bytes of it that are
     cdef readonly Py_ssize_t unsent       # bytes in all
+    cdef int64_t given                    # bytes that were ever added
 
+    cdef int add(self, part) except -1
     cdef Py_ssize_t send_bytes(self, int fd) except -2
     cdef Py_ssize_t send_part(self, int fd) except -2
     cdef int advance(self, Py_ssize_t count) except -1

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cy.sendfile import FileSlice
@@ -57,6 +57,12 @@ class FrameReader:
 
         The view is good until the next call of any reader of the same memory.
         """
+    def hand_on(self, on_frame: Callable[[memoryview, int, int, bool], object]) -> None:
+        """Calls ``on_frame(view, start, end, reused)`` with each whole frame, then does ``keep``.
+
+        ``reused``: the view's memory will be overwritten. A reader that is closed meanwhile has no more
+        frames. Raises FrameError, and what is raised by the call.
+        """
     def keep(self) -> None:
         """Ends a turn: what was not handed out moves to this connection. Raises FrameError."""
     def close(self) -> None:
@@ -69,7 +75,11 @@ class SendQueue:
     def unsent(self) -> int:
         """Bytes that are not sent."""
     def __init__(self) -> None: ...
-    def append(self, reply: bytes | FileSlice | Sequence[bytes | FileSlice]) -> None: ...
+    @property
+    def gone(self) -> int:
+        """The bytes that were ever sent."""
+    def append(self, reply: bytes | FileSlice | Sequence[bytes | FileSlice]) -> int:
+        """Adds to what is to be sent. -> where it ends: the bytes that were ever added"""
     def flush(self, fd: int) -> bool:
         """Sends until the socket takes no more; True when nothing is left. Raises OSError,
         EOFError.

@@ -188,6 +188,9 @@ cdef class FrameReader:
     @property
     def pending(self):
         """Bytes that were received and not handed out."""
+        return self.unused()
+
+    cdef Py_ssize_t unused(self) noexcept:
         return self.filled - self.begin + self.spilled
 
     @property
@@ -271,6 +274,22 @@ cdef class FrameReader:
         """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises
         FrameError.
         """
+        return self.whole()
+
+    def hand_on(self, on_frame):
+        """Calls ``on_frame(view, start, end, reused)`` with each whole frame, and keeps what is left.
+
+        ``reused``: the view's memory will be overwritten. A reader that is closed by the call has no
+        more frames. Raises FrameError, and what is raised by the call.
+        """
+        cdef tuple frame = self.whole()
+        while frame is not None:
+            view, start, end = frame
+            on_frame(view, start, end, view is self.memory.scratch_view or self.unused() > 0)
+            frame = self.whole()
+        self.keep()
+
+    cdef tuple whole(self):
         cdef Py_ssize_t start, length
         if self.own is not None and self.begin == self.filled:
             self.drop_own()
@@ -354,15 +373,29 @@ cdef class SendQueue:
     """The sending half of one connection: what is still to be sent, in order."""
 
     def append(self, reply):
-        """Adds ``bytes``, a file slice, or a list of both."""
+        """Adds ``bytes``, a file slice, or a list of both. Returns where it ends: the bytes that were
+        ever added.
+        """
         if type(reply) is list:
             for part in <list> reply:
-                self.append(part)
-            return
+                self.add(part)
+        else:
+            self.add(reply)
+        return self.given
+
+    cdef int add(self, part) except -1:
+        cdef Py_ssize_t size = size_of(part)
         if self.items is None:
             self.items = []
-        self.items.append(reply)
-        self.unsent += size_of(reply)
+        self.items.append(part)
+        self.unsent += size
+        self.given += size
+        return 0
+
+    @property
+    def gone(self):
+        """The bytes that were ever sent."""
+        return self.given - self.unsent
 
     def flush(self, int fd):
         """Sends until the socket takes no more; True when nothing is left.

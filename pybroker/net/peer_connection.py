@@ -109,7 +109,7 @@ class PeerConnection(FrameStream):
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
         assert api is not Produce  # which may have no response
         self._in_flight.append(InFlight(api, version, correlation_id, on_done))
-        self._append(frame)
+        self._out.append(frame)
         self._push()
 
     # In

@@ -300,7 +300,7 @@ class Client:
     def transport(self, node: int) -> Transport | None:
         """The connection to the node where it has one and nothing waits or is under way there."""
         found = self._nodes.get(node)
-        return None if found is None or found.in_flight else found.transport
+        return None if found is None else found.unused
 
     def versions(self, node: int) -> Versions | None:
         """What the node serves, and its features; None before it was first connected to."""

@@ -16,7 +16,6 @@ from cy.buffer import DecodeError
 from cy.messages import Message
 from pyclient.core.versions import Versions
 from pyclient.protocol import ApiVersions, Fetch, Produce
-from pyclient.protocol.frames import decode_response_header
 from pyclient.protocol.stream import BrokenStream
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 OnDone = Callable[[Any, "KafkaError | None"], None]
 Request = Message | Callable[[int], Message]
 
-_KEEPS_VIEWS = frozenset({Fetch.key})
 _UNSUPPORTED_VERSION = 35
 
 
@@ -65,16 +63,17 @@ class Connection:
 
     def encode(self, request: Pending, version: int) -> Frame:
         """The frame of a request, which is in flight from now on, or departing if it has no response."""
-        message = request.message
+        api, message, correlation_id = request.api, request.message, self._next_id
         if not isinstance(message, Message):
             assert message is not None
             message = message(version)
-        frame = request.api.encode_request(version, self._next_id, self._client_id, message)
-        request.version, request.correlation_id = version, self._next_id
-        request.message = None
-        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        silent = request.api is Produce and message.acks == 0  # type: ignore[attr-defined]
-        (self.departing if silent else self.in_flight).append(request)
+        frame = api.encode_request(version, correlation_id, self._client_id, message)
+        request.version, request.correlation_id, request.message = version, correlation_id, None
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        if api is Produce and message.acks == 0:  # type: ignore[attr-defined]
+            self.departing.append(request)
+        else:
+            self.in_flight.append(request)
         return frame
 
     def decode(self, view: memoryview, start: int, end: int, reused: bool) -> tuple[Pending, Any]:
@@ -86,28 +85,18 @@ class Connection:
         if not self.in_flight:
             raise BrokenStream("a response that nothing asked for")
         request = self.in_flight[0]
-        if reused and request.api.key in _KEEPS_VIEWS:
+        api, version = request.api, request.version
+        if reused and api is Fetch:
             view, start, end = memoryview(bytes(view[start:end])), 0, end - start
         try:
-            response = self._response(request, view, start, end)
+            if api is ApiVersions:
+                version = _version_of(view, start, end, version)
+            decode = api.response_codec.decode_response
+            response = decode(version, request.correlation_id, view, start, end)
         except DecodeError as error:
-            raise BrokenStream(f"{request.api.name} v{request.version}: {error}") from error
+            raise BrokenStream(f"{api.name} v{version}: {error}") from error
         self.in_flight.popleft()
         return request, response
-
-    def _response(self, request: Pending, view: memoryview, start: int, end: int) -> Any:
-        api, version = request.api, request.version
-        if api is not ApiVersions:
-            codec, correlation_id = api.response_codec, request.correlation_id
-            return codec.decode_response(version, correlation_id, view, start, end)
-        header = decode_response_header(api, version, view, start, end)
-        if header.correlation_id != request.correlation_id:
-            raise BrokenStream(
-                f"{api.name}: correlation id {header.correlation_id}, not {request.correlation_id}"
-            )
-        if _error_code(view, header.position, end) == _UNSUPPORTED_VERSION:
-            version = 0  # KIP-511: who does not know the version answers in the first one
-        return api.decode_response(version, view, header.position, end)
 
     def departed(self, sent: int) -> list[Pending]:
         """Those of ``departing`` that are gone when so many bytes of the connection are sent."""
@@ -115,6 +104,11 @@ class Connection:
         while self.departing and self.departing[0].end <= sent:
             gone.append(self.departing.popleft())
         return gone
+
+    @property
+    def is_busy(self) -> bool:
+        """There are requests that are not done."""
+        return bool(self.in_flight or self.departing)
 
     def __len__(self) -> int:
         """The requests that are not done."""
@@ -133,6 +127,10 @@ class Connection:
         return lost
 
 
-def _error_code(view: memoryview, position: int, end: int) -> int:
-    """The int16 that every version of an ApiVersions response begins with."""
-    return int.from_bytes(view[position : min(position + 2, end)], "big", signed=True)
+def _version_of(view: memoryview, start: int, end: int, asked: int) -> int:
+    """The version of an ApiVersions response: who does not know the one that was asked for answers in
+    the first one (KIP-511). The error code follows the correlation id in all of them.
+    """
+    at = min(start + 4, end)
+    code = int.from_bytes(view[at : min(at + 2, end)], "big", signed=True)
+    return 0 if code == _UNSUPPORTED_VERSION else asked

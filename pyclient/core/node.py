@@ -94,9 +94,10 @@ class Node:
         return self._transport is not None
 
     @property
-    def transport(self) -> Transport | None:
-        """The connection, if there is one."""
-        return self._transport
+    def unused(self) -> Transport | None:
+        """The connection, if there is one, and nothing waits or is under way there."""
+        transport = self._transport
+        return None if transport is None or transport.is_busy else transport
 
     @property
     def is_connecting(self) -> bool:
@@ -121,7 +122,7 @@ class Node:
     def idle_since(self) -> float | None:
         """The loop's time when an unused connection was last used."""
         transport = self._transport
-        return None if transport is None or self.in_flight else transport.used_at
+        return None if transport is None or transport.is_busy else transport.used_at
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -51,18 +51,28 @@ class Transport(FrameStream):
         """The requests in flight; they stay there when the socket is closed."""
         return self._connection
 
+    @property
+    def is_busy(self) -> bool:
+        """A request is under way."""
+        return self._connection.is_busy
+
     def send(self, request: Pending, version: int) -> None:
         """Encodes and sends one request. Raises EncodeError, and what makes the message raises."""
-        frame = self._connection.encode(request, version)
-        request.end = self._append(frame)
-        self.used_at = self._loop.time()
+        connection = self._connection
+        request.end = self._out.append(connection.encode(request, version))
         self._push()
+        if connection.departing:
+            self._depart()
 
-    def _flush(self) -> None:
-        super()._flush()
-        if self._connection.departing:
-            for request in self._connection.departed(self._gone):
-                self._loop.call_soon(deliver, self._loop, request, None, None)
+    def _on_writable(self) -> None:
+        super()._on_writable()
+        self._depart()
+
+    def _depart(self) -> None:
+        """Requests without a response are done when they are sent."""
+        for request in self._connection.departed(self._out.gone):
+            self.used_at = self._loop.time()
+            self._loop.call_soon(deliver, self._loop, request, None, None)
 
     def serve(self, timeout_ms: int) -> bool:
         """Waits for the broker and takes what it sends, in place of the loop. False: nothing came in

@@ -18,13 +18,13 @@ class Versions:
         self.ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
         self.features = {row.name: row.max_version_level for row in response.finalized_features}
         self.features_epoch = response.finalized_features_epoch
-        self._chosen: dict[tuple[int, int | None], int] = {}
+        self._chosen: dict[tuple[Api, int | None], int] = {}
 
     def choose(self, api: Api, max_version: int | None = None) -> int:
         """The newest version that both sides have, at most ``max_version``. Raises
         UnsupportedByBroker.
         """
-        known = self._chosen.get((api.key, max_version))
+        known = self._chosen.get((api, max_version))
         if known is not None:
             return known
         low, high = self.ranges.get(api.key, (0, -1))
@@ -33,7 +33,7 @@ class Versions:
             chosen = min(chosen, max_version)
         if chosen < max(low, api.min_version):
             raise UnsupportedByBroker(_explain(api, low, high, max_version))
-        self._chosen[api.key, max_version] = chosen
+        self._chosen[api, max_version] = chosen
         return chosen
 
 

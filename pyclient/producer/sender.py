@@ -16,6 +16,7 @@ were due, gets no records without a key until it takes one again (KIP-794).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cy.producer_batch import ProducerBatch
@@ -105,16 +106,17 @@ class Sender:
 
     def _round(self, now: float) -> float | None:
         """One request to each broker at most. None if any went, else when to look again."""
-        ready: dict[int, list[Lane]] = {}
+        ready: dict[int, Sent] = {}
         due: list[int] = []
         next_at = NEVER
         for lane in tuple(self._active):
-            at = self._look(lane, now)
-            if at is None:
+            batch = self._next(lane)
+            if batch is None or (at := self._due(lane, batch, now)) is None:
                 continue
             node = lane.leader
             if node >= 0 and self._is_free(node):
-                ready.setdefault(node, []).append(lane)
+                if batch.retry_at <= now:
+                    ready.setdefault(node, []).append((lane, batch))
                 if at <= now:
                     due.append(node)
                     continue
@@ -123,23 +125,25 @@ class Sender:
             if at < next_at:
                 next_at = at
         for node in due if len(due) < 2 else set(due):
-            self._send(node, ready[node], now)
+            self._send(node, ready[node])
         return None if due else next_at
 
     def _is_free(self, node: int) -> bool:
         under_way = self._unanswered.get(node)
         return under_way is None or len(under_way) < self.settings.max_in_flight
 
-    def _look(self, lane: Lane, now: float) -> float | None:
-        """When the lane's next batch is due (``now`` or before: at once). None: an event will tell."""
+    def _next(self, lane: Lane) -> ProducerBatch | None:
+        """The batch of the lane that is next, None while none may go."""
         batch = lane.next()
         if batch is None and lane.wants_reset():
             self.identities.renew(lane)
             batch = lane.next()
-        if batch is None:
-            if lane.queue.empty:
-                self._active.pop(lane, None)
-            return None
+        if batch is None and lane.queue.empty:
+            self._active.pop(lane, None)
+        return batch
+
+    def _due(self, lane: Lane, batch: ProducerBatch, now: float) -> float | None:
+        """When the lane's next batch is due (``now`` or before: at once). None: an event will tell."""
         if not self.identities.admits(lane, batch):
             return None
         if lane.version != self.client.cluster.version:
@@ -160,29 +164,28 @@ class Sender:
         lane.version = cluster.version
         queue.available = self._is_available(lane.leader)
 
-    def _send(self, node: int, lanes: list[Lane], now: float) -> None:
-        """One request with a batch of each of the lanes, as far as they fit."""
-        size = 0
+    def _send(self, node: int, ready: Sent) -> None:
+        """One request with as many of the batches as it takes."""
+        room = self.settings.max_request_size
         sent: Sent = []
-        for lane in lanes:
-            batch = lane.next()
-            if batch is None or batch.retry_at > now:
-                continue
-            if sent and size + batch.size > self.settings.max_request_size:
+        for each in ready:
+            lane, batch = each
+            if sent and batch.size > room:
                 break
             self._depart(lane, batch)
-            size += batch.size
-            sent.append((lane, batch))
-        if not sent:
-            return
-        self._unanswered.setdefault(node, []).append(sent)
+            room -= batch.size
+            sent.append(each)
+        under_way = self._unanswered.get(node)
+        if under_way is None:
+            under_way = self._unanswered[node] = []
+        under_way.append(sent)
         if self._stalled:
             self._taken(node)
         self.client.post(
             node,
             Produce,
             self._request(sent),
-            lambda response, error: self._answered(node, sent, response, error),
+            partial(self._answered, node, sent),
             max_version=V1_PRODUCE if self.identities.is_version_1 else None,
         )
 
@@ -192,7 +195,7 @@ class Sender:
             queue.take()
         else:
             queue.remove(batch)
-        self._active.pop(lane, None)
+        del self._active[lane]
         if not queue.empty:  # behind the others: what does not fit into one request is first in the next
             self._active[lane] = None
         if not batch.sealed:
@@ -234,14 +237,16 @@ class Sender:
         thread. The connection on which it is answered; None: it goes the usual way.
         """
         self._take_news()
-        lane = next(iter(self._active), None)
-        if lane is None or len(self._active) > 1 or lane.next() is not batch or batch.is_watched:
+        if len(self._active) != 1 or batch.is_watched:
+            return None
+        (lane,) = self._active
+        if self._next(lane) is not batch:
             return None
         now = self.client.clock()
-        at = self._look(lane, now)
+        at = self._due(lane, batch, now)
         transport = None if at is None or at > now else self.client.transport(lane.leader)
         if transport is not None:
-            self._send(lane.leader, [lane], now)
+            self._send(lane.leader, [(lane, batch)])
         return transport
 
     # -- brokers that do not take requests ---------------------------------------------------------

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cy.buffer import DecodeError
 from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
-
-if TYPE_CHECKING:
-    from pyclient.protocol.apis import Frame
 
 MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
 
@@ -27,7 +24,7 @@ class BrokenStream(Exception):
 class FrameStream:
     """Owns the socket. A subclass says what becomes of a frame, and of the end, which comes once."""
 
-    __slots__ = ("_fd", "_given", "_loop", "_memory", "_out", "_reader", "_sock", "_writing")
+    __slots__ = ("_fd", "_loop", "_out", "_reader", "_sock", "_writing")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, memory: ReceiveMemory
@@ -35,10 +32,8 @@ class FrameStream:
         self._loop = loop
         self._sock: socket.socket | None = sock
         self._fd = sock.fileno()
-        self._memory = memory
         self._reader = FrameReader(memory, MAX_FRAME)
         self._out = SendQueue()
-        self._given = 0
         self._writing = False
         loop.add_reader(self._fd, self._on_readable)
 
@@ -57,20 +52,8 @@ class FrameStream:
 
     # -- out ---------------------------------------------------------------------------------------
 
-    def _append(self, frame: Frame) -> int:
-        """The frame is to be sent behind those before it. -> the bytes of the stream up to its end"""
-        unsent = self._out.unsent
-        self._out.append(frame)
-        self._given += self._out.unsent - unsent
-        return self._given
-
-    @property
-    def _gone(self) -> int:
-        """The bytes of the stream that were sent."""
-        return self._given - self._out.unsent
-
     def _push(self) -> None:
-        """Sends what the socket takes; the rest when it takes more."""
+        """Sends of ``_out`` what the socket takes; the rest when it takes more."""
         if not self._writing:
             self._flush()
 
@@ -102,23 +85,13 @@ class FrameStream:
         try:
             count = self._reader.receive(self._fd)
             if count > 0:
-                self._turn()
+                self._reader.hand_on(self._on_frame)
             elif count == 0:
                 self.lose(EOFError("closed by the broker"))
             else:
                 assert count == AGAIN  # the memory has no limit
         except (FrameError, DecodeError, BrokenStream, OSError) as error:
             self.lose(error)
-
-    def _turn(self) -> None:
-        """Hands on the frames that are whole."""
-        reader, memory = self._reader, self._memory
-        while (frame := reader.next()) is not None:
-            view, start, end = frame
-            self._on_frame(view, start, end, view.obj is memory.scratch or reader.pending > 0)
-            if self._sock is None:
-                return
-        reader.keep()
 
     # -- the end -----------------------------------------------------------------------------------
 
