@@ -66,23 +66,25 @@ class Api(type):
     def __repr__(cls) -> str:
         return f"{cls.name} ({cls.key}) {cls.min_version}-{cls.max_version}"
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(cls, name: str) -> Any:
-            """Called for what is not there yet: loads the schema, then it is."""
-            if name not in _LOADED:
-                raise AttributeError(f"{cls.__name__} has no attribute {name}")
-            with _LOADING:
-                if name not in cls.__dict__:
-                    _load(cls)
-            return cls.__dict__[name]
+class _Unloaded:
+    """What an API has once its schema is loaded: an attribute of the metaclass, which that of the class
+    hides from then on. (A ``__getattr__`` there would make every look at an API slow, for ever.)
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, api: Api, _: type[Api]) -> Any:
+        with _LOADING:
+            if self.name not in api.__dict__:
+                _load(api)
+        return api.__dict__[self.name]
 
 
-_LOADED = frozenset(
-    name
-    for side in ("request", "response")
-    for name in (side.title(), f"{side}_codec", f"decode_{side}", f"encode_{side}")
-)
+for _side in ("request", "response"):
+    for _name in (_side.title(), f"{_side}_codec", f"decode_{_side}", f"encode_{_side}"):
+        setattr(Api, _name, _Unloaded(_name))
 _LOADING = Lock()
 """Each client has a thread: two must not make the classes of a message twice, for theirs would be others'."""
 _API_VERSIONS = 18

@@ -96,7 +96,7 @@ def test_every_struct_of_a_schema_is_a_class_in_its_message(api: apis.Api) -> No
 
 
 def test_an_api_has_no_other_attributes() -> None:
-    with pytest.raises(AttributeError, match="Fetch has no attribute request"):
+    with pytest.raises(AttributeError, match="'Fetch' has no attribute 'request'"):
         _ = Fetch.request  # type: ignore[attr-defined]
 
 
