@@ -37,7 +37,7 @@ from pybroker.log.marker import Marker
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.reading import ReadableLog
-from pybroker.log.replay import append_marker, replay_producers
+from pybroker.log.replay import append_marker, duplicate_of, replay_producers
 from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
@@ -182,7 +182,7 @@ class Log(ReadableLog):
             if batch.is_control:
                 self.producers.check_marker(batch, marker, transaction_version)
             else:
-                earlier = self.producers.check(batch, transaction_version, with_sequence=from_client)
+                earlier = duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
                     return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)

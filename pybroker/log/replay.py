@@ -12,10 +12,12 @@ from cy.batch import Batch, CorruptBatch, InvalidBatch
 from pybroker.log import marker as markers
 from pybroker.log.batches import MalformedBatch
 from pybroker.log.marker import Marker
+from pybroker.log.producer_entry import WINDOW, BatchMetadata, ProducerEntry
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
+from pyclient.protocol import errors
 
 PIECE_BYTES = 64 << 10
 
@@ -86,9 +88,38 @@ def replay_producers(
     producers.end_offset = log_end_offset
 
 
-def recall_batches(producers: ProducerStates, segment: Segment, end_offset: int) -> None:
-    """Tells ``producers`` of the batches in the last ``REACH_BYTES`` or so of the segment before a snapshot at
-    ``end_offset``. Raises OSError.
+def duplicate_of(
+    producers: ProducerStates, segments: Segments, batch: Batch, transaction_version: int, with_sequence: bool
+) -> BatchMetadata | None:
+    """``ProducerStates.check``, which after a clean stop knows the last batch of a producer only: others whose
+    acknowledgements were lost are looked for in the log when they are sent again. Kafka takes them for a gap.
+    """
+    try:
+        return producers.check(batch, transaction_version, with_sequence=with_sequence)
+    except errors.DuplicateSequenceNumber:
+        entry = producers.get(batch.producer_id)
+        if entry is None or len(entry.batches) == WINDOW:
+            raise
+        try:
+            _recall_producer(producers, entry, segments)
+        except OSError as error:
+            logger.warning("%s: which batch was sent again is not known: %s", segments[0].path, error)
+    return producers.check(batch, transaction_version, with_sequence=with_sequence)
+
+
+def _recall_producer(producers: ProducerStates, entry: ProducerEntry, segments: Segments) -> None:
+    end, left = entry.batches[0].first_offset, REACH_BYTES
+    while end > segments[0].base_offset and left > 0 and len(entry.batches) < WINDOW:
+        segment = segments[segments.find(end - 1)]
+        recall_batches(producers, segment, end, entry.producer_id)
+        end, left = segment.base_offset, left - segment.size
+
+
+def recall_batches(
+    producers: ProducerStates, segment: Segment, end_offset: int, producer_id: int | None = None
+) -> None:
+    """Tells ``producers`` of the batches, or of those of one producer, in the last ``REACH_BYTES`` or so of the
+    segment before ``end_offset``. Raises OSError.
     """
     beyond = max(0.0, 1 - REACH_BYTES / segment.size) if segment.size else 0.0
     first = segment.base_offset + int((end_offset - segment.base_offset) * beyond)
@@ -99,7 +130,8 @@ def recall_batches(producers: ProducerStates, segment: Segment, end_offset: int)
             for _, batch in segment.batches(position):
                 if batch.last_offset >= end_offset:
                     break
-                if batch.producer_id >= 0 and not batch.is_control:
+                is_asked = batch.producer_id >= 0 if producer_id is None else batch.producer_id == producer_id
+                if is_asked and not batch.is_control:
                     found.append(batch)
     except MalformedBatch as error:
         logger.warning("%s: batches that were under way may be unknown: %s", segment.path, error)

@@ -294,10 +294,9 @@ def test_what_came_before_the_last_batch_of_a_snapshot_is_still_a_duplicate(tmp_
         append(log, idempotent(sequence))
     log.close()
     log = open_log(tmp_path)
-    assert append(log, idempotent(3)).duplicate
-    for sequence in range(3):
-        with pytest.raises(errors.DuplicateSequenceNumber):
-            append(log, idempotent(sequence))
+    for sequence in (3, 0, 1, 2):
+        again = append(log, idempotent(sequence))
+        assert (again.duplicate, again.first_offset) == (True, sequence)
 
 
 def test_marker_without_records_is_remembered_and_stops_nobody(log):

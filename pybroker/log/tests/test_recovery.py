@@ -255,6 +255,29 @@ def test_batches_that_were_under_way_are_known_though_a_long_segment_ends_betwee
     assert recovered.log_end_offset == sequence
 
 
+@pytest.mark.parametrize("segment_bytes", [100, 1_000_000])
+def test_batches_whose_acknowledgements_were_lost_before_a_clean_stop_are_known_when_they_come_again(
+    tmp_path, segment_bytes
+):
+    """The snapshot at the log's end has the last batch of each producer only; Kafka takes the others for a gap."""
+    config = LogConfig(segment_bytes=segment_bytes)
+    log = open_log(tmp_path, config)
+    for sequence in range(8):
+        for producer in (7, 8):
+            log.append_as_leader(idempotent(sequence, producer=producer), 0, NOW)
+    log.close()
+    reopened = open_log(tmp_path, config, recovery_point=16)
+    for sequence in range(7, 2, -1):
+        for producer in (7, 8):
+            again = reopened.append_as_leader(idempotent(sequence, producer=producer), 0, NOW)
+            assert (again.duplicate, again.first_offset) == (True, 2 * sequence + producer - 7)
+    with pytest.raises(errors.DuplicateSequenceNumber):
+        reopened.append_as_leader(idempotent(2), 0, NOW)
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        reopened.append_as_leader(idempotent(9), 0, NOW)
+    assert reopened.append_as_leader(idempotent(8), 0, NOW).first_offset == 16
+
+
 def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
     first, second = logs(folder)[:2]
     first.write_bytes(first.read_bytes() + batch(b"x", base_offset=int(second.stem)))
