@@ -17,8 +17,9 @@ No I/O, no clock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cy.partition_queue import PartitionQueue
 from cy.producer_batch import ProducerBatch
@@ -26,6 +27,8 @@ from cy.producer_batch import ProducerBatch
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5
 """Batches under way that a broker recognises when they come again."""
+LAST: Final = 1 << 62
+"""Behind every batch that has gone."""
 
 
 class Identity(NamedTuple):
@@ -42,18 +45,30 @@ class Verdict(Enum):
     HALTED = "there is a gap: new sequences are needed"
 
 
+class Held(NamedTuple):
+    """A batch of which it is known what became, behind one of which it is not."""
+
+    batch: ProducerBatch
+    written: bool
+    """It is in the log, and so is what was sent before it and may be."""
+    tell: Callable[[], None]
+
+
 class Lane:
     """One partition's batches between queue and broker. ``identity`` is None without idempotence."""
 
     __slots__ = (
         "acknowledged",
         "added",
+        "denied",
         "halted",
+        "held",
         "identity",
         "in_flight",
         "leader",
         "next_sequence",
         "queue",
+        "unsure",
         "version",
     )
 
@@ -65,6 +80,11 @@ class Lane:
         self.acknowledged = False
         """The broker knows the producer id."""
         self.halted = False
+        self.denied: list[ProducerBatch] = []
+        """While halted: those that may have been written, and of which the broker says that they do not follow."""
+        self.unsure = 0
+        """The order of the last that may have been written and was given up."""
+        self.held: list[Held] = []
         self.leader = -1
         self.version = -1
         """The cluster's version of which ``leader`` is."""
@@ -93,13 +113,14 @@ class Lane:
         if self.identity is None:
             return True
         in_flight = self.in_flight
-        return not in_flight or (len(in_flight) < WINDOW and in_flight[0].attempts == 1)
+        return not in_flight or (len(in_flight) + len(self.held) < WINDOW and in_flight[0].attempts == 1)
 
     def _unknown(self) -> ProducerBatch | None:
-        """While halted: the first batch that may have been written, alone."""
+        """While halted: the first batch that may have been written and is not denied, alone."""
         if self.in_flight:
             return None
-        return next((batch for batch in self.queue.batches() if batch.maybe_written), None)
+        waiting = self.queue.batches()
+        return next((batch for batch in waiting if batch.maybe_written and batch not in self.denied), None)
 
     def wants_reset(self) -> bool:
         """Halted, and everything that is left is known not to be written."""
@@ -117,8 +138,12 @@ class Lane:
         self.identity = identity
         self.next_sequence = 0
         self.halted = False
+        self.denied.clear()
+        self.unsure = 0
+        self.held = [held._replace(written=False) for held in self.held]
         for batch in self.queue.batches():
             batch.clear_sequence()
+            batch.maybe_written = False
 
     def depart(self, batch: ProducerBatch, order: int) -> None:
         """The sealed batch, taken from the queue, goes: gives it its sequence."""
@@ -146,16 +171,75 @@ class Lane:
 
     def out_of_order(self, batch: ProducerBatch) -> Verdict:
         """The broker misses what comes before this batch (which has arrived)."""
-        head = self.queue.first()
-        before = [*self.in_flight[:1], *([head] if head is not None and head.order else [])]
-        if any(other.order < batch.order for other in before):
+        under_way = bool(self.in_flight) and self.in_flight[0].order < batch.order
+        if not self.halted and (under_way or self._waits_before(batch.order)):
             return Verdict.RETRY
         self.halted = True
+        if batch.maybe_written:
+            self.denied.append(batch)
         return Verdict.HALTED
 
+    def follows(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """This batch (which has arrived) is in the log: those before it that were denied, which are too.
+        They wait no more.
+        """
+        found = [other for other in self.denied if other.order < batch.order]
+        for other in found:
+            self.denied.remove(other)
+            self.queue.remove(other)
+        self.halted = self.halted and not found
+        return found
+
+    def doubtful(self) -> list[ProducerBatch]:
+        """Those that are denied, where the only ones that could have proved them were given up: nobody will
+        ever know whether they were written.
+        """
+        if not self.unsure or not self.wants_reset():
+            return []
+        return [batch for batch in self.denied if batch.order < self.unsure]
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def is_behind(self, batch: ProducerBatch) -> bool:
+        """What became of one that was sent before this one (which waits no more) is not told yet."""
+        if self.identity is None:
+            return False
+        order = batch.order or LAST
+        if self._waits_before(order) or (self.held and (self.held[0].batch.order or LAST) < order):
+            return True
+        return any(other.order < order and not other.done for other in self.in_flight)
+
+    def _waits_before(self, order: int) -> bool:
+        head = self.queue.first()
+        return head is not None and 0 < head.order < order
+
+    def hold(self, held: Held) -> None:
+        """It is told later."""
+        order, at = held.batch.order or LAST, len(self.held)
+        while at and (self.held[at - 1].batch.order or LAST) > order:
+            at -= 1
+        self.held.insert(at, held)
+
+    def released(self) -> Held | None:
+        """The next that is not to be held any more, None if there is none."""
+        if self.held and not self.is_behind(self.held[0].batch):
+            return self.held.pop(0)
+        return None
+
+    def proves(self, batch: ProducerBatch) -> bool:
+        """The batch may have been written, and one behind it was: so it is in the log."""
+        may_be = batch.maybe_written or batch in self.in_flight
+        return may_be and any(other.written and other.batch.order > batch.order for other in self.held)
+
     def refused(self, batch: ProducerBatch) -> None:
-        """The batch (which has arrived) will never be written: its sequences are missing."""
-        if self.identity is None or not batch.has_sequence:
+        """The batch (which waits no more) will not be sent again. If it was not written either, its
+        sequences are missing.
+        """
+        if batch in self.denied:
+            self.denied.remove(batch)
+        if batch.maybe_written:
+            self.unsure = max(self.unsure, batch.order)
+        if self.identity is None or not batch.has_sequence or batch.maybe_written:
             return
         last = after(batch.base_sequence, batch.count) == self.next_sequence
         if last and batch.producer_id == self.identity.producer_id:

@@ -3,12 +3,14 @@
 A batch is done, waits to go again, is split because the broker finds it too large, or is refused for
 good. The one thing that counts more than all others: whether it may have been written. If nobody
 knows, it goes again as it was (``maybe_written``); if it was not, its sequences are free again.
+What is known is told in the order in which the batches were first sent (``pyclient.producer.lane``).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cy.producer_batch import ProducerBatch
@@ -16,7 +18,7 @@ from cy.record_queues import RecordQueues
 from pyclient.core.backoff import delay
 from pyclient.core.rare import RareLog
 from pyclient.errors import ClientError, ConnectionFailed, KafkaError, RequestTimedOut, of_code
-from pyclient.producer.lane import Lane, Verdict
+from pyclient.producer.lane import LAST, Held, Lane, Verdict
 from pyclient.producer.settings import Settings
 from pyclient.protocol import Produce
 from pyclient.topic_partition import TopicPartition
@@ -29,8 +31,13 @@ log = logging.getLogger("pyclient.producer")
 
 STALE = frozenset((3, 5, 6, 9, 56, 72, 74, 75, 100, 103))
 """Codes after which the metadata is asked for again."""
-APPENDED = frozenset((7, 20))
-"""REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is in the leader's log."""
+NOT_APPENDED = frozenset(
+    (2, 5, 10, 14, 15, 16, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 51, 53, 59, 74, 75, 76)
+) | {87, 89, 90, 120}
+"""Codes of what is looked at before a batch is appended. After all others it may be in a log: a leader
+answers NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR also to what waits for its
+followers (DelayedProduce).
+"""
 SEQUENCE = frozenset((45, 59))
 DUPLICATE = 46
 INVALID_PRODUCER_EPOCH = 47
@@ -75,7 +82,7 @@ class Outcomes:
 
     def unanswered(self, sent: Sent) -> None:
         """acks=0: the request is sent, and that is all."""
-        self._each(sent, lambda _, batch: self._complete(batch, -1, -1))
+        self._each(sent, lambda lane, batch: self._complete(lane, batch, -1, -1))
 
     def served(self, sent: Sent, response: Produce.Response) -> None:
         """The broker has answered."""
@@ -99,6 +106,9 @@ class Outcomes:
                 batch.maybe_written = True
                 error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
                 self.refuse(lane, batch, error)
+            for doubtful in lane.doubtful():
+                lane.queue.remove(doubtful)
+                self.refuse(lane, doubtful, doubtful.last_error)
 
     def _rows(self, sent: Sent, response: Produce.Response) -> dict[tuple[Any, int], Any]:
         """What is answered, by topic and partition."""
@@ -119,13 +129,20 @@ class Outcomes:
             batch.maybe_written = True
             self._retry(lane, batch, of_code(100))
         elif row.error_code == 0:
-            lane.acknowledged = True
-            self._complete(batch, row.base_offset, row.log_append_time_ms)
+            self._written(lane, batch, row.base_offset, row.log_append_time_ms)
         elif row.error_code == DUPLICATE:
-            lane.acknowledged = True
-            self._complete(batch, -1, row.log_append_time_ms)
+            self._written(lane, batch, -1, row.log_append_time_ms)
         else:
             self._failed(lane, batch, row, response)
+
+    def _written(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """The broker says that the batch is in the log."""
+        lane.acknowledged = True
+        if lane.denied:
+            for other in lane.follows(batch):
+                self.queues.release(other)
+                lane.hold(Held(other, True, partial(self._tell, other, -1, -1)))
+        self._complete(lane, batch, base_offset, log_append_time)
 
     def _failed(
         self, lane: Lane, batch: ProducerBatch, row: Any, response: Produce.Response
@@ -134,12 +151,12 @@ class Outcomes:
         code = row.error_code
         error = of_code(code, row.error_message)
         assert error is not None
+        batch.maybe_written = batch.maybe_written or code not in NOT_APPENDED
         if code in SEQUENCE or (code == INVALID_PRODUCER_EPOCH and lane.identity is not None):
             self._sequence_error(lane, batch, error)
-        elif code in TOO_LARGE and batch.count > 1 and not batch.done:
-            self._split(lane, batch)
+        elif code in TOO_LARGE and self._may_split(lane, batch):
+            self._split(lane, batch, error)
         elif error.retriable:
-            batch.maybe_written = batch.maybe_written or code in APPENDED
             moved = code in STALE and self._new_leader(batch, row, response)
             if code in STALE and not moved:
                 self.client.refresh(batch.topic)
@@ -156,19 +173,30 @@ class Outcomes:
         return self.client.cluster.leader_changed(tp, leader.leader_id, leader.leader_epoch)
 
     def _sequence_error(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
-        batch.maybe_written = False
-        if lane.out_of_order(batch) is Verdict.RETRY:
-            self._retry(lane, batch, error)
-        elif self.settings.transactional_id is not None:
+        if lane.proves(batch):
+            self._complete(lane, batch, -1, -1)
+            return
+        halted = lane.out_of_order(batch) is Verdict.HALTED
+        if halted and self.settings.transactional_id is not None and not self.identities.is_over:
             self.refuse(lane, batch, error)
         else:
-            self._retry(lane, batch, error, at_once=True)
+            self._retry(lane, batch, error, at_once=halted and type(batch.last_error) is not type(error))
 
-    def _split(self, lane: Lane, batch: ProducerBatch) -> None:
+    def _may_split(self, lane: Lane, batch: ProducerBatch) -> bool:
+        """Not if the whole may be in the log: no broker would recognise the parts."""
+        if batch.count == 1 or batch.done:
+            return False
+        return lane.identity is None or not batch.maybe_written
+
+    def _split(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
+        """The parts go at once, those of a part after a back-off."""
+        is_part = batch.last_error is not None and batch.last_error.code == error.code
         parts = lane.split(batch, max(1, batch.plain_size // 2))
         self.queues.release(batch)
         for part in parts:
             self.queues.charge(part)
+            part.last_error = error
+            part.retry_at = self.client.clock() + self.settings.backoff if is_part else 0.0
         self._again(lane)
 
     def _retry(
@@ -194,12 +222,20 @@ class Outcomes:
 
     def overdue(self, lane: Lane, limit: float) -> None:
         """Fails what is older than ``limit``, delivery.timeout.ms ago."""
-        for batch in tuple(lane.in_flight):
-            if batch.created < limit:
-                self.fail(batch, _overdue(batch, self.settings))
-        while (head := lane.queue.first()) is not None and head.created < limit:
-            lane.queue.remove(head)
-            self.refuse(lane, head, _overdue(head, self.settings))
+        self.give_up(lane, limit, lambda batch: _overdue(batch, self.settings))
+
+    def give_up(self, lane: Lane, limit: float, why: Callable[[ProducerBatch], KafkaError]) -> None:
+        """Fails what was begun before ``limit``, whether it waits or is under way, in its order."""
+        found = [*lane.in_flight, *lane.queue.batches()]
+        for batch in sorted(found, key=lambda batch: batch.order or LAST):
+            if batch.created >= limit or batch.done:
+                continue
+            if lane.queue.remove(batch):
+                self.refuse(lane, batch, why(batch))
+            elif lane.proves(batch):
+                self._settle(lane, batch, -1, -1)
+            else:
+                self.fail(lane, batch, why(batch))
 
     def refuse(
         self,
@@ -208,31 +244,59 @@ class Outcomes:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch will not be sent again."""
-        if not batch.maybe_written:
-            lane.refused(batch)
-        self.fail(batch, error, record_errors)
+        """The batch (which waits no more) will not be sent again."""
+        if lane.proves(batch):
+            self._complete(lane, batch, -1, -1)
+            return
+        lane.refused(batch)
+        self.fail(lane, batch, error, record_errors)
         self.queues.release(batch)
 
-    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def _complete(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """The batch is delivered, and takes no more memory."""
         self.queues.release(batch)
+        self._settle(lane, batch, base_offset, log_append_time)
+
+    def _settle(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """The batch is delivered: tells whoever waits for it, when it is its turn."""
+        if lane.is_behind(batch):
+            lane.hold(Held(batch, True, partial(self._tell, batch, base_offset, log_append_time)))
+        else:
+            self._tell(batch, base_offset, log_append_time)
+        if lane.held:
+            self._tell_held(lane)
+
+    def _tell(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if not batch.done:
             batch.complete(base_offset, log_append_time)
             batch.run_callbacks(self._callback_failed)
 
     def fail(
         self,
+        lane: Lane,
         batch: ProducerBatch,
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
         """The batch has failed, perhaps while it is under way: its transaction, and then whoever waits
-        for it, are told, once.
+        for it, when it is its turn, are told, once.
         """
         if not batch.done:
+            lane.hold(Held(batch, False, partial(self._tell_failure, batch, error, record_errors)))
             self.identities.batch_failed(batch, error)
+            self._tell_held(lane)
+
+    def _tell_failure(
+        self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None
+    ) -> None:
+        if not batch.done:
             batch.fail(error, record_errors)
             batch.run_callbacks(self._callback_failed)
+
+    def _tell_held(self, lane: Lane) -> None:
+        """Tells what was held back, as far as nothing before it is missing any more."""
+        while (held := lane.released()) is not None:
+            held.tell()
 
     def _callback_failed(self, callback: Any) -> None:
         """Logs what a delivery callback has raised."""

@@ -349,7 +349,8 @@ class Sender:
 
     def _pending(self) -> Iterable[ProducerBatch]:
         for lane in self._lanes():
-            for batch in (*lane.in_flight, *lane.queue.batches()):
+            held = [row.batch for row in lane.held]
+            for batch in (*lane.in_flight, *lane.queue.batches(), *held):
                 if not batch.done:
                     yield batch
 
@@ -363,21 +364,18 @@ class Sender:
 
     def drop(self, error: KafkaError) -> None:
         """Fails everything that is not under way."""
-        self._refuse_waiting(error)
-        self._free_room()
-
-    def _refuse_waiting(self, error: KafkaError) -> None:
         self._take_news()
         for lane in self._lanes():
             for batch in lane.queue.drain():
                 self.outcomes.refuse(lane, batch, error)
+        self._free_room()
 
     def fail_all(self, error: KafkaError) -> None:
         """The end: fails everything; answers that still come change nothing, and nothing is sent."""
         self._ended = True
-        self._refuse_waiting(error)
-        for batch in self.pending():
-            self.outcomes.fail(batch, error)
+        self._take_news()
+        for lane in self._lanes():
+            self.outcomes.give_up(lane, NEVER, lambda _: error)
         if self._timer is not None:
             self._timer.cancel()
         self._free_room()

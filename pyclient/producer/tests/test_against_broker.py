@@ -131,7 +131,8 @@ def test_memory_that_is_full_makes_send_wait_then_fail(broker, topic):
 
 
 def test_transactions_commit_and_abort(broker, topic):
-    with Producer(broker.bootstrap, transactional_id=unique("txn")) as producer:
+    """What lingers is not sent when its transaction is aborted."""
+    with Producer(broker.bootstrap, transactional_id=unique("txn"), linger_ms=10_000) as producer:
         with pytest.raises(TransactionError):
             producer.send(topic, b"v")
         with producer.transaction():

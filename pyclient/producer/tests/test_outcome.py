@@ -129,7 +129,7 @@ def test_a_gap_ends_with_its_transaction():
 
 @pytest.mark.parametrize("is_version_1", [True, False])
 def test_an_abort_of_what_waits_to_be_sent_again_leaves_no_gap(is_version_1):
-    """Of two batches that a former leader refused the first has no sequence once it is dropped: the partition
+    """Of two batches for which there were too few replicas the first has no sequence once it is dropped: the partition
     halts, and all that later transactions sent there waited for delivery.timeout.ms.
     """
     client, queues, sender = make_transaction(batch_size=0)
@@ -142,8 +142,8 @@ def test_an_abort_of_what_waits_to_be_sent_again_leaves_no_gap(is_version_1):
         sender.run()
         if number == 0:
             answer(client)
-    answer(client, 6)
-    answer(client, 6)
+    answer(client, 19)
+    answer(client, 45)
 
     async def drain():
         sender.drop(TransactionAborted())

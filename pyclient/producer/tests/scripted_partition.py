@@ -1,0 +1,188 @@
+"""One partition of a broker, and a producer's only connection to it, both of which do what a script says.
+
+The log keeps what Kafka's does of a producer: its epoch and its last five batches, of which a start leaves the
+last (ProducerStateManager). What is sent again and is not known any more is refused: as a gap by Kafka, as a
+duplicate by ours. What is lost on the way to the broker is served all the same where a script says so, later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cy.batch import iterate, read_header
+from pyclient.errors import ConnectionFailed, ConnectionLost
+from pyclient.producer.tests.scripted import batches_of, make
+from pyclient.protocol import Produce
+
+WINDOW = 5
+TIMEOUT_S = 120.0
+TOO_LARGE, GAP, DUPLICATE, OLD_EPOCH = 10, 45, 46, 47
+
+
+@dataclass
+class Known:
+    """What the log remembers of a producer: batches as (first sequence, last, offset)."""
+
+    epoch: int = -1
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class Log:
+    """Values in the order of their offsets."""
+
+    def __init__(self, forgotten: int) -> None:
+        """``forgotten``: the code for what was written and is not known any more."""
+        self.values: list[bytes] = []
+        self.forgotten = forgotten
+        self.producers: dict[int, Known] = {}
+
+    def append(self, records: bytes) -> tuple[int, int]:
+        """Error code and offset."""
+        header = read_header(records)
+        known = self.producers.setdefault(header.producer_id, Known())
+        first, last = header.base_sequence, header.base_sequence + header.count - 1
+        if header.producer_epoch < known.epoch:
+            return OLD_EPOCH, -1
+        if header.producer_epoch > known.epoch:
+            if first != 0 and known.epoch >= 0:
+                return GAP, -1
+            known.epoch, known.batches = header.producer_epoch, []
+        for earlier in known.batches:
+            if earlier[:2] == (first, last):
+                return 0, earlier[2]
+        end = known.batches[-1][1] if known.batches else first - 1
+        if first != end + 1:
+            return (self.forgotten if last <= end else GAP), -1
+        known.batches = [*known.batches, (first, last, len(self.values))][-WINDOW:]
+        self.values += [bytes(record.value) for record in iterate(records)]
+        return 0, len(self.values) - header.count
+
+    def restart(self) -> None:
+        """Of each producer the last batch is known."""
+        for known in self.producers.values():
+            known.batches = known.batches[-1:]
+
+
+class Partition:
+    """A sender with ``count`` batches of two records for it, each created a second after the one before."""
+
+    def __init__(self, count: int, forgotten: int = GAP, **settings: object) -> None:
+        self.log = Log(forgotten)
+        settings = {"delivery_timeout_ms": 120_000, "retry_backoff_max_ms": 100, **settings}
+        self.client, self.queues, self.sender = make(**settings)
+        self.told: list[tuple[bytes, int | None]] = []
+        self.sent = [b"%d" % number for number in range(2 * count)]
+        self.zombies: list[bytes] = []
+        for number, value in enumerate(self.sent):
+            self.queues.send("t", value, partition=0, on_delivery=self._told(value))
+            if number % 2:
+                self.queues.close_all()
+                self.client.now += 1.0
+        self.sender.run()
+
+    def _told(self, value: bytes):
+        return lambda metadata, error: self.told.append((value, None if error else metadata.offset))
+
+    def do(self, action: str) -> None:
+        """What happens next; a second is over then."""
+        if self.client.posts or action in ("expire", "late"):
+            getattr(self, "_" + action)()
+        self.client.now += 1.0
+        self.sender.run()
+
+    def finish(self) -> None:
+        """Nothing fails any more, until there is nothing more to do."""
+        for _ in range(100):
+            if not self.sender.pending() and not self.client.posts:
+                return
+            self.do("served")
+        raise AssertionError(f"no end: {self.told}")
+
+    # -- what may happen to the oldest request ---------------------------------------------------------
+
+    def _next(self):
+        _, message, on_done = self.client.posts.pop(0)
+        return batches_of(message)[0], on_done
+
+    def _answer(self, on_done, code: int, offset: int = -1) -> None:
+        row = Produce.Response.PartitionProduceResponse(index=0, error_code=code, base_offset=offset)
+        topic = Produce.Response.TopicProduceResponse(name="t", topic_id=b"t" * 16, partition_responses=[row])
+        on_done(Produce.Response(responses=[topic]), None)
+
+    def _served(self) -> None:
+        records, on_done = self._next()
+        self._answer(on_done, *self.log.append(records))
+
+    def _unreplicated(self, code: int = 7) -> None:
+        """Appended, and no success."""
+        records, on_done = self._next()
+        found, offset = self.log.append(records)
+        self._answer(on_done, found or code, -1 if found == 0 else offset)
+
+    def _deposed(self) -> None:
+        """Appended and replicated, by a leader that is none any more when it is to answer (DelayedProduce)."""
+        self._unreplicated(6)
+
+    def _refused(self, code: int = 19) -> None:
+        self._answer(self._next()[1], code)
+
+    def _invalid(self) -> None:
+        self._refused(87)
+
+    def _too_large(self) -> None:
+        records, on_done = self._next()
+        code, offset = self.log.append(records) if read_header(records).count == 1 else (TOO_LARGE, -1)
+        self._answer(on_done, code, offset)
+
+    # -- what may happen to the connection -------------------------------------------------------------
+
+    def _lose(self, served: int) -> list[bytes]:
+        """The connection ends; so many requests were served. The others."""
+        posts = [self._next() for _ in range(len(self.client.posts))]
+        for records, _ in posts[:served]:
+            self.log.append(records)
+        for _, on_done in posts:
+            on_done(None, ConnectionLost("h:1", "Produce"))
+        return [records for records, _ in posts[served:]]
+
+    def _lost(self) -> None:
+        self._lose(0)
+
+    def _lost_behind_one(self) -> None:
+        self._lose(1)
+
+    def _lost_answers(self) -> None:
+        self._lose(WINDOW)
+
+    def _restarted(self) -> None:
+        """Cleanly, when all was served and nothing answered."""
+        self._lose(WINDOW)
+        self.log.restart()
+
+    def _restarted_between(self) -> None:
+        self._lose(3)
+        self.log.restart()
+
+    def _delayed(self) -> None:
+        """Lost to the producer; the broker will have it."""
+        self.zombies += self._lose(0)
+
+    def _late(self) -> None:
+        """What was delayed is served."""
+        for records in self.zombies:
+            self.log.append(records)
+        self.zombies = []
+
+    def _unreachable(self) -> None:
+        """No connection was made."""
+        for _ in range(len(self.client.posts)):
+            self._next()[1](None, ConnectionFailed("h:1", "connect"))
+
+    # -- time --------------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        """delivery.timeout.ms of the oldest batch is over; nothing is delayed for that long."""
+        self.zombies = []
+        pending = self.sender.pending()
+        if pending:
+            self.client.now = max(self.client.now, min(batch.created for batch in pending) + TIMEOUT_S + 0.1)

@@ -1,0 +1,61 @@
+"""Whatever answers five batches under way meet: all are told in their order, what is acknowledged is in the log
+once, at the offset that was told, and nothing is there twice or before what was sent before it.
+
+Every two troubles in every two places, and many at random, with a broker as Kafka and one as ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from pyclient.producer.tests.scripted_partition import DUPLICATE, GAP, Partition
+
+BATCHES = 7
+PLACES = 9
+TROUBLES = (
+    *("unreplicated", "deposed", "refused", "invalid", "too_large"),
+    *("lost", "lost_behind_one", "lost_answers", "restarted", "restarted_between", "delayed", "late", "unreachable"),
+    "expire",
+)
+
+
+def run(script: list[str], forgotten: int) -> None:
+    partition = Partition(BATCHES, forgotten)
+    for action in script:
+        partition.do(action)
+    partition.finish()
+    check(partition, script)
+
+
+def check(partition: Partition, script: list[str]) -> None:
+    values, told = partition.log.values, partition.told
+    assert [value for value, _ in told] == partition.sent, script
+    places = [partition.sent.index(value) for value in values]
+    assert len(set(places)) == len(places), f"{script}: twice: {values}"
+    assert places == sorted(places), f"{script}: out of order: {values}"
+    for value, offset in told:
+        if offset is not None:
+            assert value in values, f"{script}: {value!r} was acknowledged: {values}"
+            assert offset in (-1, values.index(value)), script
+    assert partition.queues.used == 0
+
+
+@pytest.mark.parametrize("forgotten", [GAP, DUPLICATE])
+@pytest.mark.parametrize("first", TROUBLES)
+def test_two_troubles_anywhere_leave_order_and_once(first, forgotten):
+    for second in TROUBLES:
+        for places in itertools.combinations(range(PLACES), 2):
+            script = ["served"] * PLACES
+            script[places[0]], script[places[1]] = first, second
+            run(script, forgotten)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_troubles_at_random_leave_order_and_once(seed):
+    dice = random.Random(seed)
+    for _ in range(50):
+        script = dice.choices(["served", *TROUBLES], [10, *[1] * len(TROUBLES)], k=dice.randrange(3, 25))
+        run(script, dice.choice([GAP, DUPLICATE]))
