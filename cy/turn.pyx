@@ -70,24 +70,34 @@ def forget():
 os.register_at_fork(after_in_child=forget)
 
 
+cdef int hold() except -1:
+    global held
+    held = True
+    try:
+        PyErr_CheckSignals()                # what came before is met now, not inside
+    except BaseException:
+        held = False
+        raise
+    return 0
+
+
+cdef int let_go() except -1:
+    global held
+    cdef int i
+    held = False
+    for i in range(KINDS):
+        if met[i]:
+            met[i] = 0
+            raise_(numbers[i])
+    return 0
+
+
 cdef class HeldSignals:
     def __enter__(self):
-        global held
-        held = True
-        try:
-            PyErr_CheckSignals()            # what came before is met now, not inside
-        except BaseException:
-            held = False
-            raise
+        hold()
 
     def __exit__(self, *error):
-        global held
-        cdef int i
-        held = False
-        for i in range(KINDS):
-            if met[i]:
-                met[i] = 0
-                raise_(numbers[i])
+        let_go()
 
 
 held_signals = HeldSignals()

@@ -16,36 +16,27 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from threading import Lock, get_ident
+from threading import Lock
 from time import monotonic
 from typing import Final
 
 from cy import turn
+from cy.place import Place
 
 LONGEST: Final = 0.01
 """Seconds of a lease."""
-NOTHING: Final = contextlib.nullcontext()
 UNUSED: Final = 0.001
 """Seconds after which a lease that nobody uses ends."""
 
 
-class Lease:
+class Lease(Place):
     """Of one loop, whose thread calls ``lend``. ``on_end`` is called there after each lease."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.tenant = 0
-        """The thread that has the loop's place, 0: the loop's own."""
-        self.acting = 0
-        """The same thread while it uses it."""
-        self.peace: AbstractContextManager[None] = NOTHING
-        """What the tenant works in: its signals wait meanwhile."""
         self.on_end: Callable[[], object] = lambda: None
         self._loop = loop
         self._calls = 0
         """How often the loop was wanted: an offer of before is void."""
-        self._uses = 0
-        self._inside = Lock()
         self._ended = Lock()
 
     # -- the loop's side ---------------------------------------------------------------------------
@@ -59,21 +50,19 @@ class Lease:
         if calls != self._calls:
             return
         self._ended.acquire(blocking=False)
-        self.peace = NOTHING
-        if thread == threading.main_thread().ident:  # where handlers of signals run
+        self.holds_signals = thread == threading.main_thread().ident  # where their handlers run
+        if self.holds_signals:
             turn.guard()
-            self.peace = turn.held_signals
         self.tenant = thread
         self._wait()
-        with self._inside:
-            self.tenant = 0
+        self.vacate()
         self.on_end()
 
     def _wait(self) -> None:
         """Until the lease is over."""
         end, uses = monotonic() + LONGEST, -1
-        while self._uses != uses and monotonic() < end:
-            uses = self._uses
+        while self.uses != uses and monotonic() < end:
+            uses = self.uses
             if self._ended.acquire(timeout=UNUSED):
                 return
 
@@ -86,21 +75,3 @@ class Lease:
             self.tenant = 0
             with contextlib.suppress(RuntimeError):  # another has just done so
                 self._ended.release()
-
-    # -- the tenant --------------------------------------------------------------------------------
-
-    def enter(self) -> bool:
-        """Whether the caller may do the loop's work from now on, until ``leave``."""
-        self._inside.acquire()
-        me = get_ident()
-        if self.tenant != me:
-            self._inside.release()
-            return False
-        self.acting = me
-        self._uses += 1
-        return True
-
-    def leave(self) -> None:
-        """The end of what ``enter`` began."""
-        self.acting = 0
-        self._inside.release()

@@ -35,34 +35,27 @@ class Express:
 
     def wake(self) -> None:
         """The sender should look. Who has the loop's place will see to it, else the end of the lease."""
-        if self._lease.tenant != get_ident():
+        if not self._lease.is_mine:
             self._runner.call(self._sender.run)
 
     def before_wait(self, batch: ProducerBatch) -> Callable[[], None] | None:
         """What a thread does before it waits for the batch, which may be done then; gives what is to be
         called when it is. Raises where the wait would never end.
         """
-        lease, me = self._lease, get_ident()
-        if lease.tenant != me or lease.acting:
+        lease = self._lease
+        if not lease.enter():
             self._runner.before_wait()
-            return partial(self._offer, me)
-        with lease.peace:
-            if not self._is_done(batch):
-                lease.recall()
-        return None
-
-    def _is_done(self, batch: ProducerBatch) -> bool:
-        """Sends the batch and waits for its answer."""
-        if not self._lease.enter():
-            return False
+            return partial(self._offer, get_ident())
         try:
             transport = self._sender.express(batch)
             while transport is not None and not batch.done:
                 if not transport.serve(PATIENCE_MS):
                     break
-            return batch.done
         finally:
-            self._lease.leave()
+            lease.leave()
+        if not batch.done:
+            lease.recall()
+        return None
 
     def _offer(self, thread: int) -> None:
         """The batch of this thread is done: if it was all there was, as the one before, it has a habit."""

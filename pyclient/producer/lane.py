@@ -207,7 +207,7 @@ class Lane:
         order = batch.order or LAST
         if self._waits_before(order) or (self.held and (self.held[0].batch.order or LAST) < order):
             return True
-        return any(other.order < order and not other.done for other in self.in_flight)
+        return bool(self.in_flight) and any(other.order < order and not other.done for other in self.in_flight)
 
     def _waits_before(self, order: int) -> bool:
         head = self.queue.first()

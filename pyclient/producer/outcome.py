@@ -9,8 +9,9 @@ What is known is told in the order in which the batches were first sent (``pycli
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from cy.producer_batch import ProducerBatch
@@ -69,7 +70,7 @@ class Outcomes:
 
     def lost(self, sent: Sent, error: KafkaError) -> None:
         """The request was not answered, or never sent."""
-        self._each(sent, lambda lane, batch: self._lost(lane, batch, error))
+        self._each(sent, self._lost, repeat(error))
         self.client.refresh(sent[0][1].topic)
 
     def _lost(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
@@ -82,49 +83,53 @@ class Outcomes:
 
     def unanswered(self, sent: Sent) -> None:
         """acks=0: the request is sent, and that is all."""
-        self._each(sent, lambda lane, batch: self._complete(lane, batch, -1, -1))
+        self._each(sent, self._left, repeat(None))
+
+    def _left(self, lane: Lane, batch: ProducerBatch, _: None) -> None:
+        self._complete(lane, batch, -1, -1)
 
     def served(self, sent: Sent, response: Produce.Response) -> None:
         """The broker has answered."""
-        found = self._rows(sent, response)
-        self._each(
-            sent,
-            lambda lane, batch: self._row(
-                lane, batch, found.get((batch.topic, batch.partition)), response
-            ),
-        )
+        self._each(sent, self._row, self._rows(sent, response))
 
-    def _each(self, sent: Sent, decide: Callable[[Lane, ProducerBatch], None]) -> None:
+    def _each(
+        self, sent: Sent, decide: Callable[[Lane, ProducerBatch, Any], None], facts: Iterable[Any]
+    ) -> None:
         """None of the batches is under way any more; what one of them meets is not the others' matter."""
         for lane, batch in sent:
             lane.arrive(batch)
-        for lane, batch in sent:
+        for (lane, batch), fact in zip(sent, facts, strict=False):
             try:
-                decide(lane, batch)
+                decide(lane, batch, fact)
             except Exception as fault:
                 log.exception("%r: what was answered could not be dealt with", batch)
                 batch.maybe_written = True
                 error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
                 self.refuse(lane, batch, error)
-            for doubtful in lane.doubtful():
-                lane.queue.remove(doubtful)
-                self.refuse(lane, doubtful, doubtful.last_error)
+            if lane.denied:
+                self._refuse_doubtful(lane)
 
-    def _rows(self, sent: Sent, response: Produce.Response) -> dict[tuple[Any, int], Any]:
-        """What is answered, by topic and partition."""
-        if len(sent) == 1 and len(response.responses) == 1:
-            rows = response.responses[0].partition_responses
-            batch = sent[0][1]
-            if len(rows) == 1 and rows[0].index == batch.partition:
-                return {(batch.topic, batch.partition): rows[0]}
+    def _refuse_doubtful(self, lane: Lane) -> None:
+        for doubtful in lane.doubtful():
+            lane.queue.remove(doubtful)
+            self.refuse(lane, doubtful, doubtful.last_error)
+
+    def _rows(self, sent: Sent, response: Produce.Response) -> list[Any]:
+        """What is answered of each of the batches; None: nothing."""
+        topics = response.responses
+        if len(sent) == 1 and len(topics) == 1:
+            rows: list[Any] = topics[0].partition_responses
+            if len(rows) == 1 and rows[0].index == sent[0][1].partition:
+                return rows
         name_of = self.client.cluster.topic_name
-        return {
+        found = {
             (topic.name or name_of(topic.topic_id), row.index): row
-            for topic in response.responses
+            for topic in topics
             for row in topic.partition_responses
         }
+        return [found.get((batch.topic, batch.partition)) for _, batch in sent]
 
-    def _row(self, lane: Lane, batch: ProducerBatch, row: Any, response: Produce.Response) -> None:
+    def _row(self, lane: Lane, batch: ProducerBatch, row: Any) -> None:
         if row is None:
             batch.maybe_written = True
             self._retry(lane, batch, of_code(100))
@@ -133,7 +138,7 @@ class Outcomes:
         elif row.error_code == DUPLICATE:
             self._written(lane, batch, -1, row.log_append_time_ms)
         else:
-            self._failed(lane, batch, row, response)
+            self._failed(lane, batch, row)
 
     def _written(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """The broker says that the batch is in the log."""
@@ -144,9 +149,7 @@ class Outcomes:
                 lane.hold(Held(other, True, partial(self._tell, other, -1, -1)))
         self._complete(lane, batch, base_offset, log_append_time)
 
-    def _failed(
-        self, lane: Lane, batch: ProducerBatch, row: Any, response: Produce.Response
-    ) -> None:
+    def _failed(self, lane: Lane, batch: ProducerBatch, row: Any) -> None:
         """The broker has refused the batch, or says that something about it is not done yet."""
         code = row.error_code
         error = of_code(code, row.error_message)
@@ -157,14 +160,14 @@ class Outcomes:
         elif code in TOO_LARGE and self._may_split(lane, batch):
             self._split(lane, batch, error)
         elif error.retriable:
-            moved = code in STALE and self._new_leader(batch, row, response)
+            moved = code in STALE and self._new_leader(batch, row)
             if code in STALE and not moved:
                 self.client.refresh(batch.topic)
             self._retry(lane, batch, error, at_once=moved)
         else:
             self.refuse(lane, batch, error, _record_errors(row, error))
 
-    def _new_leader(self, batch: ProducerBatch, row: Any, response: Produce.Response) -> bool:
+    def _new_leader(self, batch: ProducerBatch, row: Any) -> bool:
         """The answer names the leader (KIP-951). True if that is news."""
         leader = row.current_leader
         if leader is None or leader.leader_id < 0:

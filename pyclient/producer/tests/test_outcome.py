@@ -89,11 +89,11 @@ def test_what_one_batch_meets_is_not_the_others_matter(code):
     fault = ZeroDivisionError("here")
     inner, seen = sender.outcomes._row, []
 
-    def row(lane, batch, row, response):
+    def row(lane, batch, row):
         seen.append(batch.partition)
         if batch.partition == 0:
             raise fault
-        inner(lane, batch, row, response)
+        inner(lane, batch, row)
 
     sender.outcomes._row = row
     sender.run()
