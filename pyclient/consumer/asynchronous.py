@@ -122,7 +122,8 @@ class Consumer(ConsumerApi):
 
     async def assign_range(self, partition: TopicPartition, start: int, end: int) -> None:
         """Reads one partition, from offset ``start`` up to, not including, ``end``. Nothing behind it is fetched, and
-        ``poll`` is empty at once when all was given. Raises ValueError for a range that is none.
+        ``poll`` is empty at once when all was given. Raises ValueError for a range that is none,
+        UnknownTopicOrPartition.
         """
         tp = partition_of(partition)
         if not 0 <= start <= end:

@@ -202,8 +202,9 @@ class ConsumerCore:
         self.on_assignment()
 
     async def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
-        """Reads this partition alone, from one offset up to another."""
+        """Reads this partition alone, from one offset up to another. Raises UnknownTopicOrPartition."""
         check_topics([tp.topic])
+        await self.client.metadata([tp.topic], timeout=self._timeout)
         self._lasting = self._error = None
         with self.lock:
             self.subscription.assign_range(tp, start, end)

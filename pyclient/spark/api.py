@@ -5,23 +5,26 @@ A feature is looked for, never a version.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource
+from pyspark.sql.pandas.types import to_arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow  # type: ignore[import-untyped,unused-ignore]
+    from pyspark.sql.types import StructType
 
 HAS_FILTERS: Final = hasattr(datasource, "Filter")
 """``DataSourceReader.pushFilters`` (4.1)."""
-
-StreamWriter: Final[Any] = getattr(
-    datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter
-)
-"""What a stream is written by: with Arrow batches (4.1) or rows."""
-
-TAKES_ARROW: Final = StreamWriter is not datasource.DataSourceStreamWriter
-"""``StreamWriter.write`` gets Arrow batches."""
-
 _PUSHDOWN: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class StreamWriter(datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter):  # type: ignore[misc]
+    """What a stream is written by: ``write`` gets Arrow batches, since this is both. (4.1 has a class for it, and 4.0
+    looks only for the second of these.)
+    """
 
 
 def filters_are_pushed() -> bool:
@@ -31,3 +34,9 @@ def filters_are_pushed() -> bool:
     main: Any = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     return HAS_FILTERS and (_PUSHDOWN in sys.modules or getattr(spec, "name", "") == _PUSHDOWN)
+
+
+def arrow_schema(schema: StructType) -> pyarrow.Schema:
+    """The schema of the Arrow batches that Spark takes for its own: exactly this one."""
+    names = inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, **({"timezone": "UTC"} if "timezone" in names else {}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any, Final, NamedTuple
 
@@ -67,7 +68,8 @@ OPTIONS: Final = (
     Option("maxBytesPerTrigger", INT, Use.STREAM_READ, None, "bytes of one micro-batch at most, about", 1),
     Option("minPartitions", INT, Use.READ, None, "tasks of a batch at least, about: large partitions are split", 1),
     Option("maxRecordsPerPartition", INT, Use.READ, None, "records of one task at most", 1),
-    Option("failOnDataLoss", BOOL, Use.READ, True, "records that are gone fail the query, or else are logged"),
+    Option("failOnDataLoss", BOOL, Use.READ | Use.WRITE, True,
+           "records that are gone fail the query, or else are logged; so do batches of a sink that were lost"),
     Option("includeHeaders", BOOL, Use.READ, False, "adds the column `headers`"),
     Option("groupIdPrefix", STRING, Use.READ, None, "begins the name of the group whose offsets are committed"),
     Option("kafkaConsumer.pollTimeoutMs", INT, Use.READ, 120_000, "how long a task waits for records", 1),
@@ -75,7 +77,18 @@ OPTIONS: Final = (
     Option("fetchOffset.retryIntervalMs", INT, Use.READ, 1000, "milliseconds between these", 0),
     Option("valueFormat", STRING, Use.READ, "binary", "what values are; but for `binary`, `value` is a struct",
            words=("binary", "json", "avro")),
+    Option("valueErrors", STRING, Use.READ, "fail", "a value that is not so fails the query, or is null",
+           words=("fail", "null")),
     Option("valueSchema", STRING, Use.READ, None, "its fields: `a INT, b STRING`, or for `avro` the schema in JSON"),
+    Option("topic", STRING, Use.WRITE, None, "the topic of all rows; without it the column `topic` says it"),
+    Option("delivery", STRING, Use.WRITE, "at-least-once",
+           "`exactly-once`: a batch is seen wholly and once by readers of committed records",
+           words=("at-least-once", "exactly-once")),
+    Option("transactionalIdPrefix", STRING, Use.WRITE, "pybroker-spark", "begins the names of transactions: for ACLs"),
+    Option("ledgerTopic", STRING, Use.WRITE, "__pybroker_spark_ledger",
+           "where exactly-once keeps which batches are written; is created"),
+    Option("writeId", STRING, Use.BATCH_WRITE, None,
+           "the name of an exactly-once write: one of this name that was done is not done again"),
 )
 """All options but ``kafka.*``."""
 
@@ -84,7 +97,8 @@ _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """Options for Spark itself that reach the source too."""
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """A user's options, typed: ``given["minPartitions"]``; those that were not set have their defaults."""
 
     values: Mapping[str, Any]
@@ -92,7 +106,7 @@ class Given(NamedTuple):
     client: Mapping[str, str]
     """Of ``kafka.*``, without the prefix."""
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
     def __contains__(self, name: object) -> bool:

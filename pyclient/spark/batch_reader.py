@@ -1,0 +1,71 @@
+"""A batch query: what there is between two places is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyclient.errors import ConfigError
+from pyclient.spark import data_loss
+from pyclient.spark.columns import columns_of
+from pyclient.spark.log_offsets import LogOffsets
+from pyclient.spark.options import Use
+from pyclient.spark.range_reader import RangePartition, RangeReader
+from pyclient.spark.ranges import Range, split
+from pyclient.spark.source_options import SourceOptions, source_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver; ``read`` runs in the tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._ranges = RangeReader(options, columns_of(schema, options.value_format))
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each partition that has records, or several. Raises ConfigError, DataLoss …"""
+        offsets = LogOffsets(self._options)
+        try:
+            planned = self.narrowed(self._planned(offsets), offsets)
+        finally:
+            offsets.close()
+        parts = split(planned, self._options.min_partitions, self._options.max_records)
+        return [RangePartition(each) for each in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        return self._ranges.read(partition)
+
+    def narrowed(self, ranges: list[Range], offsets: LogOffsets) -> list[Range]:
+        """What of them is wanted: all."""
+        return ranges
+
+    def _planned(self, offsets: LogOffsets) -> list[Range]:
+        partitions = offsets.partitions()
+        start = offsets.at(self._options.starting, partitions, is_start=True)
+        end = offsets.at(self._options.ending, partitions, is_start=False)
+        earliest, latest = offsets.earliest(partitions), offsets.latest(partitions, {})
+        ranges = [Range(tp, start[tp], end[tp]) for tp in sorted(partitions)]
+        return [self._there(each, earliest[each.tp], latest[each.tp]) for each in ranges]
+
+    def _there(self, wanted: Range, earliest: int, latest: int) -> Range:
+        """What of it is in the log."""
+        tp, start, end = wanted
+        if start > end:
+            raise ConfigError(f"the starting offset {start} of {tp} is greater than its ending offset {end}")
+        if start < earliest < end or end > latest:
+            told = f"offsets {start} to {end - 1} of {tp} are wanted, the log has {earliest} to {latest - 1}"
+            data_loss.report(f"Offsets are gone: {told}", fails=self._options.fails_on_loss)
+        start = min(max(start, earliest), latest)
+        return Range(tp, start, max(start, min(end, latest)))
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """The reader of ``spark.read``. Raises ConfigError."""
+    return BatchReader(source_options(options, Use.BATCH_READ), schema)

@@ -1,0 +1,175 @@
+"""What the driver asks the brokers: which partitions there are, and where they begin and end.
+
+A question that fails is asked again (``fetchOffset.numRetries``), and so is one for the latest offsets
+whose answer goes back behind what is known: a leader that has just been elected may not know better yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from pyclient import Admin
+from pyclient.config import ADMIN
+from pyclient.errors import ConfigError, KafkaError, UnsupportedByBroker
+from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Offsets, Place, Specific, Time, Times, named
+from pyclient.spark.source_options import SourceOptions
+from pyclient.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Partitions = frozenset[TopicPartition]
+_LASTING: Final = (ConfigError, UnsupportedByBroker)
+
+
+class LogOffsets:
+    """Of the partitions that a source reads. Not for several threads; connects when it is first asked."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._kept: Admin | None = None
+        self.topic_ids: dict[str, str] = {}
+        """Of the topics that were found last."""
+
+    @property
+    def admin(self) -> Admin:
+        """The client, made when it is needed."""
+        if self._kept is None:
+            settings = {name: text for name, text in self._options.client.items() if name in ADMIN}
+            self._kept = Admin(config=settings)
+        return self._kept
+
+    def close(self) -> None:
+        """Ends the connections."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+
+    # -- partitions ------------------------------------------------------------------------------------
+
+    def partitions(self, *, missing_is_error: bool = True) -> Partitions:
+        """Those that are read, now. A topic that is not there raises UnknownTopicOrPartition, or counts as one
+        without partitions.
+        """
+        return self._asked(lambda: self._partitions(missing_is_error))
+
+    def _partitions(self, missing_is_error: bool) -> Partitions:
+        found = self.admin.describe_topics(self._topics(), check=missing_is_error)
+        self.topic_ids = {name: topic.topic_id for name, topic in found.items()}
+        there = frozenset(
+            TopicPartition(name, row.partition) for name, topic in found.items() for row in topic.partitions
+        )
+        assigned = self._assigned()
+        if assigned is None:
+            return there
+        if missing_is_error and not assigned <= there:
+            raise ConfigError(f"assign names partitions that are not there: {named(assigned - there)}")
+        return there & assigned
+
+    def _assigned(self) -> Partitions | None:
+        subscribed = self._options.subscribed
+        return frozenset(subscribed) if self._options.is_assigned else None  # type: ignore[arg-type]
+
+    def _topics(self) -> list[str]:
+        subscribed = self._options.subscribed
+        if isinstance(subscribed, re.Pattern):
+            return [name for name in self.admin.list_topics() if subscribed.fullmatch(name)]
+        assigned = self._assigned()
+        return list(subscribed) if assigned is None else sorted({tp.topic for tp in assigned})  # type: ignore[arg-type]
+
+    # -- offsets ---------------------------------------------------------------------------------------
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset of each."""
+        return self._listed(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
+        """Behind the last record of each; with read_committed, the last that is decided. Asked again where it is less
+        than what is known, and then told as it is.
+        """
+        for left in range(self._options.retries, -1, -1):
+            found = self._listed(dict.fromkeys(partitions, LATEST))
+            back = [tp for tp, offset in found.items() if offset < known.get(tp, 0)]
+            if not back or not left:
+                break
+            log.warning("the latest offsets of %s are less than before: asked again", named(back))
+            self._pause()
+        return found
+
+    def at(self, place: Place, partitions: Partitions, *, is_start: bool) -> Offsets:
+        """The offset of each partition at a place. Raises ConfigError where a place by partition does not name them
+        all, and where no record is at or after a time to start at.
+        """
+        if isinstance(place, Edge):
+            return self._listed(dict.fromkeys(partitions, place.offset))
+        if isinstance(place, Specific):
+            _check_names(place.offsets, partitions, is_start)
+            edges = {tp: offset for tp, offset in place.offsets.items() if offset < 0}
+            return {**place.offsets, **self._listed(edges)}
+        times = dict.fromkeys(partitions, place.ms) if isinstance(place, Time) else dict(place.times)
+        if isinstance(place, Times):
+            _check_names(times, partitions, is_start)
+        return self._at_times(times, is_start)
+
+    def after(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        """The first record at or after a time (ms), or the end where there is none."""
+        found = self._listed(times)
+        ends = self._listed({tp: LATEST for tp, offset in found.items() if offset < 0})
+        return {**found, **ends}
+
+    def _at_times(self, times: Mapping[TopicPartition, int], is_start: bool) -> Offsets:
+        found = self._listed(times)
+        late = [tp for tp, offset in found.items() if offset < 0]
+        if late and is_start and not self._options.starts_latest_without_match:
+            tp = min(late)
+            raise ConfigError(f"No offset matched from request of topic-partition {tp} and timestamp {times[tp]}.")
+        return {**found, **self._listed(dict.fromkeys(late, LATEST))}
+
+    def _listed(self, specs: Mapping[TopicPartition, int]) -> Offsets:
+        """By a time, EARLIEST or LATEST; -1 where no record is so late."""
+        if not specs:
+            return {}
+        isolation = self._options.isolation
+        rows = self._asked(lambda: self.admin.list_offsets(specs, isolation_level=isolation))
+        return {tp: row.offset for tp, row in rows.items()}
+
+    # -- sizes -----------------------------------------------------------------------------------------
+
+    def bytes_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The size of each partition in its log, the largest where replicas differ."""
+        dirs = self._asked(lambda: self.admin.describe_log_dirs(partitions=partitions))
+        sizes = dict.fromkeys(partitions, 0)
+        for rows in (row for results in dirs.values() for row in results.values()):
+            for tp, replica in rows.replicas.items():
+                if tp in sizes:
+                    sizes[tp] = max(sizes[tp], replica.size)
+        return sizes
+
+    # -- patience --------------------------------------------------------------------------------------
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        for left in range(self._options.retries, -1, -1):
+            try:
+                return question()
+            except KafkaError as error:
+                if not left or isinstance(error, _LASTING):
+                    raise
+                log.warning("offsets are asked for again: %s", error)
+                self._pause()
+        raise AssertionError("the last attempt returns or raises")
+
+    def _pause(self) -> None:
+        time.sleep(self._options.retry_interval_ms / 1000)
+
+
+def _check_names(given: Mapping[TopicPartition, Any], partitions: Iterable[TopicPartition], is_start: bool) -> None:
+    which = "startingOffsets" if is_start else "endingOffsets"
+    if given.keys() != set(partitions):
+        raise ConfigError(
+            f"If {which} contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, "
+            f"-2 for earliest. Specified: {named(given)} Assigned: {named(partitions)}"
+        )

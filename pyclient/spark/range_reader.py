@@ -1,0 +1,115 @@
+"""A task: a range of offsets of a partition, as Arrow batches. No Python object is made for a record.
+
+Records of the range may be gone by the time it is read: before it (retention, DeleteRecords), which the
+broker says, or at its end, behind which the log ends now (the topic was made anew, or truncated), which
+shows only in that nothing comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pyclient import Consumer
+from pyclient.errors import OffsetOutOfRange, RequestTimedOut
+from pyclient.spark.clients import consumer_of
+from pyclient.spark.columns import Columns
+from pyclient.spark.data_loss import report
+from pyclient.spark.ranges import Range
+from pyclient.spark.source_options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES: Final = 8 << 20
+"""Of one Arrow batch, about: large ones cost Spark least, and the next is fetched meanwhile."""
+LEAST_ROWS: Final = 10_000
+MOST_ROWS: Final = 100_000
+PATIENCE_S: Final = 1.0
+"""Without a record, until one looks whether any can come."""
+
+
+class RangePartition(InputPartition):
+    """A task of Spark's."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(tuple(wanted))
+        self.range = wanted
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """How ranges are read. Can be pickled."""
+
+    options: SourceOptions
+    columns: Columns
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records; nothing for the partition that Spark makes up where there is none."""
+        if isinstance(partition, RangePartition):
+            with consumer_of(self.options.client) as consumer:
+                yield from _Reading(self, consumer, partition.range).batches()
+
+
+class _Reading:
+    """One range that is being read."""
+
+    def __init__(self, how: RangeReader, consumer: Consumer, wanted: Range) -> None:
+        self._how = how
+        self._options = how.options
+        self._consumer = consumer
+        self._range = wanted
+        self._rows = LEAST_ROWS
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Up to the end. Raises DataLoss, RequestTimedOut."""
+        self._go_to(self._range.start)
+        silent_since = time.monotonic()
+        while self._position() < self._range.end:
+            try:
+                batch = self._consumer.poll_arrow(self._rows, PATIENCE_S, self._how.columns.client)
+            except OffsetOutOfRange:
+                self._on_gone()
+                continue
+            if batch.num_rows:
+                self._rows = min(max(BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1), LEAST_ROWS), MOST_ROWS)
+                yield self._how.columns.of(batch)
+                silent_since = time.monotonic()
+            elif self._position() < self._range.end:
+                self._on_silence(time.monotonic() - silent_since)
+
+    def _position(self) -> int:
+        return self._consumer.position(self._range.tp)
+
+    def _go_to(self, offset: int) -> None:
+        self._consumer.assign_range(self._range.tp, offset, self._range.end)
+
+    def _on_gone(self) -> None:
+        """The log does not have the position: before its start, or behind its end."""
+        tp, position = self._range.tp, self._position()
+        first = self._consumer.beginning_offsets([tp])[tp]
+        last = self._consumer.end_offsets([tp])[tp]
+        after = min(first, self._range.end) if position < first else self._range.end
+        self._lose(position, after, f"the log has offsets {first} to {last} now")
+        self._go_to(after)
+
+    def _on_silence(self, seconds: float) -> None:
+        tp, position = self._range.tp, self._position()
+        last = self._consumer.end_offsets([tp])[tp]
+        if last <= position:
+            if seconds >= PATIENCE_S * self._options.retries:
+                self._lose(position, self._range.end, f"the log ends at {last} now")
+                self._go_to(self._range.end)
+        elif seconds * 1000 >= self._options.poll_timeout_ms:
+            raise RequestTimedOut(
+                f"Cannot fetch record for offset {position} of {tp} in {self._options.poll_timeout_ms} milliseconds"
+            )
+
+    def _lose(self, start: int, end: int, why: str) -> None:
+        tp = self._range.tp
+        report(f"Offsets {start} to {end - 1} of {tp} are gone: {why}", fails=self._options.fails_on_loss)
