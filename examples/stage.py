@@ -36,7 +36,7 @@ def play(example: Callable[[], bool]) -> None:
     began = time.perf_counter()
     try:
         is_right = example()
-    except (KafkaError, BrokerFailed, OSError, ValueError) as error:
+    except (KafkaError, BrokerFailed, OSError, RuntimeError, ValueError) as error:
         sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
     tell("took", f"{time.perf_counter() - began:.1f} s")
     tell("verdict", "nothing lost, nothing doubled" if is_right else "NOT WHAT IT SHOULD BE")
