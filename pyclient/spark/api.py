@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 HAS_FILTERS: Final = hasattr(datasource, "Filter")
 """``DataSourceReader.pushFilters`` (4.1)."""
+try:
+    from pyspark.sql.streaming import datasource as _streaming
+except ImportError:
+    _streaming = None  # type: ignore[assignment]
+
+limits: Final[Any] = _streaming
+"""The module of ``ReadLimit`` and its kinds (4.2), or None."""
+
+SupportsTriggerAvailableNow: Final[Any] = getattr(_streaming, "SupportsTriggerAvailableNow", object)
+
+TELLS_START: Final = len(inspect.signature(datasource.DataSourceStreamReader.latestOffset).parameters) > 1
+"""``latestOffset`` gets where the batch starts, and a limit (4.2)."""
+
 _PUSHDOWN: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -39,4 +52,5 @@ def filters_are_pushed() -> bool:
 def arrow_schema(schema: StructType) -> pyarrow.Schema:
     """The schema of the Arrow batches that Spark takes for its own: exactly this one."""
     names = inspect.signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, **({"timezone": "UTC"} if "timezone" in names else {}))
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
+    return to_arrow_schema(schema, **zone)

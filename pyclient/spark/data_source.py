@@ -42,9 +42,9 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of a streaming query, on the driver; its ``read`` in the tasks."""
-        from pyclient.spark.stream_reader import StreamReader
+        from pyclient.spark.stream_reader import stream_reader
 
-        return StreamReader(self.options, schema)
+        return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of a batch; on the driver for commit and abort, its ``write`` in the tasks."""

@@ -7,6 +7,7 @@ most similar name; ``kafka.*`` is passed to the client (``pyclient.config``), wh
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -14,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from pyclient.config.key import BOOL, INT, MAX_LONG, STRING, Key, Kind
 from pyclient.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 class Use(Flag):
@@ -121,7 +124,10 @@ def read(options: Mapping[str, str], use: Use) -> Given:
         if name.lower().startswith("kafka."):
             client[name.lower().removeprefix("kafka.")] = text
         elif name.lower() not in _OF_SPARK:
-            option = _known(name, use)
+            option = _known(name, Use.READ if use == Use.BATCH_READ else use)
+            if use == Use.BATCH_READ and option.use == Use.STREAM_READ:
+                log.warning("%s option ignored in batch queries", option.name)
+                continue
             values[option.name] = option.read(text)
             is_set.add(option.name)
     return Given(values, frozenset(is_set), client)

@@ -1,0 +1,99 @@
+"""A streaming query, as the installed PySpark asks for it: with a start and limits (from 4.2 on), or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyclient.spark import api
+from pyclient.spark.columns import columns_of
+from pyclient.spark.offsets import Json, Offsets, from_json, to_json
+from pyclient.spark.options import Use
+from pyclient.spark.range_reader import RangePartition, RangeReader
+from pyclient.spark.source_options import SourceOptions, source_options
+from pyclient.spark.stream_source import StreamSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader):
+    """What all versions ask. ``read`` runs in the tasks, the rest in a process of the driver's."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._ranges = RangeReader(options, columns_of(schema, options.value_format))
+        self._source = StreamSource(options)
+
+    def initialOffset(self) -> Json:
+        """Where a new query starts."""
+        return to_json(self._source.initial())
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        return [RangePartition(each) for each in self._source.ranges(from_json(start), from_json(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        return self._ranges.read(partition)
+
+    def commit(self, end: Json) -> None:
+        """A batch is done; Spark says so when the next one begins."""
+        self._source.finished(from_json(end))
+
+    def reportLatestOffset(self) -> Json | None:
+        """What there is, read or not: for the query's progress."""
+        return to_json(self._source.newest) or None
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._source.close()
+
+
+class LimitedReader(StreamReader, api.SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """With Spark's limits: the options of the source, unless the trigger wants all there is."""
+
+    def getDefaultReadLimit(self) -> Any:
+        """Whether there are limits; Spark cannot say several, so ``latestOffset`` looks at the options."""
+        options = self._options
+        if options.max_offsets is not None:
+            return api.limits.ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return api.limits.ReadMaxBytes(options.max_bytes)
+        if options.min_offsets is not None:
+            return api.limits.ReadMinRows(options.min_offsets)
+        return api.limits.ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: Any) -> Json:
+        """Where the next batch ends."""
+        is_limited = not isinstance(limit, api.limits.ReadAllAvailable)
+        return to_json(self._source.latest(from_json(start), is_limited=is_limited))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that comes later is read."""
+        self._source.aim()
+
+
+class UnlimitedReader(StreamReader):
+    """Without (4.0, 4.1): Spark tells no start, so the end of the batch before has to do."""
+
+    _last: Offsets | None = None
+
+    def latestOffset(self) -> Json:  # type: ignore[override]
+        """Where the next batch ends."""
+        self._last = self._source.latest_of_unknown_start(self._last)
+        return to_json(self._last)
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """The tasks of a batch; after a restart this may come first."""
+        self._last = from_json(end)
+        return super().partitions(start, end)
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """The reader of ``spark.readStream``. Raises ConfigError."""
+    kind = LimitedReader if api.TELLS_START else UnlimitedReader
+    return kind(source_options(options, Use.STREAM_READ), schema)

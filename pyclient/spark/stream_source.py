@@ -1,0 +1,155 @@
+"""What the driver of a stream decides: where it begins, how far each micro-batch goes, and what its tasks read.
+
+Partitions that are new begin at their first record. A log that ends before what was read has lost records, by
+an unclean election, or was made anew: of a topic whose id is still the same the latest offset stays where it
+was until the log has grown over it; any other is read from its start, if ``failOnDataLoss`` is off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from pyclient.errors import KafkaError
+from pyclient.spark import data_loss
+from pyclient.spark.limits import Patience, Sizes, at_most, at_most_bytes, count
+from pyclient.spark.log_offsets import LogOffsets
+from pyclient.spark.offsets import Offsets, named
+from pyclient.spark.progress import Progress
+from pyclient.spark.ranges import Range, split
+from pyclient.spark.source_options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+
+class StreamSource:
+    """Of one query, in the driver's Python process."""
+
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._clock = clock
+        self._offsets = LogOffsets(options)
+        self._progress = Progress(options.group, self._offsets)
+        self._patience = Patience(options.min_offsets, options.max_delay_ms)
+        self._initial: Offsets | None = None
+        self._target: Offsets | None = None
+        self._ids: dict[str, str] = {}
+        self._renewed: tuple[Offsets, frozenset[str]] = {}, frozenset()
+        """Topics that are others than before these offsets."""
+        self.newest: Offsets = {}
+        """As of the last look."""
+
+    def initial(self) -> Offsets:
+        """Where a new query starts; Spark asks twice."""
+        if self._initial is None:
+            partitions = self._offsets.partitions()
+            self._ids = dict(self._offsets.topic_ids)
+            self._initial = self._offsets.at(self._options.starting, partitions, is_start=True)
+        return self._initial
+
+    def aim(self) -> None:
+        """The query ends when it has read what there is now (``Trigger.AvailableNow``)."""
+        self._target = self._looked({})
+
+    def latest(self, start: Offsets, *, is_limited: bool) -> Offsets:
+        """Where the batch that begins at ``start`` ends; all before that is finished. ``start`` itself: no batch."""
+        self._progress.finished(start)
+        end = self.newest = self._looked(start) if self._target is None else self._target
+        if not is_limited:
+            return end
+        begin = {**self._beginning(end, start), **start}
+        if self._target is None and self._patience.wants_more(count(begin, end), self._clock()):
+            return start
+        return self._limited(begin, end)
+
+    def latest_of_unknown_start(self, last: Offsets | None) -> Offsets:
+        """The same where Spark does not tell the start (before 4.2): after a restart no limit can be kept, but by
+        what the group has.
+        """
+        with contextlib.suppress(KafkaError):  # Spark asks for it later, and is told then
+            self.initial()
+        start = last or self._progress.known()
+        return self.latest(start or {}, is_limited=start is not None)
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
+        """What the tasks of a batch read. Raises DataLoss."""
+        fails = self._options.fails_on_loss
+        gone = start.keys() - end.keys()
+        if gone:
+            data_loss.report(f"Partitions {named(gone)} are gone with their records", fails=fails)
+        first = self._beginning(end, start)
+        for tp, offset in sorted(first.items()):
+            if offset > 0:
+                data_loss.report(f"Added partition {tp} starts from {offset} instead of 0", fails=fails)
+        begin = {**first, **start, **self._anew(start, end)}
+        ranges = [Range(tp, begin[tp], end[tp]) for tp in sorted(end) if tp in begin]
+        return split(ranges, self._options.min_partitions, self._options.max_records)
+
+    def finished(self, end: Offsets) -> None:
+        """Spark is done with the batch that ended here."""
+        self._progress.finished(end)
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._offsets.close()
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    def _looked(self, start: Offsets) -> Offsets:
+        partitions = self._offsets.partitions(missing_is_error=self._options.fails_on_loss)
+        renewed = self._renewal(start)
+        known = {tp: offset for tp, offset in start.items() if tp.topic not in renewed}
+        found = self._offsets.latest(partitions, known)
+        back = {tp: offset for tp, offset in known.items() if found.get(tp, offset) < offset}
+        held = {tp: offset for tp, offset in back.items() if self._is_same(tp.topic)}
+        if held:
+            log.warning("the logs of %s are shorter than they were: nothing of them is read before they have grown "
+                        "over offsets that were read", named(held))
+        self._ids |= self._offsets.topic_ids
+        return found | held
+
+    def _is_same(self, topic: str) -> bool:
+        """The topic was there before, by its id."""
+        return topic in self._ids and self._ids[topic] == self._offsets.topic_ids.get(topic)
+
+    def _renewal(self, start: Offsets) -> frozenset[str]:
+        """Topics that were deleted and made again since the last look."""
+        now = self._offsets.topic_ids
+        topics = frozenset(tp.topic for tp in start)
+        renewed = frozenset(name for name in topics & now.keys() if self._ids.get(name, now[name]) != now[name])
+        if renewed:
+            told = f"Topics {', '.join(sorted(renewed))} were deleted and made anew"
+            data_loss.report(told, fails=self._options.fails_on_loss)
+            self._renewed = dict(start), renewed
+        return renewed
+
+    def _anew(self, start: Offsets, end: Offsets) -> Offsets:
+        """Where to begin with partitions whose offsets count from 0 again."""
+        since, topics = self._renewed
+        renewed = {tp for tp in end if tp.topic in topics and tp in start} if since == start else set()
+        back = {tp for tp, offset in end.items() if offset < start.get(tp, offset)} - renewed
+        for tp in sorted(back):
+            told = f"Partition {tp}'s offset was changed from {start[tp]} to {end[tp]}"
+            data_loss.report(told, fails=self._options.fails_on_loss)
+        return self._offsets.earliest(renewed | back)
+
+    def _beginning(self, end: Offsets, start: Offsets) -> Offsets:
+        """Of partitions that are new."""
+        return self._offsets.earliest(end.keys() - start.keys())
+
+    # -- limits ----------------------------------------------------------------------------------------
+
+    def _limited(self, begin: Offsets, end: Offsets) -> Offsets:
+        if self._options.max_offsets is not None:
+            end = at_most(self._options.max_offsets, begin, end)
+        if self._options.max_bytes is not None:
+            end = at_most_bytes(self._options.max_bytes, begin, end, self._bytes_each(end))
+        return end
+
+    def _bytes_each(self, end: Offsets) -> Sizes:
+        """Of a record of each partition, as the log has them: compressed, with what goes round them."""
+        first, sizes = self._offsets.earliest(end), self._offsets.bytes_of(end)
+        last = self._offsets.latest(end, {})
+        return {tp: sizes[tp] / max(1, last[tp] - first[tp]) for tp in end}
