@@ -1,4 +1,4 @@
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 
 cdef class ArrowColumn:
@@ -11,4 +11,15 @@ cdef class ArrowColumn:
     cdef readonly Py_ssize_t rows
 
     # The bytes of a row; -1 where it is null.
+    cdef Py_ssize_t get(self, Py_ssize_t row, const uint8_t **at) noexcept nogil
+
+
+cdef class HeaderColumn:
+    cdef bytearray block                # the headers of all rows, encoded
+    cdef bytearray ends
+    cdef const uint8_t *data
+    cdef int64_t *offsets               # where those of a row begin
+    cdef readonly Py_ssize_t rows
+
+    # The encoded headers of a row; 0 where it has none.
     cdef Py_ssize_t get(self, Py_ssize_t row, const uint8_t **at) noexcept nogil

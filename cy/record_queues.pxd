@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
-from cy.arrow_column cimport ArrowColumn
+from cy.arrow_column cimport ArrowColumn, HeaderColumn
 from cy.deliveries cimport Accepted, Deliveries
 from cy.partition_queue cimport PartitionQueue, TopicQueues
 from cy.partitioner cimport Partitioner
@@ -46,13 +46,13 @@ cdef class RecordQueues:
     ) except -1
     cdef Py_ssize_t add_column(
         self, TopicQueues topic, ArrowColumn values, Py_ssize_t start, object partition,
-        int64_t timestamp, Deliveries deliveries,
+        int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1
     cdef Py_ssize_t add_keyed_row(
         self, TopicQueues topic, ArrowColumn values, ArrowColumn keys, Py_ssize_t row,
-        object partition, int64_t timestamp, Deliveries deliveries,
+        object partition, int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1
     cdef Py_ssize_t add_some(
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
-        int64_t timestamp, Deliveries deliveries,
+        int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cy.arrow_column import HeaderColumn
 from cy.deliveries import Deliveries
 from cy.partition_queue import PartitionQueue, TopicQueues
 from cy.producer_batch import DeliveryReport, ProducerBatch
@@ -84,5 +85,8 @@ class RecordQueues:
         partition: int | None,
         timestamp: int,
         deliveries: Deliveries,
+        headers: HeaderColumn | None = None,
     ) -> int:
-        """Appends ``values[start:]`` as far as there is room; the index of the first that is not in."""
+        """Appends ``values[start:]`` as far as there is room; the index of the first that is not in. ``headers``: with
+        Arrow columns only.
+        """

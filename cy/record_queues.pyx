@@ -22,7 +22,7 @@ from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from cy.arrow_column cimport ArrowColumn
+from cy.arrow_column cimport ArrowColumn, HeaderColumn
 from cy.batch_header cimport HEADER_SIZE
 from cy.deliveries cimport Accepted, Deliveries, new_accepted
 from cy.partition_queue cimport PartitionQueue, TopicQueues
@@ -324,12 +324,12 @@ cdef class RecordQueues:
 
     def add_many(
         self, str topic, values, keys, Py_ssize_t start, partition, timestamp,
-        Deliveries deliveries not None,
+        Deliveries deliveries not None, HeaderColumn headers=None,
     ):
         """Appends ``values[start:]`` as far as there is room; the index of the first that is not in.
 
         ``values`` and ``keys`` are tuples or lists that nobody changes, or both Arrow columns; ``keys``
-        may be None.
+        may be None. ``headers``: with Arrow columns only.
         """
         cdef TopicQueues queues = self.topics.get(topic)
         if queues is None:
@@ -339,7 +339,7 @@ cdef class RecordQueues:
         try:
             while start < end:
                 stop = self.add_some(
-                    queues, values, keys, start, partition, timestamp, deliveries
+                    queues, values, keys, start, partition, timestamp, deliveries, headers
                 )
                 if stop == start:
                     break
@@ -351,25 +351,31 @@ cdef class RecordQueues:
 
     cdef Py_ssize_t add_some(
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
-        int64_t timestamp, Deliveries deliveries,
+        int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1:
         if type(values) is not ArrowColumn:
             return self.add_run(topic, values, keys, start, partition, timestamp, deliveries)
         if keys is None:
-            return self.add_column(topic, values, start, partition, timestamp, deliveries)
-        return self.add_keyed_row(topic, values, keys, start, partition, timestamp, deliveries)
+            return self.add_column(topic, values, start, partition, timestamp, deliveries, headers)
+        return self.add_keyed_row(
+            topic, values, keys, start, partition, timestamp, deliveries, headers
+        )
 
     cdef Py_ssize_t add_column(
         self, TopicQueues topic, ArrowColumn values, Py_ssize_t start, object partition,
-        int64_t timestamp, Deliveries deliveries,
+        int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1:
         """As ``add_run``, into a batch of its own, which is filled without the GIL."""
         cdef const uint8_t *at
-        cdef Py_ssize_t row = start, length, size = HEADER_SIZE
+        cdef const uint8_t *tail = NULL
+        cdef bint with_headers = headers is not None
+        cdef Py_ssize_t row = start, length, tail_size = 0, size = HEADER_SIZE
         cdef Py_ssize_t room = min(max(self.grow_limit, self.batch_size), self.limit - self.used)
         with nogil:
             while row < values.rows:
                 length = max(values.get(row, &at), 0) + RECORD_OVERHEAD
+                if with_headers:
+                    length += headers.get(row, &tail)
                 if length > self.max_record or (size + length > room and row > start):
                     break
                 size += length
@@ -386,7 +392,11 @@ cdef class RecordQueues:
         with nogil:
             for index in range(start, row):
                 length = values.get(index, &at)
-                batch.write(timestamp, NULL, -1, at, length, NULL, 0)
+                if with_headers:
+                    tail_size = headers.get(index, &tail)
+                batch.write(
+                    timestamp, NULL, -1, at, length, tail if tail_size else NULL, tail_size
+                )
         deliveries.note(batch, 0, row - start)
         queue.close()
         queue.closed.append(batch)
@@ -398,13 +408,15 @@ cdef class RecordQueues:
 
     cdef Py_ssize_t add_keyed_row(
         self, TopicQueues topic, ArrowColumn values, ArrowColumn keys, Py_ssize_t row,
-        object partition, int64_t timestamp, Deliveries deliveries,
+        object partition, int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1:
         """Appends one row; the index of the next one, or its own."""
         cdef const uint8_t *key
         cdef const uint8_t *value
+        cdef const uint8_t *tail = NULL
         cdef Py_ssize_t k_size = keys.get(row, &key), v_size = values.get(row, &value)
-        cdef Py_ssize_t size = RECORD_OVERHEAD + max(k_size, 0) + max(v_size, 0)
+        cdef Py_ssize_t tail_size = 0 if headers is None else headers.get(row, &tail)
+        cdef Py_ssize_t size = RECORD_OVERHEAD + max(k_size, 0) + max(v_size, 0) + tail_size
         if size > self.max_record:
             return row
         cdef int32_t number = -1
@@ -416,7 +428,9 @@ cdef class RecordQueues:
         cdef ProducerBatch batch = None if queue is None else self.room(queue, size)
         if batch is None:
             return row
-        batch.write(timestamp, key, k_size, value, v_size, NULL, 0)
+        batch.write(
+            timestamp, key, k_size, value, v_size, tail if tail_size else NULL, tail_size
+        )
         deliveries.note(batch, batch.count - 1, 1)
         if queue.partition == topic.sticky:
             self.partitioner.stick(topic, size)

@@ -81,6 +81,7 @@ class Admin:
     describe_transactions = _blocking(_Async.describe_transactions)
     describe_producers = _blocking(_Async.describe_producers)
     abort_transaction = _blocking(_Async.abort_transaction)
+    end_transactions = _blocking(_Async.end_transactions)
     fence_producers = _blocking(_Async.fence_producers)
     force_terminate_transaction = _blocking(_Async.force_terminate_transaction)
 

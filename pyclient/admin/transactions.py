@@ -18,9 +18,11 @@ from pyclient.admin.types import (
 from pyclient.core.client import TRANSACTION
 from pyclient.errors import KafkaError, UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
+from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.protocol import (
     DescribeProducers,
     DescribeTransactions,
+    EndTxn,
     InitProducerId,
     ListTransactions,
     WriteTxnMarkers,
@@ -29,6 +31,9 @@ from pyclient.topic_partition import TopicPartition, partitions_of
 
 _WITH_DURATION: Final = 1
 _WITH_PATTERN: Final = 2
+_ENDS_EPOCHS: Final = 2
+"""The level of ``transaction.version`` from which EndTxn ends the producer's epoch too."""
+_LAST_OF_VERSION_1: Final = 4
 
 
 class Transactions(Base):
@@ -166,6 +171,41 @@ class Transactions(Base):
         results = await fan_out(self._client, [partition], Leaders(self._client), ask, deadline)
         results.checked()
 
+    async def end_transactions(
+        self,
+        prepared: Iterable[PreparedTransaction],
+        *,
+        commit: bool,
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Results[str, None]:
+        """Ends transactions, each of its transactional id, that others have left open
+        (``Producer.prepare_transaction``). Exactly these: one whose producer has gone on since is refused
+        (ProducerFenced, InvalidProducerEpoch, InvalidTxnState). Raises the first error unless ``check=False``.
+        """
+        given = {one.transactional_id: one for one in prepared}
+
+        async def one(node: int, key: str) -> KafkaError | None:
+            message = EndTxn.Request(
+                transactional_id=key,
+                producer_id=given[key].producer_id,
+                producer_epoch=given[key].epoch,
+                committed=commit,
+            )
+            versions = self._client.versions(node)
+            level = 0 if versions is None else versions.features.get("transaction.version", 0)
+            bound = None if level >= _ENDS_EPOCHS else _LAST_OF_VERSION_1
+            response = await self._client.send(node, EndTxn, message, max_version=bound)
+            return of_code(response.error_code)
+
+        async def ask(node: int, keys: list[str]) -> dict[str, KafkaError | None]:
+            outcomes = await asyncio.gather(*(one(node, key) for key in keys), return_exceptions=True)
+            return {key: _raised(outcome) for key, outcome in zip(keys, outcomes, strict=True)}
+
+        places = Coordinators(self._client, TRANSACTION)
+        results = await fan_out(self._client, given, places, ask, self._deadline(timeout))
+        return results.checked(check)
+
     async def fence_producers(
         self, ids: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, FencedProducer]:
@@ -195,6 +235,13 @@ class Transactions(Base):
     ) -> None:
         """Aborts what this transactional id has open (KIP-939's name of fencing one)."""
         await self.fence_producers(transactional_id, timeout=timeout)
+
+
+def _raised(outcome: KafkaError | BaseException | None) -> KafkaError | None:
+    """What is one transaction's own; raises what is no answer of a broker."""
+    if outcome is None or isinstance(outcome, KafkaError):
+        return outcome
+    raise outcome
 
 
 def _need(version: int, least: int, what: str) -> None:

@@ -18,12 +18,22 @@ from cy.record_queues import milliseconds
 from pyclient.config import PRODUCER, load
 from pyclient.errors import BufferExhausted, ClientClosed, ClientForked, KafkaError
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import BaseProducer, check_fits, check_partition, known_topic, many, pairs, size_of
+from pyclient.producer.base import (
+    BaseProducer,
+    check_fits,
+    check_partition,
+    header_column,
+    known_topic,
+    many,
+    size_of,
+    triples,
+)
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.cluster import PartitionInfo
+    from pyclient.prepared_transaction import PreparedTransaction
     from pyclient.producer.pipeline import Headers, OnDelivery
 
 
@@ -100,29 +110,32 @@ class Producer(BaseProducer):
         *,
         partition: int | None = None,
         timestamp: int | None = None,
+        headers: Any = None,
     ) -> Deliveries:
         """Sends a record of each value, with the key at the same place, in order."""
         self._check_open()
         known_topic(self, topic)
         stamp = milliseconds(timestamp)
         if self._pipeline.sees_records:
-            records = pairs(values, keys)
+            records = triples(values, keys, headers)
             deliveries = Deliveries(len(records), stamp)
-            for value, key in records:
-                deliveries.keep(await self.send_later(topic, value, key, partition, stamp, None, None))
+            for value, key, row in records:
+                deliveries.keep(await self.send_later(topic, value, key, partition, stamp, row, None))
             return deliveries
         items, item_keys = many(self._pipeline, topic, values, keys)
+        tails = header_column(headers, values)
         deliveries = Deliveries(len(items), stamp)
         at = 0
         deadline = time.monotonic() + self._settings.max_block
         while True:
-            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries)
+            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries, tails)
             if done == len(items):
                 return deliveries
             if done > at:
                 deadline = time.monotonic() + self._settings.max_block
             at = done
-            size = size_of(items[at], None if item_keys is None else item_keys[at])
+            key, tail = (None if column is None else column[at] for column in (item_keys, tails))
+            size = size_of(items[at], key, tail)
             await self._make_possible(topic, partition, size, deadline)
 
     async def _make_possible(
@@ -210,6 +223,11 @@ class Producer(BaseProducer):
         """Delivers everything and commits."""
         self.direct = False
         await self._engine.commit()
+
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Delivers everything and leaves the transaction open for whoever ends it; see the blocking face."""
+        self.direct = False
+        return await self._engine.prepare()
 
     async def abort_transaction(self) -> None:
         """Aborts: nothing of the transaction will be seen."""

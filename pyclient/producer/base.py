@@ -7,7 +7,7 @@ from itertools import repeat
 from random import getrandbits
 from typing import Any, NamedTuple
 
-from cy.arrow_column import ArrowColumn
+from cy.arrow_column import ArrowColumn, HeaderColumn
 from cy.partition_queue import TopicQueues
 from cy.producer_batch import DeliveryReport
 from cy.record_headers import size_of_headers
@@ -109,9 +109,9 @@ class BaseProducer(RecordQueues):
         return None if current is None else (current.producer_id, current.epoch)
 
 
-def size_of(value: Any, key: Any) -> int:
-    """Bytes of a value and a key."""
-    return (0 if value is None else len(value)) + (0 if key is None else len(key))
+def size_of(value: Any, key: Any, headers: bytes | None = None) -> int:
+    """Bytes of a value, a key and encoded headers."""
+    return sum(len(part) for part in (value, key, headers) if part is not None)
 
 
 def many(
@@ -127,10 +127,27 @@ def many(
     )
 
 
-def pairs(values: Sequence[Any], keys: Sequence[Any] | None) -> list[tuple[Any, Any]]:
-    """Value and key of each record, where ``send_many`` sends one by one; of Arrow columns as bytes."""
+def header_column(headers: Any, values: Sequence[Any]) -> HeaderColumn | None:
+    """Headers of the records of ``send_many``. Raises TypeError where they, or the values, are no Arrow column."""
+    if headers is None:
+        return None
+    if not hasattr(values, "__arrow_c_array__") and not hasattr(values, "__arrow_c_stream__"):
+        raise TypeError("headers of many records need values that are an Arrow array: else use send")
+    column = HeaderColumn(_array(headers))
+    if len(column) != len(values):
+        raise ValueError(f"{len(values)} values and headers of {len(column)}")
+    return column
+
+
+def triples(values: Sequence[Any], keys: Sequence[Any] | None, headers: Any) -> list[tuple[Any, Any, Any]]:
+    """Value, key and headers of each record, where ``send_many`` sends one by one; of Arrow columns as bytes."""
     _check_keys(values, keys)
-    return list(zip(_items(values), repeat(None) if keys is None else _items(keys), strict=False))
+    rows = repeat(None) if headers is None else map(_header_pairs, headers.to_pylist())
+    return list(zip(_items(values), repeat(None) if keys is None else _items(keys), rows, strict=False))
+
+
+def _header_pairs(row: Any) -> Any:
+    return row and [tuple(pair.values()) for pair in row]
 
 
 def _items(given: Any) -> Any:
@@ -156,11 +173,15 @@ def _columns(pipeline: Pipeline, values: Any, keys: Any) -> tuple[Sequence[Any],
 
 
 def _column(array: Any) -> Any:
+    return ArrowColumn(_array(array))
+
+
+def _array(array: Any) -> Any:
     if hasattr(array, "combine_chunks"):
         array = array.combine_chunks()
     if not hasattr(array, "__arrow_c_array__"):
-        raise TypeError(f"{type(array).__name__} is no Arrow array; keys and values must both be")
-    return ArrowColumn(array)
+        raise TypeError(f"{type(array).__name__} is no Arrow array; keys, values and headers must all be")
+    return array
 
 
 def check_fits(queues: RecordQueues, topic: str, size: int) -> None:

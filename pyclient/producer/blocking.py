@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport
@@ -17,14 +17,26 @@ from pyclient.config import PRODUCER, load
 from pyclient.core.runner import Runner
 from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import BaseProducer, check_fits, check_partition, known_topic, many, pairs, size_of
+from pyclient.producer.base import (
+    BaseProducer,
+    check_fits,
+    check_partition,
+    header_column,
+    known_topic,
+    many,
+    size_of,
+    triples,
+)
 from pyclient.producer.engine import Engine
 from pyclient.producer.express import Express
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.cluster import PartitionInfo
+    from pyclient.prepared_transaction import PreparedTransaction
     from pyclient.producer.pipeline import Headers, OnDelivery
+
+R = TypeVar("R")
 
 
 class Producer(BaseProducer):
@@ -100,31 +112,35 @@ class Producer(BaseProducer):
         *,
         partition: int | None = None,
         timestamp: int | None = None,
+        headers: Any = None,
     ) -> Deliveries:
         """Sends a record of each value, with the key at the same place, in order. Waits for room as
         ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``.
+        ``headers``: with Arrow columns, a column of lists of structs of name and value.
         """
         self._check_open()
         known_topic(self, topic)
         stamp = milliseconds(timestamp)
         if self._pipeline.sees_records:
-            records = pairs(values, keys)
+            records = triples(values, keys, headers)
             deliveries = Deliveries(len(records), stamp)
-            for value, key in records:
-                deliveries.keep(self.send_later(topic, value, key, partition, stamp, None, None))
+            for value, key, row in records:
+                deliveries.keep(self.send_later(topic, value, key, partition, stamp, row, None))
             return deliveries
         items, item_keys = many(self._pipeline, topic, values, keys)
+        tails = header_column(headers, values)
         deliveries = Deliveries(len(items), stamp)
         at = 0
         deadline = time.monotonic() + self._settings.max_block
         while True:
-            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries)
+            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries, tails)
             if done == len(items):
                 return deliveries
             if done > at:
                 deadline = time.monotonic() + self._settings.max_block
             at = done
-            size = size_of(items[at], None if item_keys is None else item_keys[at])
+            key, tail = (None if column is None else column[at] for column in (item_keys, tails))
+            size = size_of(items[at], key, tail)
             self._make_possible(topic, partition, size, deadline)
 
     def _make_possible(
@@ -228,9 +244,16 @@ class Producer(BaseProducer):
         """Aborts: nothing of the transaction will be seen."""
         self._end(self._engine.abort)
 
-    def _end(self, how: Callable[[], Any]) -> None:
+    def prepare_transaction(self) -> PreparedTransaction | None:
+        """Delivers everything and leaves the transaction open for whoever ends it, by
+        ``Admin.end_transactions``, perhaps in another process; None if nothing was sent. This producer
+        can only be closed then. Raises TransactionError if the transaction has failed.
+        """
+        return self._end(self._engine.prepare)
+
+    def _end(self, how: Callable[[], Coroutine[Any, Any, R]]) -> R:
         self.direct = False
-        self._runner.run(how())
+        return self._runner.run(how())
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
         """Commits a consumer group's offsets with the transaction. ``group``: what

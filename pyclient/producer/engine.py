@@ -11,6 +11,7 @@ from cy.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
 from pyclient.errors import ClientClosed, KafkaError
+from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.sender import Sender
@@ -115,6 +116,10 @@ class Engine:
     async def commit(self) -> None:
         """Commits the open transaction."""
         await self.transactions.commit(self.flush)
+
+    async def prepare(self) -> PreparedTransaction | None:
+        """Sends everything and leaves the transaction to somebody else."""
+        return await self.transactions.prepare(self.flush)
 
     async def abort(self) -> None:
         """Aborts the open transaction."""

@@ -7,6 +7,7 @@ EndTxn answers with the next epoch, so nothing of an old transaction can reach a
     UNINITIALIZED -init-> READY -begin-> OPEN -commit, abort-> READY
     OPEN -a batch or a call fails-> FAILED -abort-> READY
     OPEN -commit-> ENDING -no answer in max.block.ms-> ENDING -commit again, abort-> READY
+    OPEN -prepare-> PREPARED: whoever has its name, producer id and epoch ends it, not this producer
     any -fenced, not authorized-> FATAL
 
 When a commit was asked for and not answered, the transaction may be committed, or be so any time
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from cy.producer_batch import ProducerBatch
 from pyclient.errors import KafkaError
+from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
@@ -51,6 +53,7 @@ class State(Enum):
     OPEN = "a transaction is open"
     ENDING = "the transaction is being ended"
     FAILED = "the transaction has failed and can only be aborted"
+    PREPARED = "the transaction is prepared, and someone else ends it"
     FATAL = "the producer can do nothing more"
 
 
@@ -224,6 +227,17 @@ class Transactions(Identities):
         await flush()
         self._require(State.ENDING)
         await self._end(self._commit)
+
+    async def prepare(self, flush: Callable[[], Awaitable[None]]) -> PreparedTransaction | None:
+        """Sends everything and leaves the transaction open; None where brokers know of none, as nothing
+        was sent. Raises TransactionError if the transaction has failed: abort it.
+        """
+        self._require(State.OPEN)
+        self.state = State.ENDING
+        await flush()
+        self._require(State.ENDING)
+        self.state = State.PREPARED
+        return PreparedTransaction(self.coordinator.id, *self._identity) if self._touched else None
 
     async def _commit(self) -> None:
         self._asked = True
