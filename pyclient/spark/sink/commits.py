@@ -1,0 +1,201 @@
+"""What tasks and the driver do for ``exactly_once``: they ask it, and move its records and transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+from uuid import uuid4
+
+from pyclient.admin import Admin
+from pyclient.config import ADMIN
+from pyclient.prepared_transaction import PreparedTransaction
+from pyclient.spark.sink import transactions
+from pyclient.spark.sink.exactly_once import (
+    BatchLost,
+    Deposed,
+    NotDecided,
+    Opened,
+    State,
+    Verdict,
+    claim,
+    decision,
+    is_decided,
+    lost,
+    orphans,
+    unfit,
+    verdict,
+)
+from pyclient.spark.sink.ledger import Ledger
+
+log = logging.getLogger("pyclient.spark")
+END_S: Final = 120.0
+"""How long the ends of a batch's transactions may take."""
+MARGIN_MS: Final = 30_000
+"""What must be left of a transaction's time when it is decided, or a quarter of that, if it is less."""
+
+
+class Job(NamedTuple):
+    """What one run of a query writes with; all that tasks and driver share."""
+
+    client: tuple[tuple[str, str], ...]
+    """Settings of ``kafka.*``."""
+    topic: str
+    """Of the ledger."""
+    prefix: str
+    query: str
+    run: str
+    timeout_ms: int
+    """transaction.timeout.ms."""
+    is_named: bool
+    """The query will be run again under this name."""
+    fails_on_loss: bool
+
+
+class Commits:
+    """One run of a query at the ledger. Blocking; raises KafkaError."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        client = {key: value for key, value in job.client if key in ADMIN}
+        self._admin = Admin(config=client)
+        try:
+            self._ledger = Ledger(client, job.topic, job.prefix, self._admin)
+        except BaseException:
+            self._admin.close()
+            raise
+        self._begin = transactions.begin_of(job.prefix, job.query)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ledger.__exit__(kind, error, trace)
+        self._admin.close()
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    def join(self) -> State:
+        """The state in which this run may write: claimed, and with what the runs before have left put in order."""
+        if not self.job.is_named:
+            self._mend()
+        return self._own(self.job.run)
+
+    def _own(self, run: str) -> State:
+        """Claims the query for ``run`` until it has it."""
+        query = self.job.query
+        state = self._ledger.state(query)
+        while (record := claim(state, query, run)) is not None:
+            left = transactions.opened(self._admin, self._begin)
+            self._ledger.append(record)
+            state = self._ledger.state(query)
+            if state.run == run:
+                self._put_in_order(state, left, transactions.begin_of(self.job.prefix, query, run))
+        return state
+
+    def _put_in_order(self, state: State, left: list[Opened], spared: str) -> None:
+        """Ends what the last decision names; aborts the rest of what was open before the claim. What cannot be
+        ended is found by the commit of its batch, which is then run again.
+        """
+        for one, why in self._end(state.transactions, commit=True).items():
+            log.debug("%s was ended before: %s", one, why)
+        self._abort(orphans(left, state.transactions, spared))
+
+    def _mend(self) -> None:
+        """Ends what batch writes without a name have decided and not ended, as their drivers died."""
+        for query, state in self._ledger.states().items():
+            if query.startswith(UNNAMED) and state.has_decided:
+                try:
+                    self._end_decided(query, state)
+                except BatchLost as error:
+                    log.error("%s", error)
+                self._ledger.bury(query, state.run)
+
+    # -- the driver --------------------------------------------------------------------------------
+
+    def commit(self, term: int, batch: int, written: Collection[PreparedTransaction]) -> None:
+        """Decides and ends. Raises NotDecided, Deposed, BatchLost, or what leaves it open what has happened."""
+        job = self.job
+        state = self._ledger.state(job.query, term)
+        found = verdict(state, job.query, job.run, term, batch)
+        if found is Verdict.DECIDE and written:
+            state = self._decide(state, batch, written)
+        elif found is Verdict.END:
+            self._finish(state)
+            self._abort([one for one in written if one not in state.transactions])
+        if not job.is_named:
+            self._ledger.bury(job.query, job.run)
+
+    def _decide(self, state: State, batch: int, written: Collection[PreparedTransaction]) -> State:
+        job = self.job
+        opened = transactions.opened(self._admin, self._begin)
+        self._check_fit(batch, written, opened)
+        record = decision(state, job.query, batch, written, job.timeout_ms)
+        self._ledger.append(record)
+        decided = self._ledger.state(job.query, state.term)
+        if not is_decided(decided, record):
+            raise Deposed(f"query {job.query}, batch {batch}: run {decided.run} has taken over from run {job.run}")
+        self._finish(decided)
+        self._abort(orphans(opened, written))
+        if not state.has_decided and state.past:
+            self._ledger.bury(job.query, state.past[-1])
+        return decided
+
+    def _check_fit(
+        self, batch: int, written: Collection[PreparedTransaction], opened: list[Opened]
+    ) -> None:
+        margin = min(MARGIN_MS, self.job.timeout_ms // 4)
+        wrong = unfit(written, opened, transactions.now_ms(), margin)
+        if wrong:
+            raise NotDecided(
+                f"query {self.job.query}, batch {batch} is not written and can be run again; "
+                f"kafka.transaction.timeout.ms={self.job.timeout_ms} must be longer than a batch takes: {_told(wrong)}"
+            )
+
+    def _finish(self, state: State) -> None:
+        """Ends what was decided; of what is lost failOnDataLoss says whether it is an error."""
+        try:
+            self._end_decided(self.job.query, state)
+        except BatchLost as error:
+            if self.job.fails_on_loss:
+                raise
+            log.error("%s", error)
+
+    def _end_decided(self, query: str, state: State) -> None:
+        refused = self._end(state.transactions, commit=True)
+        gone = lost(refused, transactions.states(self._admin, [one.transactional_id for one in refused]))
+        if gone:
+            raise BatchLost(
+                f"query {query}, batch {state.batch} was decided, but the broker has aborted {len(gone)} of its "
+                f"{len(state.transactions)} transactions before they were ended, as a time-out does "
+                f"(kafka.transaction.timeout.ms={state.timeout_ms}): their rows are lost. Set failOnDataLoss to false "
+                f"to go on without them: {_told(gone)}"
+            )
+
+    def abort(self, term: int) -> None:
+        """Takes back what is not decided, in the name of nobody. Where another run has taken over, it has done so."""
+        state = self._ledger.state(self.job.query, term)
+        if (state.term, state.run) != (term, self.job.run):
+            return
+        self._own(f"{self.job.run}.{uuid4().hex[:8]}")
+
+    # -- ends --------------------------------------------------------------------------------------
+
+    def _end(self, some: Collection[PreparedTransaction], *, commit: bool) -> dict[PreparedTransaction, str]:
+        return transactions.end(self._admin, some, commit=commit, timeout_s=END_S)
+
+    def _abort(self, some: Collection[PreparedTransaction]) -> None:
+        """One that has ended meanwhile is none of our business."""
+        for one, why in self._end(some, commit=False).items():
+            log.debug("%s was not aborted: %s", one, why)
+
+
+UNNAMED: Final = "batch:"
+"""How the names of queries begin that are batch writes without ``writeId``."""
+
+
+def _told(some: Mapping[PreparedTransaction, str]) -> str:
+    return "; ".join(f"{one.transactional_id}: {why}" for one, why in list(some.items())[:5])

@@ -1,0 +1,138 @@
+"""The ledger: the topic in which runs claim queries and decide batches.
+
+One partition, since its order is what counts; compacted, as only the last state of a query is needed, in small
+segments, so that reading it whole is reading little. A commit reads it backwards from the end, as far as the last
+decision of its own term. It is replicated as the cluster's transaction log is.
+
+    key    prefix/query/run
+    value  JSON of ``exactly_once.Record``; null: buried
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import reduce
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from pyclient.admin import Admin, NewTopic
+from pyclient.admin.types import ConfigResource, ResourceType
+from pyclient.consumer import Consumer
+from pyclient.errors import RequestTimedOut
+from pyclient.producer.blocking import Producer
+from pyclient.protocol.errors import TopicAlreadyExists
+from pyclient.spark.sink.exactly_once import Record, State, replay
+from pyclient.topic_partition import TopicPartition
+
+PATIENCE_S: Final = 60.0
+WINDOW: Final = 64
+"""Records that are looked at first, from the end; eight times as many, if they do not tell."""
+SEGMENT_BYTES: Final = 4 << 20
+
+
+class Ledger:
+    """Of one prefix, in one topic. Blocking; raises KafkaError."""
+
+    def __init__(self, client: Mapping[str, str], topic: str, prefix: str, admin: Admin) -> None:
+        """``client``: the settings that all clients share."""
+        self.topic = topic
+        self.prefix = prefix
+        self._place = TopicPartition(topic, 0)
+        self._client = client
+        self._admin = admin
+        self._create()
+        self._consumer = Consumer(config=client)
+        self._consumer.assign([self._place])
+        self._producer: Producer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+        if self._producer is not None:
+            self._producer.close(0)
+
+    def _create(self) -> None:
+        """The topic, if it is not there."""
+        if not self._admin.describe_topics(self.topic, check=False).errors:
+            return
+        brokers = self._admin.describe_cluster().brokers
+        found = self._broker_config(str(brokers[0].id))
+        replicas = min(int(found.get("transaction.state.log.replication.factor") or 3), len(brokers))
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(SEGMENT_BYTES),
+            "min.insync.replicas": str(min(int(found.get("transaction.state.log.min.isr") or 2), replicas)),
+        }
+        with suppress(TopicAlreadyExists):
+            self._admin.create_topics(NewTopic(self.topic, 1, replicas, configs=configs))
+
+    def _broker_config(self, broker: str) -> dict[str, str | None]:
+        resource = ConfigResource(ResourceType.BROKER, broker)
+        return {name: entry.value for name, entry in self._admin.describe_configs(resource)[resource].items()}
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def states(self) -> dict[str, State]:
+        """The state of every query that the ledger knows."""
+        states: dict[str, State] = {}
+        for query, run, record in self._records(*self._bounds()):
+            if record is not None:
+                states[query] = replay(states.get(query, State()), record)
+            elif query in states and states[query].run == run:
+                del states[query]
+        return states
+
+    def state(self, query: str, term: int | None = None) -> State:
+        """The state of a query, read as far back as it takes if this term was in force."""
+        begin, end = self._bounds()
+        window = WINDOW
+        while True:
+            start = begin if term is None else max(begin, end - window)
+            records = [record for name, _, record in self._records(start, end) if record and name == query]
+            if start == begin or any(record.decides and record.term >= (term or 0) for record in records):
+                return reduce(replay, records, State())
+            window *= 8
+
+    def _bounds(self) -> tuple[int, int]:
+        place = self._place
+        return self._consumer.beginning_offsets([place])[place], self._consumer.end_offsets([place])[place]
+
+    def _records(self, start: int, end: int) -> Iterator[tuple[str, str, Record | None]]:
+        """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``."""
+        self._consumer.seek(self._place, start)
+        deadline = time.monotonic() + PATIENCE_S
+        begin = f"{self.prefix}/"
+        while self._consumer.position(self._place) < end:
+            if time.monotonic() > deadline:
+                raise RequestTimedOut(f"{self.topic} was not read up to offset {end} in {PATIENCE_S:.0f} s")
+            for record in self._consumer.poll(timeout=0.2):
+                key = bytes(record.key or b"").decode()
+                if record.offset < end and key.startswith(begin):
+                    query, run = key.removeprefix(begin).rsplit("/", 1)
+                    yield query, run, record.value and msgspec.json.decode(bytes(record.value), type=Record)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def append(self, record: Record) -> None:
+        """Returns when it is safe; ``state`` tells what became of it. If this raises, it may come in yet."""
+        self._send(self._key(record.query, record.run), msgspec.json.encode(record))
+
+    def bury(self, query: str, run: str) -> None:
+        """The last record of a run is not needed any more."""
+        self._send(self._key(query, run), None)
+
+    def _key(self, query: str, run: str) -> bytes:
+        return f"{self.prefix}/{query}/{run}".encode()
+
+    def _send(self, key: bytes, value: bytes | None) -> None:
+        if self._producer is None:
+            self._producer = Producer(config=self._client, acks="all", enable_idempotence=True, linger_ms=0)
+        self._producer.send(self.topic, value=value, key=key, partition=0).result(PATIENCE_S)

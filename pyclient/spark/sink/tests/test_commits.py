@@ -1,0 +1,232 @@
+"""Runs of a query with a real ledger and real transactions: a task is ``write``, a driver is ``Commits``."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient.spark.sink import transactions
+from pyclient.spark.sink.commits import UNNAMED, Commits, Job
+from pyclient.spark.sink.exactly_once import BatchLost, Deposed, NotDecided
+from pyclient.tests.brokers import broker, unique  # noqa: F401
+from pyclient.tests.support import PATIENCE_S, read_all, until
+
+LEDGER = "ledger-of-tests"
+
+
+@pytest.fixture
+def topic(broker):  # noqa: F811
+    name = unique("topic")
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics(name, num_partitions=1)
+    return name
+
+
+class Query:
+    """One query, whose runs share its name."""
+
+    def __init__(self, bootstrap, topic, name=None, timeout_ms=60_000):
+        self.bootstrap, self.topic, self.timeout_ms = bootstrap, topic, timeout_ms
+        self.name = name or unique("query")
+
+    def job(self, run, named=True, fails=True):
+        client = (("bootstrap.servers", self.bootstrap),)
+        return Job(client, LEDGER, "test", self.name, run, self.timeout_ms, named, fails)
+
+    def run(self, run, **settings):
+        return Commits(self.job(run, **settings))
+
+    def write(self, run, *values):
+        name = transactions.Names("test", self.name, run).take(0)
+        settings = {"transactional_id": name, "transaction_timeout_ms": self.timeout_ms}
+        with Producer(self.bootstrap, **settings) as producer:
+            producer.begin_transaction()
+            producer.send_many(self.topic, list(values))
+            return producer.prepare_transaction()
+
+    def seen(self):
+        """What readers of committed records see, once nothing is open."""
+        place = TopicPartition(self.topic, 0)
+        with Consumer(self.bootstrap) as every, Consumer(self.bootstrap, isolation_level="read_committed") as stable:
+            until(lambda: every.end_offsets([place]) == stable.end_offsets([place]), "the end of all transactions")
+        records = read_all(self.bootstrap, self.topic, isolation_level="read_committed")
+        return [bytes(record.value) for record in records]
+
+    def opened(self):
+        with Admin(self.bootstrap) as admin:
+            return [one.transaction for one in transactions.opened(admin, transactions.begin_of("test", self.name))]
+
+
+@pytest.fixture
+def query(broker, topic):  # noqa: F811
+    return Query(broker.bootstrap, topic)
+
+
+def test_a_batch_is_seen_when_it_is_committed_and_a_repeated_commit_adds_nothing(query):
+    with query.run("r1") as run:
+        term = run.join().term
+        written = [query.write("r1", b"a"), query.write("r1", b"b")]
+        run.commit(term, 0, written)
+        run.commit(term, 0, [])
+    assert sorted(query.seen()) == [b"a", b"b"]
+
+
+def test_an_attempt_that_lost_is_aborted_by_the_commit(query):
+    with query.run("r1") as run:
+        term = run.join().term
+        lost, written = query.write("r1", b"twice"), query.write("r1", b"once")
+        run.commit(term, 0, [written])
+        assert lost not in query.opened()
+    assert query.seen() == [b"once"]
+
+
+def test_the_next_run_aborts_at_once_what_a_killed_one_left_open(query):
+    with query.run("r1") as run:
+        run.join()
+        query.write("r1", b"gone")
+    with query.run("r2") as run:
+        assert run.join().batch == -1
+        assert query.opened() == []
+    assert query.seen() == []
+
+
+def test_the_next_run_ends_what_was_decided_and_writes_it_not_again(query, monkeypatch):
+    with query.run("r1") as run:
+        term = run.join().term
+        written = [query.write("r1", b"a"), query.write("r1", b"b")]
+        monkeypatch.setattr(run, "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.commit(term, 5, written)
+    assert len(query.opened()) == 2
+    with query.run("r2") as run:
+        state = run.join()
+        assert state.batch == 5
+        assert sorted(query.seen()) == [b"a", b"b"]
+        run.commit(state.term, 5, [])
+    assert sorted(query.seen()) == [b"a", b"b"]
+
+
+def killed(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_driver_that_was_thought_dead_decides_nothing(query):
+    with query.run("old") as old, query.run("new") as new:
+        old_term = old.join().term
+        late = query.write("old", b"late")
+        new_term = new.join().term
+        with pytest.raises(Deposed):
+            old.commit(old_term, 0, [late])
+        old.abort(old_term)
+        new.commit(new_term, 0, [query.write("new", b"once")])
+        with pytest.raises(Deposed):
+            old.join()
+    assert query.seen() == [b"once"]
+
+
+def test_a_deposed_decision_that_comes_in_late_is_not_ended(query, monkeypatch):
+    """It was on its way when the other run claimed."""
+    with query.run("old") as old, query.run("new") as new:
+        old_term = old.join().term
+        late = query.write("old", b"late")
+        append = old._ledger.append
+
+        def after_the_claim(record):
+            new.join()
+            append(record)
+
+        monkeypatch.setattr(old._ledger, "append", after_the_claim)
+        with pytest.raises(Deposed):
+            old.commit(old_term, 0, [late])
+    assert query.seen() == []
+
+
+def test_a_failed_batch_is_taken_back(query):
+    with query.run("r1") as run:
+        term = run.join().term
+        query.write("r1", b"gone")
+        run.abort(term)
+        assert query.opened() == []
+        with pytest.raises(Deposed):
+            run.commit(term, 0, [])
+    assert query.seen() == []
+
+
+def test_a_decided_batch_is_not_taken_back(query, monkeypatch):
+    with query.run("r1") as run:
+        term = run.join().term
+        monkeypatch.setattr(run, "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.commit(term, 0, [query.write("r1", b"once")])
+        run.abort(term)
+    assert query.seen() == [b"once"]
+
+
+def test_a_transaction_that_the_broker_has_ended_is_not_decided(query):
+    with query.run("r1") as run:
+        term = run.join().term
+        written = query.write("r1", b"a")
+        with Admin(query.bootstrap) as admin:
+            transactions.end(admin, [written], commit=False, timeout_s=PATIENCE_S)
+        with pytest.raises(NotDecided, match="the broker has ended it"):
+            run.commit(term, 0, [written])
+
+
+def test_a_decided_transaction_that_timed_out_is_an_error_that_says_so(query, monkeypatch):
+    with query.run("r1") as run:
+        term = run.join().term
+        written = query.write("r1", b"a")
+        monkeypatch.setattr(run, "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.commit(term, 0, [written])
+    with Admin(query.bootstrap) as admin:
+        admin.fence_producers(written.transactional_id)
+        transactions.end(admin, [written], commit=True, timeout_s=PATIENCE_S)
+    with query.run("r2") as run:
+        state = run.join()
+        with pytest.raises(BatchLost, match=r"kafka.transaction.timeout.ms=60000\): their rows are lost"):
+            run.commit(state.term, 0, [])
+    with query.run("r3", fails=False) as run:
+        run.commit(run.join().term, 0, [])
+
+
+def test_two_queries_do_not_disturb_each_other(query):
+    other = Query(query.bootstrap, query.topic)
+    with query.run("r") as run, other.run("r") as second:
+        term = run.join().term
+        written = query.write("r", b"mine")
+        second_term = second.join().term
+        second.commit(second_term, 0, [other.write("r", b"theirs")])
+        run.commit(term, 0, [written])
+    assert sorted(query.seen()) == [b"mine", b"theirs"]
+
+
+def test_a_batch_write_whose_driver_died_while_ending_is_ended_by_the_next_one(broker, topic, monkeypatch):  # noqa: F811
+    first, second = (Query(broker.bootstrap, topic, UNNAMED + unique("write")) for _ in range(2))
+    with first.run("r", named=False) as run:
+        term = run.join().term
+        monkeypatch.setattr(run, "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.commit(term, 0, [first.write("r", b"a")])
+    with second.run("r", named=False) as run:
+        term = run.join().term
+        assert first.seen() == [b"a"]
+        run.commit(term, 0, [second.write("r", b"b")])
+        assert not {first.name, second.name} & set(run._ledger.states())
+    assert first.seen() == [b"a", b"b"]
+
+
+def test_the_ledger_is_compacted_and_read_backwards_only_as_far_as_needed(query, monkeypatch):
+    with query.run("r") as run:
+        term = run.join().term
+        for batch in range(4):
+            run.commit(term, batch, [query.write("r", b"%d" % batch)])
+        with Admin(query.bootstrap) as admin:
+            assert admin.describe_topics(LEDGER)[LEDGER].partitions
+        asked = []
+        records = run._ledger._records
+        monkeypatch.setattr("pyclient.spark.sink.ledger.WINDOW", 2)
+        monkeypatch.setattr(run._ledger, "_records", lambda *where: asked.append(where) or records(*where))
+        assert run._ledger.state(query.name, term).batch == 3
+        assert [end - start for start, end in asked] == [2]
+    assert query.seen() == [b"0", b"1", b"2", b"3"]

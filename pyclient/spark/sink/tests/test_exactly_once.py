@@ -1,0 +1,191 @@
+"""The protocol: whatever the order of claims and decisions, a batch is decided once, by one run."""
+
+from __future__ import annotations
+
+import random
+from functools import reduce
+
+import pytest
+
+from pyclient.prepared_transaction import PreparedTransaction
+from pyclient.spark.sink.exactly_once import (
+    NOTHING,
+    REMEMBERED,
+    Deposed,
+    Opened,
+    Record,
+    State,
+    Verdict,
+    claim,
+    decision,
+    is_decided,
+    lost,
+    orphans,
+    replay,
+    unfit,
+    verdict,
+)
+
+A, B, C = (PreparedTransaction(name, 1, 0) for name in "abc")
+
+
+def after(*records):
+    return reduce(replay, records, State())
+
+
+def claimed(run, term=1):
+    return Record("q", run, term)
+
+
+def decided(run, term, batch, *transactions):
+    return Record("q", run, term, batch, transactions)
+
+
+def test_the_first_claim_of_a_term_counts_and_a_later_one_of_another_run_does_not():
+    state = after(claimed("r"), claimed("s"))
+    assert (state.run, state.term, state.batch) == ("r", 1, NOTHING)
+    assert claim(state, "q", "s") == claimed("s", 2)
+
+
+def test_a_second_claim_of_the_same_run_changes_nothing():
+    state = after(claimed("r"), decided("r", 1, 0, A))
+    assert replay(state, claimed("r")) == state
+    assert claim(state, "q", "r") is None
+
+
+def test_a_claim_keeps_what_the_run_before_has_decided():
+    state = after(claimed("r"), decided("r", 1, 4, A), claimed("s", 2))
+    assert (state.run, state.batch, state.transactions, state.has_decided) == ("s", 4, (A,), False)
+
+
+def test_a_decision_of_a_deposed_run_is_ignored():
+    state = after(claimed("r"), claimed("s", 2), decided("r", 1, 0, A))
+    assert state.batch == NOTHING
+    assert not is_decided(state, decided("r", 1, 0, A))
+    with pytest.raises(Deposed, match="run s has taken over from run r"):
+        verdict(state, "q", "r", 1, 0)
+
+
+def test_a_decision_that_was_late_but_before_the_claim_is_found_by_the_successor():
+    state = after(claimed("r"), decided("r", 1, 3, A), claimed("s", 2))
+    assert verdict(state, "q", "s", 2, 3) is Verdict.END
+    assert verdict(state, "q", "s", 2, 4) is Verdict.DECIDE
+    assert verdict(state, "q", "s", 2, 2) is Verdict.NOTHING
+
+
+def test_a_deposed_run_does_not_claim_again():
+    state = after(claimed("r"), claimed("s", 2))
+    with pytest.raises(Deposed):
+        claim(state, "q", "r")
+
+
+def test_deposed_runs_are_forgotten_after_a_while_but_their_terms_are_over():
+    runs = [f"run {number}" for number in range(REMEMBERED + 2)]
+    state = after(*(claimed(run, term) for term, run in enumerate(runs, 1)))
+    assert runs[0] not in state.past
+    assert runs[1] in state.past
+    with pytest.raises(Deposed):
+        verdict(state, "q", runs[0], 1, 0)
+
+
+def test_what_compaction_leaves_gives_the_same_state():
+    """Of each run the last record is left; a deposed run may have written after the claim that is gone."""
+    last = decided("s", 2, 4, B)
+    whole = after(
+        claimed("r"), decided("r", 1, 3, A), claimed("s", 2), decided("r", 1, 4, C), claimed("t", 2), last
+    )
+    compacted = after(decided("r", 1, 4, C), claimed("t", 2), last)
+    assert (whole.run, whole.term, whole.batch, whole.transactions) == ("s", 2, 4, (B,))
+    assert compacted[:5] == whole[:5]
+
+
+def test_a_decision_says_all_that_the_state_is():
+    state = after(claimed("r"), claimed("s", 2))
+    record = decision(state, "q", 7, [A, B], 1000)
+    assert replay(State(), record) == replay(state, record)
+    assert is_decided(replay(state, record), record)
+
+
+def test_orphans_are_what_was_open_and_is_not_decided_nor_of_the_run_itself():
+    mine = PreparedTransaction("p/q/r/1", 2, 0)
+    opened = [Opened(one, 0) for one in (A, B, mine)]
+    assert orphans(opened, [A], "p/q/r/") == [B]
+    assert orphans(opened, [A]) == [B, mine]
+
+
+def test_a_later_transaction_of_a_decided_name_is_an_orphan():
+    later = A._replace(epoch=A.epoch + 1)
+    assert orphans([Opened(later, 0)], [A]) == [later]
+
+
+def test_what_is_not_open_or_has_little_time_must_not_be_decided():
+    wrong = unfit([A, B, C], [Opened(A, 10_000), Opened(B, 2_000), Opened(C._replace(epoch=3), 10_000)], 1_000, 5_000)
+    assert set(wrong) == {B, C}
+    assert "1000 ms" in wrong[B]
+    assert "has ended it" in wrong[C]
+
+
+def test_a_refused_end_is_a_loss_unless_the_transaction_is_committed():
+    refused = {A: "fenced", B: "fenced", C: "fenced"}
+    assert set(lost(refused, {"a": "CompleteCommit", "b": "CompleteAbort"})) == {B, C}
+    assert lost(refused, dict.fromkeys("abc", "PrepareCommit")) == {}
+
+
+class Run:
+    """A driver and its tasks: they look at the ledger, append what follows from it some time later, and look again."""
+
+    def __init__(self, name):
+        self.name = name
+        self.batch = 0
+        self.planned = self.appended = None
+        self.dead = False
+
+    def step(self, log, ended):
+        """One look, or one append."""
+        if self.planned is not None:
+            log.append(self.planned)
+            self.planned, self.appended = None, self.planned
+            return
+        try:
+            self.look(reduce(replay, log, State()), ended)
+        except Deposed:
+            self.dead = True
+
+    def look(self, state, ended):
+        record, self.appended = self.appended, None
+        if record is not None and record.decides:
+            if not is_decided(state, record):
+                raise Deposed
+            ended.append((self.name, self.batch))
+            self.batch += 1
+            return
+        self.planned = claim(state, "q", self.name)
+        if self.planned is not None:
+            return
+        if verdict(state, "q", self.name, state.term, self.batch) is Verdict.DECIDE:
+            mine = PreparedTransaction(f"{self.name}/{self.batch}", 1, 0)
+            self.planned = decision(state, "q", self.batch, [mine], 0)
+        else:
+            self.batch = state.batch + 1
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_every_batch_is_decided_once_whatever_the_order(seed):
+    """Runs that come, are thought dead and go on: what each one has ended is what the ledger says in the end."""
+    lots = random.Random(seed)
+    log, ended, runs = [], [], [Run("run 0")]
+    for _ in range(120):
+        if lots.random() < 0.05:
+            runs.append(Run(f"run {len(runs)}"))
+        run = lots.choice(runs[-3:])
+        if not run.dead:
+            run.step(log, ended)
+    accepted, state = {}, State()
+    for record in log:
+        state = replay(state, record)
+        if record.decides and is_decided(state, record):
+            assert record.batch not in accepted, f"batch {record.batch} was decided twice"
+            accepted[record.batch] = record.run
+    assert sorted(accepted) == list(range(len(accepted)))
+    for run, batch in ended:
+        assert accepted[batch] == run

@@ -1,0 +1,245 @@
+"""What PySpark calls: on the driver for a plan, commit and abort, in tasks for their rows.
+
+PySpark pickles a writer to the tasks; a stream's is made anew for each commit, so what the driver has to know
+comes in the tasks' messages. A task that failed has None for a message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pyclient.errors import ConfigError, KafkaError
+from pyclient.prepared_transaction import PreparedTransaction
+from pyclient.producer.blocking import Producer
+from pyclient.spark.api import StreamWriter
+from pyclient.spark.options import Given, Use, read
+from pyclient.spark.sink.commits import UNNAMED, Commits, Job
+from pyclient.spark.sink.exactly_once import Deposed, State
+from pyclient.spark.sink.rows import Rows, rows_of
+from pyclient.spark.sink.settings import EXACTLY_ONCE, client_settings
+from pyclient.spark.sink.transactions import Names
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from cy.deliveries import Deliveries
+
+log = logging.getLogger("pyclient.spark")
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+RUN_ID: Final = "spark.jobGroup.id"
+"""Local properties of a stream's tasks; its job group is its run."""
+Messages = Sequence[WriterCommitMessage | None]
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    rows: int
+    job: Job | None = None
+    """None: at least once, nothing remains to be done."""
+    term: int = 0
+    batch: int = 0
+    transaction: PreparedTransaction | None = None
+
+
+class AtLeastOnce:
+    """Rows count when they are delivered; a task that is run again writes its rows again."""
+
+    def __init__(self, rows: Rows, client: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._client = tuple(sorted(client.items()))
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Returns when all rows are delivered. Raises KafkaError."""
+        producer = _shared_producer(self._client)
+        count = 0
+        pending: deque[Deliveries] = deque()
+        for batch in batches:
+            pending.extend(self._rows.send(producer, batch))
+            count += batch.num_rows
+            while pending and pending[0].done:
+                pending.popleft().outcome()
+        producer.flush()
+        for deliveries in pending:
+            deliveries.outcome()
+        return Written(count)
+
+    def commit(self, messages: Messages) -> None:
+        """Everything is written already."""
+
+    abort = commit
+
+
+@lru_cache(maxsize=4)
+def _shared_producer(client: tuple[tuple[str, str], ...]) -> Producer:
+    """One for all tasks of this process: connections and metadata are kept."""
+    return Producer(config=dict(client))
+
+
+class ExactlyOnce:
+    """Rows count when the driver has decided the batch; see ``exactly_once``."""
+
+    def __init__(self, rows: Rows, client: Mapping[str, str], given: Given, *, streaming: bool) -> None:
+        self._rows = rows
+        write_id = None if streaming else given["writeId"]
+        query = None if streaming else write_id or UNNAMED + uuid4().hex
+        self._job = Job(
+            tuple(sorted(client.items())),
+            given["ledgerTopic"],
+            given["transactionalIdPrefix"],
+            query or "",
+            "" if streaming else uuid4().hex,
+            int(client["transaction.timeout.ms"]),
+            streaming or write_id is not None,
+            given["failOnDataLoss"],
+        )
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Writes the rows in a transaction and leaves it open; nothing, if the batch is decided already."""
+        job, batch = self._task()
+        state, names = _joined(job)
+        if batch <= state.batch:
+            for _ in batches:
+                pass
+            return Written(0, job, state.term, batch)
+        count, transaction = self._write(batches, job, names.take(batch))
+        return Written(count, job, state.term, batch, transaction)
+
+    def _task(self) -> tuple[Job, int]:
+        """This run of the query, and the batch."""
+        if self._job.query:
+            return self._job, 0
+        context = TaskContext.get()
+        found = [context and context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID)]
+        if not all(found):
+            raise ConfigError(f"Spark tells the task no query, run and batch: {found}")
+        query, run, batch = map(str, found)
+        return self._job._replace(query=query, run=run), int(batch)
+
+    def _write(
+        self, batches: Iterator[pa.RecordBatch], job: Job, name: str
+    ) -> tuple[int, PreparedTransaction | None]:
+        count = 0
+        with Producer(config={**dict(job.client), "transactional.id": name}) as producer:
+            try:
+                for batch in batches:
+                    if batch.num_rows:
+                        if not count:
+                            producer.begin_transaction()
+                        self._rows.send(producer, batch)
+                        count += batch.num_rows
+                return count, producer.prepare_transaction() if count else None
+            except BaseException as error:
+                _give_up(producer, error)
+                raise
+
+    def commit(self, messages: Messages) -> None:
+        """Decides the batch that these messages tell of, and ends its transactions."""
+        written = _told(messages)
+        if not written:
+            return
+        first = written[0]
+        if first.job is None or len({(one.job, one.term, one.batch) for one in written}) > 1:
+            raise Deposed("the tasks of the batch have not written in one run of the query")
+        with Commits(first.job) as commits:
+            commits.commit(first.term, first.batch, [one.transaction for one in written if one.transaction])
+
+    def abort(self, messages: Messages) -> None:
+        """Takes the batch back, if it is not decided."""
+        for one in _told(messages)[:1]:
+            if one.job is not None:
+                with Commits(one.job) as commits:
+                    commits.abort(one.term)
+
+
+@lru_cache(maxsize=8)
+def _joined(job: Job) -> tuple[State, Names]:
+    """Where this process stands with a run: the batches after the state's are not decided but by this run."""
+    with Commits(job) as commits:
+        return commits.join(), Names(job.prefix, job.query, job.run)
+
+
+def _give_up(producer: Producer, error: BaseException) -> None:
+    """Aborts, so that nobody has to wait for the transaction's time-out; else the driver will find it."""
+    try:
+        producer.abort_transaction()
+    except KafkaError as failure:
+        error.add_note(f"its transaction could not be aborted: {failure}")
+
+
+def _told(messages: Messages) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written)]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Of ``df.write``."""
+
+    def __init__(self, delivery: AtLeastOnce | ExactlyOnce) -> None:
+        self._delivery = delivery
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Of a task."""
+        return self._delivery.write(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        """All tasks have succeeded."""
+        self._delivery.commit(messages)
+
+    def abort(self, messages: Messages) -> None:
+        """A task, or ``commit``, has failed."""
+        self._delivery.abort(messages)
+
+
+class SinkStreamWriter(StreamWriter):
+    """Of ``df.writeStream``."""
+
+    def __init__(self, delivery: AtLeastOnce | ExactlyOnce) -> None:
+        self._delivery = delivery
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Of a task."""
+        return self._delivery.write(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        """All tasks have succeeded."""
+        self._delivery.commit(messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        """A task, or ``commit``, has failed."""
+        self._delivery.abort(messages)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """Of ``df.write``. Raises ConfigError for wrong options or columns."""
+    return BatchWriter(_delivery(options, schema, overwrite, Use.BATCH_WRITE))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkStreamWriter:
+    """Of ``df.writeStream``. Raises ConfigError for wrong options or columns."""
+    return SinkStreamWriter(_delivery(options, schema, overwrite, Use.STREAM_WRITE))
+
+
+def _delivery(options: Mapping[str, str], schema: StructType, overwrite: bool, use: Use) -> Any:
+    if overwrite:
+        raise ConfigError(
+            'a topic is appended to, never overwritten: mode("append"), or outputMode("append") of a stream'
+        )
+    given = read(options, use)
+    rows = rows_of(schema, given["topic"])
+    exactly_once = given["delivery"] == EXACTLY_ONCE
+    client = client_settings(given.client, exactly_once=exactly_once)
+    if exactly_once:
+        return ExactlyOnce(rows, client, given, streaming=use is Use.STREAM_WRITE)
+    return AtLeastOnce(rows, client)
