@@ -14,7 +14,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 #: Where tests of rows lie.
-FOLDERS = ("conformance", "examples")
+FOLDERS = ("conformance",)
 IDS = re.compile(r"test((?:_s\d{2,3})+)_")
 DEFINED = re.compile(r"^(?:async )?def (test_s\d\w+)\(", re.MULTILINE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,10 @@ from conformance import drivers
 from conformance.brokers import Broker
 from conformance.drivers import CLIENTS, DRIVERS
 from conformance.drivers.base import Consumer, Driver
+from conformance.scenarios.by_spark import BySpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NewMember = Callable[..., Consumer]
 
@@ -24,6 +29,12 @@ def _drivers_end() -> Iterator[None]:
 def driver(request: pytest.FixtureRequest) -> Driver:
     """A foreign client library."""
     return drivers.opened(request.param)
+
+
+@pytest.fixture(scope="session")
+def by_spark(spark: SparkSession) -> BySpark:
+    """PySpark as a reader of topics."""
+    return BySpark(spark)
 
 
 @pytest.fixture(params=CLIENTS, ids="-".join)

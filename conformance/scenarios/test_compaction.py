@@ -16,6 +16,7 @@ from conformance.conftest import QUICK_GROUPS, NewBroker
 from conformance.drivers import opened
 from conformance.drivers.base import Consumer, Driver, Place
 from conformance.members import find_coordinator
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
 
@@ -30,7 +31,9 @@ def eager(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("codec", range(5), ids=batches.CODEC_NAMES)
-def test_s75_the_latest_value_of_each_key_stays_at_its_own_offset(eager: Broker, codec: int) -> None:
+def test_s75_the_latest_value_of_each_key_stays_at_its_own_offset(
+    eager: Broker, codec: int, by_spark: BySpark
+) -> None:
     topic = CompactedTopic(eager)
     latest: dict[bytes, Row] = {}
     for turn in range(3):
@@ -41,6 +44,7 @@ def test_s75_the_latest_value_of_each_key_stays_at_its_own_offset(eager: Broker,
     topic.until_rows(sorted(latest.values()), "one record of each key is left")
     codecs = {header.codec for header in batches.headers(topic.bytes()) if header.count > 1}
     assert codecs <= {codec}
+    assert [row[1:] for row in by_spark(eager, topic.name) if row.key != b"seal"] == sorted(latest.values())
 
 
 def test_s75_every_client_reads_a_compacted_topic_to_its_end(eager: Broker, driver: Driver) -> None:

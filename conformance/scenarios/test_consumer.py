@@ -15,6 +15,7 @@ from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.members import Member, committed, find_coordinator
 from conformance.peers import Java
+from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.support import consumer, take, until, write
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -68,7 +69,14 @@ def test_s56_asynchronous_commits_and_one_synchronous_at_the_end(
 
 @pytest.mark.parametrize(("offset", "duplicates", "lost"), [(20, 10, 0), (45, 0, 15), (30, 0, 0)])
 def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
-    broker: Broker, filled: str, group: str, offset: int, duplicates: int, lost: int, counted: Counted
+    broker: Broker,
+    filled: str,
+    group: str,
+    offset: int,
+    duplicates: int,
+    lost: int,
+    by_spark: BySpark,
+    counted: Counted,
 ) -> None:
     """30 records were processed; the commit says something else."""
     with consumer(broker, group, enable_auto_commit=False) as client:
@@ -78,6 +86,7 @@ def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
     with consumer(broker, group, enable_auto_commit=False) as client:
         client.subscribe([filled])
         second = [row.value() for row in take(client, 100 - offset)]
+    assert by_spark.values(broker, filled, {"startingOffsets": offsets(filled, {0: offset})}) == second
     found = {"doubled": len(set(first) & set(second)), "lost": len(set(NUMBERS) - set(first) - set(second))}
     counted(f"30 processed, {offset} committed", **found)
     assert found == {"doubled": duplicates, "lost": lost}
@@ -174,7 +183,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
 
 
 @pytest.mark.parametrize("offset", [0, 37, 99])
-def test_s58_seek_goes_to_any_offset(broker: Broker, filled: str, offset: int) -> None:
+def test_s58_seek_goes_to_any_offset(broker: Broker, filled: str, offset: int, by_spark: BySpark) -> None:
     used("kafka-python")
     client = KafkaConsumer(bootstrap_servers=broker.bootstrap)
     place = Partition(filled, 0)
@@ -187,9 +196,13 @@ def test_s58_seek_goes_to_any_offset(broker: Broker, filled: str, offset: int) -
     client.seek_to_beginning(place)
     assert client.position(place) == 0
     client.close()
+    options = {"startingOffsets": offsets(filled, {0: offset})}
+    assert by_spark.values(broker, filled, options) == NUMBERS[offset:]
 
 
-def test_s58_seek_by_time_finds_the_first_record_at_or_after_it(broker: Broker, topic: str) -> None:
+def test_s58_seek_by_time_finds_the_first_record_at_or_after_it(
+    broker: Broker, topic: str, by_spark: BySpark
+) -> None:
     with Wire(broker.address) as wire:
         for step in range(10):
             wire.produce(topic, batches.batch([b"%d" % step], base_timestamp=1_000_000 + step * 100))
@@ -200,6 +213,7 @@ def test_s58_seek_by_time_finds_the_first_record_at_or_after_it(broker: Broker, 
     assert client.offsets_for_times({place: 1_000_500})[place].offset == 5
     assert client.offsets_for_times({place: 2_000_000})[place] is None
     client.close()
+    assert [row.offset for row in by_spark(broker, topic, {"startingTimestamp": 1_000_450})] == list(range(5, 10))
 
 
 def test_s58_wakeup_ends_the_poll_of_another_thread(
@@ -281,8 +295,10 @@ def test_s59_auto_offset_reset_error_tells_the_application(broker: Broker, fille
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_s59_isolation_levels_read_the_same_where_nothing_is_transactional(
-    broker: Broker, filled: str, group: str, isolation: str
+    broker: Broker, filled: str, group: str, isolation: str, by_spark: BySpark
 ) -> None:
     with consumer(broker, group, isolation_level=isolation) as client:
         client.subscribe([filled])
         assert [row.value() for row in take(client, 100)] == NUMBERS
+    waits = {"kafka.fetch.min.bytes": 100_000, "kafka.fetch.max.wait.ms": 50}
+    assert by_spark.values(broker, filled, {"kafka.isolation.level": isolation, **waits}) == NUMBERS

@@ -14,6 +14,7 @@ from conformance import batches
 from conformance.brokers import Broker
 from conformance.clients.streams import kcat
 from conformance.conftest import NewBroker
+from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.support import consumer, read
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -105,6 +106,14 @@ def test_s33_what_lies_around_the_rot_is_still_read(rotten_broker: Broker) -> No
     assert [row.value() for row in read(rotten_broker, "t", 2, offset=3)] == [b"value 3", b"value 4"]
     out = kcat("-C", "-q", "-b", rotten_broker.bootstrap, "-t", "t", "-o", "3", "-c", "2")
     assert out == b"value 3\nvalue 4\n"
+
+
+def test_s33_spark_is_told_of_the_rot_and_reads_what_lies_around_it(rotten_broker: Broker, by_spark: BySpark) -> None:
+    with pytest.raises(Exception, match=r"(?i)corrupt|crc"):
+        by_spark(rotten_broker, "t")
+    before = by_spark.values(rotten_broker, "t", {"endingOffsets": offsets("t", {0: 2})})
+    after = by_spark.values(rotten_broker, "t", {"startingOffsets": offsets("t", {0: 3})})
+    assert before + after == [b"value 0", b"value 1", b"value 3", b"value 4"]
 
 
 @pytest.mark.ours

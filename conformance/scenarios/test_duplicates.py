@@ -1,4 +1,4 @@
-"""Duplicates: S40. The ack is lost on purpose; the idempotent producer's record is in the log once."""
+"""Duplicates: S40, S41. The ack is lost on purpose; the idempotent producer's record is in the log once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import confluent_kafka
 import pytest
 from kafka import KafkaProducer
 
-from conformance import batches
+from conformance import batches, drivers
 from conformance.brokers import Broker, free_port
-from conformance.conftest import NewBroker
+from conformance.conftest import Counted, NewBroker
+from conformance.drivers.base import ClientError
 from conformance.faults.proxy import FaultProxy
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import Deliveries, read
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -49,24 +51,23 @@ def write_through(proxy: FaultProxy, *, idempotent: bool) -> None:
 
 def stored(broker: Broker) -> list[int]:
     """All values, read from the broker itself, not through the proxy that it advertises."""
-    found: list[int] = []
     with Wire(broker.address) as wire:
-        end = wire.end_offset("t")
-        while len(found) < end:
-            found += [int(value or b"") for value in batches.values(wire.fetch("t", len(found)).records)]
-    return found
+        return values_of(wire, "t")
 
 
 def test_s40_lost_acks_yield_no_duplicate_for_an_idempotent_producer(
-    lossy: tuple[Broker, FaultProxy],
+    lossy: tuple[Broker, FaultProxy], by_spark: BySpark, counted: Counted
 ) -> None:
     broker, proxy = lossy
     write_through(proxy, idempotent=True)
     assert stored(broker) == list(range(COUNT))
+    counted("idempotent", sent=COUNT, acks_lost=len(proxy.lost), doubled=0)
+    proxy.heal()
+    assert [int(value or b"") for value in by_spark.values(proxy, "t")] == list(range(COUNT))
 
 
 def test_s40_the_same_losses_do_yield_duplicates_without_idempotence(
-    lossy: tuple[Broker, FaultProxy],
+    lossy: tuple[Broker, FaultProxy], counted: Counted
 ) -> None:
     """Proves that the test above can fail."""
     broker, proxy = lossy
@@ -74,6 +75,7 @@ def test_s40_the_same_losses_do_yield_duplicates_without_idempotence(
     counts = Counter(stored(broker))
     assert set(counts) == set(range(COUNT))
     assert max(counts.values()) > 1
+    counted("not idempotent", sent=COUNT, acks_lost=len(proxy.lost), doubled=counts.total() - COUNT)
 
 
 def test_s40_kafka_pythons_idempotent_producer_survives_lost_acks(
@@ -127,3 +129,68 @@ def test_s40_sequences_are_kept_per_partition_and_over_a_crash(new_broker: NewBr
         assert wire.produce("t", first, 0).base_offset == 0
         assert wire.end_offset("t", 0) == 1
         assert wire.end_offset("t", 1) == 1
+
+
+#: What a producer is told to do about a failure.
+GUARANTEES: dict[str, dict[str, object]] = {
+    "at most once": {"enable_idempotence": False, "retries": 0},
+    "at least once": {"enable_idempotence": False},
+    "exactly once": {"enable_idempotence": True},
+}
+
+
+@pytest.mark.parametrize("name", ["confluent", "java", "pyclient"])
+def test_s41_each_guarantee_of_a_producer_has_its_counts_under_the_same_faults(
+    new_broker: NewBroker, name: str, by_spark: BySpark, counted: Counted
+) -> None:
+    """Of six requests one never arrives, and of another the ack does not. aiokafka cannot be told not to retry."""
+    port = free_port()
+    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
+        broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
+        broker.port = port
+        broker.start()
+        told = {}
+        for guarantee, settings in GUARANTEES.items():
+            topic = guarantee.replace(" ", "-")
+            broker.make_topic(topic)
+            refused = write_portions(proxy, name, topic, settings)
+            with Wire(broker.address) as wire:
+                found = Counter(values_of(wire, topic))
+            lost, doubled = PORTIONS * PORTION - len(found), sum(found.values()) - len(found)
+            told[guarantee] = {"lost": lost, "doubled": doubled}
+            assert Counter(int(value or b"") for value in by_spark.values(proxy, topic)) == found
+            counted(f"{guarantee}, {name}", sent=PORTIONS * PORTION, portions_refused=refused, **told[guarantee])
+    assert told["at most once"]["lost"] > 0 == told["at most once"]["doubled"]
+    assert told["at least once"]["doubled"] > 0 == told["at least once"]["lost"]
+    assert told["exactly once"] == {"lost": 0, "doubled": 0}
+
+
+PORTIONS, PORTION = 24, 10
+
+
+def write_portions(proxy: FaultProxy, name: str, topic: str, settings: dict[str, object]) -> int:
+    """A request each; how many of them the producer gave up."""
+    refused = 0
+    with drivers.opened(name).producer(proxy.bootstrap, linger_ms=20, retry_backoff_ms=10, **settings) as producer:
+        for turn in range(PORTIONS):
+            if turn % 6 == 2:
+                proxy.cut_produces([40])
+            if turn % 6 == 4:
+                proxy.lose_replies(count=1)
+            for number in range(PORTION):
+                producer.send(topic, b"%d" % (turn * PORTION + number), partition=0)
+            try:
+                producer.flush()
+            except ClientError:
+                refused += 1
+    proxy.heal()
+    return refused
+
+
+def values_of(wire: Wire, topic: str) -> list[int]:
+    """All of the partition, from the broker itself."""
+    found: list[int] = []
+    end = wire.end_offset(topic)
+    while len(found) < end:
+        found += [int(value or b"") for value in batches.values(wire.fetch(topic, len(found)).records)]
+    return found

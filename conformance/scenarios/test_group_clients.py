@@ -135,6 +135,34 @@ def test_s53_a_member_that_does_not_poll_is_out_and_its_late_commit_refused(
     assert heir.committed([Place("t", 0)]) == {Place("t", 0): 30}
 
 
+def test_s53_a_smaller_max_poll_records_cures_it(
+    new_broker: NewBroker, new_member: NewMember, group: str, counted: Counted
+) -> None:
+    """Each record takes a tenth of a second: thirty at once are more than ``max.poll.interval.ms``, five are not."""
+    broker = new_broker(**{key.replace(".", "_"): value for key, value in QUICK.items()})
+    broker.make_topic("t")
+    settings = {"session_timeout_ms": 2_000, "max_poll_interval_ms": 2_000}
+    greedy = new_member(broker, group_id=f"{group}-greedy", max_poll_records=30, **settings)
+    modest = new_member(broker, group_id=f"{group}-modest", max_poll_records=5, **settings)
+    for member in (greedy, modest):
+        member.subscribe(["t"])
+    until(lambda: serve([greedy, modest]) or (greedy.assignment() and modest.assignment()), "both to have it")
+    write(broker, "t", NUMBERS[:30])
+    assert len(take([greedy], 30)) == 30
+    processed = 0
+    while processed < 30:
+        rows = modest.poll(0.2, 5)
+        assert len(rows) <= 5
+        time.sleep(0.1 * len(rows))
+        processed += len(rows)
+        modest.commit()
+    with pytest.raises(CommitRefused):
+        greedy.commit({Place("t", 0): 30})
+    found = {name: committed_now(broker, f"{group}-{name}", "t") for name in ("greedy", "modest")}
+    counted(f"{type(modest).__module__.rpartition('.')[2]}, 30 records of 0.1 s", **found)
+    assert found == {"greedy": -1, "modest": 30}
+
+
 def test_s54_every_assignor_of_a_client_shares_evenly(
     broker: Broker, new_topic: NewTopic, driver: Driver, group: str
 ) -> None:

@@ -25,6 +25,7 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.dataset import flights
 from conformance.faults.proxy import FaultProxy
 from conformance.peers import Java
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import read, until, write
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -72,12 +73,15 @@ def placed(broker: Broker, topic: str) -> dict[bytes, int]:
 
 
 @pytest.mark.parametrize("partition", [0, 3])
-def test_s10_an_explicit_partition_is_honoured(broker: Broker, new_topic: NewTopic, partition: int) -> None:
+def test_s10_an_explicit_partition_is_honoured(
+    broker: Broker, new_topic: NewTopic, partition: int, by_spark: BySpark
+) -> None:
     topic = new_topic(partitions=5)
     with Producer(broker.bootstrap) as producer:
         for number in range(10):
             producer.send(topic, value=b"x", key=b"%d" % number, partition=partition)
     assert ends(broker, topic, 5) == [10 if index == partition else 0 for index in range(5)]
+    assert [(row.partition, row.key) for row in by_spark(broker, topic)] == [(partition, b"%d" % n) for n in range(10)]
 
 
 def test_s10_a_partition_that_does_not_exist_is_an_error_of_the_call(broker: Broker, topic: str) -> None:
@@ -85,7 +89,9 @@ def test_s10_a_partition_that_does_not_exist_is_an_error_of_the_call(broker: Bro
         producer.send(topic, value=b"x", partition=1)
 
 
-def test_s11_our_keys_go_where_javas_and_librdkafkas_go(broker: Broker, new_topic: NewTopic, java: Java) -> None:
+def test_s11_our_keys_go_where_javas_and_librdkafkas_go(
+    broker: Broker, new_topic: NewTopic, java: Java, by_spark: BySpark, counted: Counted
+) -> None:
     """10,000 keys of the real file by ``send``, ``send_many`` and Arrow, against two foreign producers."""
     lines = [line.split(b",") for line in flights().splitlines()[1:40_000]]
     keys = sorted({fields[11] + b"-" + fields[10] for fields in lines})[:10_000]
@@ -110,17 +116,24 @@ def test_s11_our_keys_go_where_javas_and_librdkafkas_go(broker: Broker, new_topi
     assert placed(broker, theirs["librdkafka"]) == expected
     for name, topic in ours.items():
         assert placed(broker, topic) == expected, name
+    assert {row.key: row.partition for row in by_spark(broker, ours["arrow"])} == expected
+    counted(keys=len(keys), producers=5, partitions=PARTITIONS)
 
 
-def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(broker: Broker, new_topic: NewTopic) -> None:
+def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark
+) -> None:
     topic = new_topic(partitions=3)
     with Producer(broker.bootstrap, partitioner_class="round_robin") as producer:
         sent = [producer.send(topic, value=b"%d" % number) for number in range(300)]
     assert all(after.partition == (before.partition + 1) % 3 for before, after in pairwise(sent))
     assert ends(broker, topic, 3) == [100, 100, 100]
+    assert Counter(row.partition for row in by_spark(broker, topic)) == {0: 100, 1: 100, 2: 100}
 
 
-def test_s13_a_record_without_a_key_sticks_until_the_batch_is_full(broker: Broker, new_topic: NewTopic) -> None:
+def test_s13_a_record_without_a_key_sticks_until_the_batch_is_full(
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark
+) -> None:
     topic, size = new_topic(partitions=4), 1_000
     with Producer(broker.bootstrap, linger_ms=60_000) as producer:
         sent = [producer.send(topic, value=bytes(size)) for _ in range(400)]
@@ -130,6 +143,8 @@ def test_s13_a_record_without_a_key_sticks_until_the_batch_is_full(broker: Broke
     assert all(count * size <= BATCH_SIZE + size for count in runs)
     assert {report.partition for report in sent} == set(range(4))
     assert sum(ends(broker, topic, 4)) == 400
+    rows = by_spark(broker, topic)
+    assert Counter(row.partition for row in rows) == Counter(report.partition for report in sent)
 
 
 def test_s13_when_linger_is_over_it_is_another_partitions_turn(broker: Broker, new_topic: NewTopic) -> None:
@@ -199,9 +214,9 @@ def test_s14_the_larger_the_batch_the_fuller_the_requests(
 
 
 def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
-    broker: Broker, new_topic: NewTopic
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark, counted: Counted
 ) -> None:
-    """All codecs one after the other in one partition, which kcat, librdkafka, kafka-python, aiokafka and Java read."""
+    """All codecs one after the other in one partition, which every client reads."""
     lines = flights().splitlines()[:10_000]
     together, sizes = new_topic(), {}
     for codec in batches.CODEC_NAMES:
@@ -215,6 +230,8 @@ def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
     expected = b"".join(line + b"\n" for line in lines) * 5
     for name, reader in READERS.items():
         assert reader(broker, together, 50_000) == expected, name
+    assert by_spark.values(broker, together) == lines * 5
+    counted("bytes on disk of 10,000 flights", **sizes)
 
 
 # -- waiting, ways, errors -------------------------------------------------------------------------

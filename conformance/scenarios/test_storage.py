@@ -18,6 +18,7 @@ from conformance import batches
 from conformance.brokers import Broker
 from conformance.conftest import NewBroker, NewTopic
 from conformance.members import committed, find_coordinator
+from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.support import consumer, read, take, until, write
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -37,7 +38,7 @@ def base_offsets(broker: Broker, topic: str, suffix: str = ".log") -> list[int]:
 
 
 def test_s70_a_partition_is_a_folder_of_segments_named_by_their_20_digit_base_offset(
-    broker: Broker, new_topic: NewTopic
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark
 ) -> None:
     topic = new_topic(partitions=2, segment_bytes=MIB)
     write(broker, topic, [b"x" * 1000] * 3_000, partition=1, batch_num_messages=100)
@@ -53,9 +54,10 @@ def test_s70_a_partition_is_a_folder_of_segments_named_by_their_20_digit_base_of
         found = batches.headers(path.read_bytes())
         assert found[0].base_offset == int(path.stem)
         assert all(header.crc_is_right for header in found)
+    assert [(row.partition, row.offset) for row in by_spark(broker, topic)] == [(1, n) for n in range(3_000)]
 
 
-def test_s71_a_segment_rolls_by_size(broker: Broker, new_topic: NewTopic) -> None:
+def test_s71_a_segment_rolls_by_size(broker: Broker, new_topic: NewTopic, by_spark: BySpark) -> None:
     topic = new_topic(segment_bytes=MIB)
     with Wire(broker.address) as wire:
         for _ in range(24):
@@ -63,6 +65,7 @@ def test_s71_a_segment_rolls_by_size(broker: Broker, new_topic: NewTopic) -> Non
     assert base_offsets(broker, topic) == [0, 10, 20]
     sizes = [path.stat().st_size for path in broker.partition_dir(topic).glob("*.log")]
     assert max(sizes) <= MIB
+    assert [row.offset for row in by_spark(broker, topic)] == list(range(24))
 
 
 def test_s71_a_segment_rolls_by_age(broker: Broker, new_topic: NewTopic) -> None:
@@ -95,6 +98,28 @@ def test_s71_a_segment_rolls_when_its_index_is_full(broker: Broker, new_topic: N
         assert path.stat().st_size <= 80
 
 
+@pytest.mark.parametrize(
+    ("key", "config", "expected"),
+    [
+        ("log.segment.bytes", {"log_segment_bytes": MIB}, [0, 10, 20]),
+        ("log.roll.ms", {"log_roll_ms": 2_000}, [0, 10, 20]),
+        ("log.index.size.max.bytes", {"log_index_size_max_bytes": 80, "log_index_interval_bytes": 0}, [0, 11, 22]),
+    ],
+)
+def test_s71_the_brokers_own_keys_roll_segments(
+    new_broker: NewBroker, key: str, config: dict[str, int], expected: list[int]
+) -> None:
+    broker = new_broker(**config)
+    start = batches.now_ms() - 60_000
+    with Wire(broker.address) as wire:
+        wire.create_topic("t")
+        for number in range(24):
+            apart_ms = number // 10 * 5_000 if key == "log.roll.ms" else 0
+            data = batches.batch([b"x" * 100_000], base_timestamp=start + apart_ms)
+            assert wire.produce("t", data).error_code == 0
+    assert base_offsets(broker, "t") == expected
+
+
 def index_entries(path: Path) -> list[tuple[int, int]]:
     """(relative offset, position) of an offset index, without the zeros that fill a preallocated one."""
     rows = list(struct.iter_unpack(">ii", path.read_bytes()))
@@ -122,7 +147,7 @@ def test_s72_the_offset_index_has_an_entry_per_4_kib_and_points_at_batches(
 
 
 def test_s72_every_offset_is_found_in_a_log_of_several_segments(
-    broker: Broker, new_topic: NewTopic
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark
 ) -> None:
     topic = new_topic(segment_bytes=MIB)
     with Wire(broker.address) as wire:
@@ -136,11 +161,51 @@ def test_s72_every_offset_is_found_in_a_log_of_several_segments(
             value = found[offset % 3][2]
             assert value is not None
             assert value.startswith(b"%d-" % offset)
+    for offset in (1, 299, 598):
+        options = {"startingOffsets": offsets(topic, {0: offset}), "endingOffsets": offsets(topic, {0: offset + 1})}
+        ((_, found_at, _, value),) = by_spark(broker, topic, options)
+        assert (found_at, (value or b"").partition(b"-")[0]) == (offset, b"%d" % offset)
+
+
+@pytest.mark.ours
+def test_s72_a_lookup_maps_one_index_and_scans_from_its_entry_to_the_batch(
+    new_broker: NewBroker, tmp_path: Path, flights: Path
+) -> None:
+    """As the kernel sees it: one segment's index is mapped, and its log is read from the entry before the offset on."""
+    broker = new_broker()
+    broker.make_topic("t", segment_bytes=11_000_000)
+    lines = flights.read_bytes().splitlines()[:250_000]
+    write(broker, "t", lines, batch_num_messages=50, linger_ms=50)
+    first, second, _ = base_offsets(broker, "t")
+    broker.stop()
+    with traced(broker, "mmap,pread64,preadv,readv,read,sendfile", tmp_path / "trace") as trace:
+        for offset in (first + 60_000, second + 1_000, second + 77_777):
+            start = trace.stat().st_size
+            with Wire(broker.address) as wire:
+                header = batches.headers(wire.fetch("t", offset, partition_max_bytes=1).records)[0]
+            assert header.base_offset <= offset < header.next_offset
+            name = f"{first if offset < second else second:020}"
+            entry = index_lookup(broker.partition_dir("t") / f"{name}.index", offset - int(name))
+            until(lambda: "sendfile" in trace.read_text(errors="replace")[start:], "the answer in the trace")  # noqa: B023
+            calls = [line for line in trace.read_text(errors="replace")[start:].splitlines() if "/t-0/" in line]
+            assert all(f"/t-0/{name}." in line for line in calls), "no file of another segment"
+            positions = [int(found) for found in re.findall(r"pread\w*\(.*, (\d+)\) = \d+", "\n".join(calls))]
+            assert positions[0] == entry
+            assert max(positions) <= entry + 4_096 + 2 * header.size
+            sizes = [int(found) for found in re.findall(r"(?:pread|sendfile)\w*\(.*\) = (\d+)", "\n".join(calls))]
+            assert sum(sizes) < 100_000
+        mapped = re.findall(r"mmap\(NULL, \d+, PROT_READ, MAP_SHARED, \d+<[^>]*/t-0/(\d+)\.index>", trace.read_text())
+    assert {int(name) for name in mapped} == {first, second}
+
+
+def index_lookup(path: Path, relative: int) -> int:
+    """The position of the last entry that is not behind an offset."""
+    return max((entry for entry in index_entries(path) if entry[0] <= relative), default=(0, 0))[1]
 
 
 @pytest.mark.parametrize("second", [368_769, 368_796])
 def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
-    broker: Broker, new_topic: NewTopic, second: int
+    broker: Broker, new_topic: NewTopic, second: int, by_spark: BySpark
 ) -> None:
     """Segments 0, 368769 (or 368796) and 737337, as the documents draw them; both offsets are then read."""
     topic = new_topic(segment_bytes=1_500_000, max_message_bytes=1_200_000, index_interval_bytes=0)
@@ -158,6 +223,9 @@ def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
         assert base_offsets(broker, topic) == [0, second, 737_337]
         for offset in (368_776, 368_801, 0, second, 737_336, 737_337):
             _check_file(broker, wire, topic, offset)
+    for offset in (368_776, 368_801):
+        options = {"startingOffsets": offsets(topic, {0: offset}), "endingOffsets": offsets(topic, {0: offset + 1})}
+        assert [row.offset for row in by_spark(broker, topic, options)] == [offset]
 
 
 def _fill_up_to(wire: Wire, topic: str, start: int, end: int) -> None:
@@ -179,7 +247,9 @@ def _check_file(broker: Broker, wire: Wire, topic: str, offset: int) -> None:
     assert bytes(data[: header.size]) in (broker.partition_dir(topic) / f"{holder:020}.log").read_bytes()
 
 
-def test_s74_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(new_broker: NewBroker) -> None:
+def test_s74_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(
+    new_broker: NewBroker, by_spark: BySpark
+) -> None:
     broker = new_broker(**EAGER_RETENTION)
     hour = 3_600_000
     now = batches.now_ms()
@@ -198,6 +268,7 @@ def test_s74_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(new_br
         assert wire.offset("t", -2).offset == 20
         assert wire.fetch("t", 0).error_code == 1
         assert len(batches.rows(wire.fetch("t", 20).records)) == 2
+    assert [row.offset for row in by_spark(broker, "t")] == [20, 21]
 
 
 def test_s74_retention_by_size_keeps_the_newest(new_broker: NewBroker) -> None:
@@ -310,6 +381,16 @@ def test_s77_flush_messages_syncs_every_so_many_records(new_broker: NewBroker, t
         assert count_calls(trace, pattern) == 4
 
 
+def test_s77_flush_ms_syncs_what_is_so_old(new_broker: NewBroker, tmp_path: Path) -> None:
+    broker = new_broker(start=False, log_flush_scheduler_interval_ms=50)
+    with traced(broker, "fsync,fdatasync", tmp_path / "trace") as trace, Wire(broker.address) as wire:
+        wire.create_topic("t", configs={"flush.ms": 300})
+        pattern = r"f(data)?sync\(\d+<[^>]*/t-0/\d+\.log>"
+        for number in range(1, 4):
+            assert wire.produce("t", batches.batch([b"x"])).error_code == 0
+            until(lambda: count_calls(trace, pattern) >= number, "a sync")  # noqa: B023
+
+
 @pytest.mark.ours
 def test_s77_flush_acks_syncs_before_the_ack_of_acks_all(new_broker: NewBroker, tmp_path: Path) -> None:
     broker = new_broker(start=False)
@@ -340,7 +421,7 @@ def test_s78_a_fetch_of_plain_text_goes_by_sendfile(
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_s79_a_segment_of_an_old_message_format_is_read_and_new_records_are_v2(
-    new_broker: NewBroker, magic: int
+    new_broker: NewBroker, magic: int, by_spark: BySpark
 ) -> None:
     """The old file is put into the partition's folder while the broker is down, as an upgrade would leave it."""
     broker = new_broker()
@@ -360,8 +441,10 @@ def test_s79_a_segment_of_an_old_message_format_is_read_and_new_records_are_v2(
     write(broker, "t", [b"new"])
     values = [row.value() for row in read(broker, "t", 11)]
     assert values == [b"old %d" % number for number in range(10)] + [b"new"]
+    assert by_spark.values(broker, "t") == values
     with Wire(broker.address) as wire:
-        assert batches.headers(wire.fetch("t", 10).records)[0].magic == 2
+        served = [wire.fetch("t", offset).records for offset in (0, 10)]
+    assert {header.magic for data in served for header in batches.headers(data)} == {2}
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -373,7 +456,9 @@ def test_s79_new_requests_take_format_v2_only(broker: Broker, topic: str, magic:
 
 
 @pytest.mark.parametrize("how", ["restart", "crash"])
-def test_s80_a_broker_that_comes_back_has_kept_everything(new_broker: NewBroker, how: str) -> None:
+def test_s80_a_broker_that_comes_back_has_kept_everything(
+    new_broker: NewBroker, how: str, by_spark: BySpark
+) -> None:
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("a", 3, {"retention.ms": 123_456_789})
@@ -405,6 +490,7 @@ def test_s80_a_broker_that_comes_back_has_kept_everything(new_broker: NewBroker,
     assert admin.describe_configs([resource])[resource].result(20)["retention.ms"].value == "123456789"
     write(broker, "b", [b"more"])
     assert [row.value() for row in read(broker, "b", 1, offset=50)] == [b"more"]
+    assert sorted(int(value or b"") for value in by_spark.values(broker, "a")) == list(range(900))
 
 
 def test_s80_two_brokers_do_not_share_a_data_folder(new_broker: NewBroker) -> None:

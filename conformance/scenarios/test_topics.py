@@ -8,14 +8,15 @@ from collections import Counter
 import confluent_kafka
 
 from conformance.brokers import Broker
-from conformance.conftest import NewBroker, NewTopic
+from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.dataset import flights
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import Deliveries, consumer, producer, read, take, until, write
 from conformance.wire_client import Wire
 
 
 def test_s01_each_record_is_stored_in_exactly_one_of_three_partitions(
-    broker: Broker, new_topic: NewTopic
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark, counted: Counted
 ) -> None:
     lines = flights().splitlines()[:30_000]
     topic = new_topic(partitions=3)
@@ -30,9 +31,15 @@ def test_s01_each_record_is_stored_in_exactly_one_of_three_partitions(
         for message in read(broker, topic, ends[partition], partition)
     ]
     assert Counter(found) == Counter(lines)
+    rows = by_spark(broker, topic)
+    assert Counter(row.value for row in rows) == Counter(lines)
+    assert [(row.partition, row.offset) for row in rows] == [(p, n) for p in range(3) for n in range(ends[p])]
+    counted(records=len(lines), found=len(found), found_by_spark=len(rows))
 
 
-def test_s02_order_within_a_partition_is_the_producers_order(broker: Broker, new_topic: NewTopic) -> None:
+def test_s02_order_within_a_partition_is_the_producers_order(
+    broker: Broker, new_topic: NewTopic, by_spark: BySpark
+) -> None:
     topic = new_topic(partitions=3)
     numbers = [b"%d" % number for number in range(20_000)]
     sent = write(broker, topic, numbers, sticky_partitioning_linger_ms=0, linger_ms=1)
@@ -43,14 +50,22 @@ def test_s02_order_within_a_partition_is_the_producers_order(broker: Broker, new
         assert [message.value() for message in found] == expected
         assert [message.offset() for message in found] == list(range(len(expected)))
         assert [int(message.value()) for message in found] == sorted(map(int, expected))
+    rows = by_spark(broker, topic)
+    for partition in range(3):
+        expected = [message.value() for message in sent if message.partition() == partition]
+        assert [row.value for row in rows if row.partition == partition] == expected
+    assert [row.value for row in rows] != numbers, "across partitions no order is kept, and none is promised"
 
 
-def test_s03_writing_to_a_topic_that_does_not_exist_creates_it_with_one_partition(broker: Broker) -> None:
+def test_s03_writing_to_a_topic_that_does_not_exist_creates_it_with_one_partition(
+    broker: Broker, by_spark: BySpark
+) -> None:
     write(broker, "not-there-yet", [b"first"])
     with Wire(broker.address) as wire:
         (partition,) = wire.metadata("not-there-yet").partitions
     assert partition.replica_nodes == [1]
     assert [message.value() for message in read(broker, "not-there-yet", 1)] == [b"first"]
+    assert by_spark(broker, "not-there-yet") == [(0, 0, None, b"first")]
 
 
 def test_s03_a_topic_is_made_as_the_brokers_defaults_say(new_broker: NewBroker) -> None:
@@ -73,10 +88,11 @@ def test_s03_no_topic_is_created_where_auto_create_is_off(new_broker: NewBroker)
 
 
 def test_s04_consumers_of_one_group_share_the_records_and_each_group_gets_all(
-    broker: Broker, new_topic: NewTopic, group: str
+    broker: Broker, new_topic: NewTopic, group: str, by_spark: BySpark
 ) -> None:
     topic = new_topic(partitions=2)
     with (
+        by_spark.reading(broker, topic) as everything_else,
         consumer(broker, group) as one,
         consumer(broker, group) as other,
         consumer(broker, group + "-more") as alone,
@@ -89,9 +105,10 @@ def test_s04_consumers_of_one_group_share_the_records_and_each_group_gets_all(
             write(broker, topic, numbers[partition::2], partition=partition)
         shares = [_drain(one, 1_000), _drain(other, 1_000)]
         everything = [message.value() for message in take(alone, 2_000)]
+        streamed = [row.value for row in everything_else.await_rows(2_000)]
     assert sorted(shares[0] + shares[1], key=int) == numbers
     assert not set(shares[0]) & set(shares[1])
-    assert sorted(everything, key=int) == numbers
+    assert sorted(everything, key=int) == sorted(streamed, key=int) == numbers
 
 
 def _assigned(client: confluent_kafka.Consumer, count: int) -> bool:

@@ -12,6 +12,7 @@ from conformance import batches
 from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import until, write
 from conformance.wire_client import Wire
 
@@ -103,7 +104,7 @@ def test_s42_a_transaction_is_seen_in_all_its_partitions_or_in_none(
 
 
 def test_s42_an_aborted_transaction_leaves_nothing_visible(
-    broker: Broker, driver: Driver, places: list[Place], group: str
+    broker: Broker, driver: Driver, places: list[Place], group: str, by_spark: BySpark
 ) -> None:
     with transactional(driver, broker, group) as producer:
         for number in range(6):
@@ -118,6 +119,10 @@ def test_s42_an_aborted_transaction_leaves_nothing_visible(
     assert read(driver, broker, places) == alike(places, [b"0", b"2", b"4"])
     everything = [b"%d" % number for number in range(6)]
     assert read(driver, broker, places, "read_uncommitted") == alike(places, everything)
+    topic = places[0].topic
+    committed = by_spark.values(broker, topic, {"kafka.isolation.level": "read_committed"})
+    assert committed == [b"0", b"2", b"4"] * 2
+    assert by_spark.values(broker, topic) == everything * 2
 
 
 def test_s42_records_behind_an_open_transaction_wait_for_its_end(
@@ -188,7 +193,7 @@ def java_hash(text: str) -> int:
 
 
 def test_s44_a_restarted_producer_aborts_what_was_left_open(
-    broker: Broker, driver: Driver, places: list[Place], group: str
+    broker: Broker, driver: Driver, places: list[Place], group: str, by_spark: BySpark
 ) -> None:
     with transactional(driver, broker, group) as lost:
         lost.begin()
@@ -201,6 +206,8 @@ def test_s44_a_restarted_producer_aborts_what_was_left_open(
             producer.commit()
             settle(broker, places)
     assert read(driver, broker, places) == alike(places, [b"new"])
+    options = {"kafka.isolation.level": "read_committed"}
+    assert by_spark.values(broker, places[0].topic, options) == [b"new", b"new"]
 
 
 def test_s44_a_restarted_producer_finds_what_was_committed_finished(

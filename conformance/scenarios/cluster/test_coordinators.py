@@ -64,7 +64,9 @@ class Reader:
         return self.member.committed([self.place]) == {self.place: offset}
 
 
-@pytest.mark.parametrize("coordination", ["embedded", pytest.param("on_zookeeper", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "coordination", ["embedded", pytest.param("on_zookeeper", marks=[pytest.mark.long, pytest.mark.row])]
+)
 def test_s60_another_broker_coordinates_and_no_commit_is_lost(
     request: pytest.FixtureRequest, coordination: str, topic: str
 ) -> None:

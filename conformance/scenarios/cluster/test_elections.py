@@ -1,15 +1,23 @@
-"""Who leads, and who controls: S92, S94, S95, S99."""
+"""Who leads, and who controls: S18, S92, S94, S95, S99."""
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from conformance.conftest import Counted
 from conformance.drivers.base import Place
+from conformance.ensemble import Ensemble
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
 from conformance.scenarios.support import until, write
 from conformance.wire_client import Wire
+from conformance.witnesses import used
 
 NOBODY = -1
 PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE = 80, 83
@@ -17,12 +25,12 @@ TOPIC_ALREADY_EXISTS, NOT_CONTROLLER = 36, 41
 ORDERS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
 
 
-def test_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_preferred_leaders_come_back(
-    cluster: OpenCluster, topic: str
+def test_s18_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_preferred_leaders_come_back(
+    cluster: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
     """The first of each list that is alive and in sync; ``leader.imbalance.check.interval.seconds`` is 1 here."""
     cluster.place_topic(topic, ORDERS, min_insync_replicas=2)
-    with traffic(cluster, topic) as flowing:
+    with traffic(cluster, topic) as flowing, by_spark.reading(cluster, topic) as streamed:
         with cluster.down(1):
             until(lambda: _leaders(cluster, topic) == {0: 2, 1: 2, 2: 3, 3: 3}, "the next of each list")
             assert all(1 not in row.isr for row in cluster.partitions(topic, without=1).values())
@@ -31,6 +39,47 @@ def test_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_preferred_
         preferred = {number: replicas[0] for number, replicas in ORDERS.items()}
         until(lambda: _leaders(cluster, topic) == preferred, "preferred leaders")
         flowing.goes_on()
+        acked = flowing.finish()
+        seen = streamed.await_rows(acked)
+    assert seen == by_spark(cluster, topic)
+    counted(f"{cluster.kind}, while the leaders moved", acked=acked, streamed_by_spark=len(seen))
+
+
+@pytest.mark.parametrize("rebalances", ["true", "false"])
+def test_s99_leaders_come_back_where_more_than_ten_percent_of_a_brokers_are_elsewhere(
+    tmp_path: Path, rebalances: str
+) -> None:
+    """Broker 2 is to lead ten partitions of twenty; then, of 11, one is led by another, and then, of 12, two."""
+    keys = {"auto_leader_rebalance_enable": rebalances, "leader_imbalance_check_interval_seconds": 1}
+    before = {number: (1, 2) if number < 10 else (2, 1) for number in range(20)}
+    with OpenCluster(tmp_path / "balance", 2, None, **keys) as cluster:
+        cluster.place_topic("t", before)
+        _prefer(cluster, 0, (2, 1))
+        time.sleep(3)
+        assert cluster.leader("t", 0) == 1, "9 % are as good as none"
+        _prefer(cluster, 1, (2, 1))
+        if rebalances == "true":
+            until(lambda: cluster.leader("t", 0) == cluster.leader("t", 1) == 2, "preferred leaders")
+        else:
+            time.sleep(3)
+            assert cluster.leader("t", 0) == cluster.leader("t", 1) == 1
+
+
+def _prefer(cluster: OpenCluster, partition: int, replicas: tuple[int, ...]) -> None:
+    """The same replicas in another order."""
+    cluster.reassign("t", {partition: replicas})
+    until(lambda: cluster.partitions("t")[partition].replicas == replicas, "the new order")
+
+
+def test_s99_the_defaults_are_those_of_the_documents(embedded: OpenCluster) -> None:
+    used("librdkafka")
+    asked = ConfigResource(ConfigResource.Type.BROKER, "1")
+    admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
+    found = admin.describe_configs([asked])[asked].result(60)
+    assert found["auto.leader.rebalance.enable"].value == "true"
+    assert found["leader.imbalance.per.broker.percentage"].value == "10"
+    synonyms = {row.name: row.value for row in found["leader.imbalance.check.interval.seconds"].synonyms.values()}
+    assert "300" in synonyms.values(), synonyms
 
 
 def _leaders(cluster: OpenCluster, topic: str) -> dict[int, int]:
@@ -38,7 +87,7 @@ def _leaders(cluster: OpenCluster, topic: str) -> dict[int, int]:
 
 
 def test_s94_without_unclean_election_a_partition_is_offline_with_it_the_loss_is_counted(
-    cluster: OpenCluster, topic: str, counted: Counted
+    cluster: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
     cluster.place_topic(topic, {0: (1, 2)})
     both, alone, after = ([b"%s %d" % (word, number) for number in range(20)] for word in (b"both", b"1", b"2"))
@@ -57,7 +106,7 @@ def test_s94_without_unclean_election_a_partition_is_offline_with_it_the_loss_is
     cluster.await_sync(topic)
     found = [value for _, value in whole_log(cluster, Place(topic, 0))]
     counted(f"unclean, {cluster.kind}", acked=40, lost=len(set(alone) - set(found)))
-    assert found == both + after
+    assert found == by_spark.values(cluster, topic) == both + after
     cluster.await_alike(topic)
 
 
@@ -80,6 +129,15 @@ def test_s95_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluste
             until(lambda: cluster.controller() == cluster.controller_node(), "Metadata to name it")
             flowing.goes_on()
     assert cluster.epoch() == epoch + 1
+
+
+def test_s95_the_first_broker_creates_the_controllers_node(zookeeper: Ensemble, tmp_path: Path) -> None:
+    with OpenCluster(tmp_path / "first", 1, f"{zookeeper.hosts}/first") as alone:
+        assert (alone.controller_node(), alone.epoch()) == (1, 1)
+        with alone.another(2):
+            alone.wait_for(1, 2)
+            assert (alone.controller_node(), alone.epoch()) == (1, 1)
+            assert alone.controller() == 1
 
 
 def test_s95_what_a_controller_of_an_old_epoch_wants_is_refused(cluster: OpenCluster, topic: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from conformance import batches
 from conformance.drivers.base import Place
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
 from conformance.scenarios.support import Deliveries, producer, until, write
@@ -33,10 +34,11 @@ def two_down(embedded_cluster: OpenCluster) -> Iterator[OpenCluster]:
     embedded.await_sync("one", "two")
 
 
-def test_s34_three_replicas_survive_two_failures(two_down: OpenCluster) -> None:
+def test_s34_three_replicas_survive_two_failures(two_down: OpenCluster, by_spark: BySpark) -> None:
     assert [value for _, value in whole_log(two_down, Place("one", 0))] == VALUES
     write(two_down, "one", [b"more"])
     assert [value for _, value in whole_log(two_down, Place("one", 0))] == [*VALUES, b"more"]
+    assert by_spark.values(two_down, "one") == [*VALUES, b"more"]
 
 
 def test_s32_below_min_insync_replicas_nothing_is_written_and_the_client_hears_why(two_down: OpenCluster) -> None:

@@ -8,22 +8,30 @@ import signal
 import pytest
 
 from conformance.conftest import Counted
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic
 from conformance.scenarios.support import until
 
-FEW, MANY = 2, 100
+FEW, SOME, MANY = 2, 15, 100
 
 
 LONG = [pytest.mark.long, pytest.mark.timeout(3_600)]
+ROW = [*LONG, pytest.mark.row]
 
 
 @pytest.mark.parametrize(
     ("coordination", "kills"),
-    [("embedded", FEW), pytest.param("embedded", MANY, marks=LONG), pytest.param("on_zookeeper", MANY, marks=LONG)],
+    [
+        ("embedded", FEW),
+        pytest.param("embedded", SOME, marks=ROW),
+        pytest.param("on_zookeeper", SOME, marks=ROW),
+        pytest.param("embedded", MANY, marks=LONG),
+        pytest.param("on_zookeeper", MANY, marks=LONG),
+    ],
 )
 def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
-    request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, counted: Counted
+    request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, by_spark: BySpark, counted: Counted
 ) -> None:
     """The next one dies as soon as all replicas are in sync again, and each client has gone on: every few seconds."""
     cluster: OpenCluster = request.getfixturevalue(coordination)
@@ -38,6 +46,8 @@ def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
             flowing.goes_on()
             until(lambda: cluster.pid(victim) not in (0, before), "another process")  # noqa: B023
             cluster.await_sync(topic)
-        acked = sum(stream.counts()[0] for stream in flowing.streams)
-    counted(cluster.kind, kills=kills, acked=acked, lost=0)
+        acked = flowing.finish()
+    rows = by_spark(cluster, topic)
+    assert len({(row.partition, row.value) for row in rows}) == len(rows) == acked
+    counted(cluster.kind, kills=kills, acked=acked, lost=0, read_by_spark=len(rows))
     cluster.await_alike(topic)

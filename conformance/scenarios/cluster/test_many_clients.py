@@ -17,7 +17,7 @@ PROCESSES = 2
 PARTITIONS = 6
 
 
-@pytest.mark.parametrize("clients", [1_000, pytest.param(5_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("clients", [1_000, pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.row])])
 def test_s100_so_many_clients_write_and_read_at_once(embedded: OpenCluster, topic: str, clients: int) -> None:
     """All are connected before the first one writes; the clients of others go on meanwhile."""
     orders = ((1, 2, 3), (2, 3, 1), (3, 1, 2))

@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource  # type: ignore[attr-defined]
 
 from conformance import command_line
+from conformance.conftest import Counted
 from conformance.peers import Java
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
 from conformance.scenarios.support import until
@@ -19,7 +21,9 @@ REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 Replicas = dict[int, tuple[int, ...]]
 
 
-def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(cluster: OpenCluster, topic: str) -> None:
+def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(
+    cluster: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
+) -> None:
     before: Replicas = dict.fromkeys(range(len(LIBRARIES)), (1, 2, 3))
     cluster.place_topic(topic, before, min_insync_replicas=2)
     with traffic(cluster, topic) as flowing:
@@ -33,8 +37,12 @@ def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(cluster: Open
             fourth.terminate()
             assert fourth.wait(60) == 0
         flowing.goes_on()
+        acked = flowing.finish()
     assert cluster.brokers() == [1, 2, 3]
     cluster.await_alike(topic)
+    rows = by_spark(cluster, topic)
+    assert len({(row.partition, row.value) for row in rows}) == len(rows) == acked
+    counted(cluster.kind, acked=acked, lost=0, read_by_spark=len(rows))
 
 
 def test_s97_a_broker_that_leads_leaves_in_order_and_comes_back(embedded: OpenCluster, topic: str) -> None:
@@ -50,7 +58,13 @@ def test_s97_a_broker_that_leads_leaves_in_order_and_comes_back(embedded: OpenCl
 
 @pytest.mark.parametrize("tool", ["java", "ours"])
 def test_s98_partitions_move_and_get_more_replicas_under_load(
-    embedded: OpenCluster, on_zookeeper: OpenCluster, topic: str, tool: str, java: Java, tmp_path: Path
+    embedded: OpenCluster,
+    on_zookeeper: OpenCluster,
+    topic: str,
+    tool: str,
+    java: Java,
+    tmp_path: Path,
+    by_spark: BySpark,
 ) -> None:
     """By kafka-reassign-partitions: Kafka's own on the embedded store, ours on ZooKeeper."""
     cluster = embedded if tool == "java" else on_zookeeper
@@ -70,7 +84,10 @@ def test_s98_partitions_move_and_get_more_replicas_under_load(
         until(lambda: _places(cluster, topic) == after, "the new replicas")
         cluster.await_sync(topic)
         flowing.goes_on()
+        acked = flowing.finish()
     cluster.await_alike(topic)
+    rows = by_spark(cluster, topic)
+    assert len({(row.partition, row.value) for row in rows}) == len(rows) == acked
     gone = cluster.partition_dir(1, topic, 0)
     until(lambda: not gone.exists(), "the files of a replica that has moved to be gone")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from conformance import librdkafka
+from conformance.conftest import Counted
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.support import take, until, write
 from conformance.witnesses import used
@@ -57,14 +60,29 @@ def test_s90_replicas_are_spread_over_racks_first(two_racks: OpenCluster, topic:
     assert others == dict.fromkeys((1, 2, 3), 4)
 
 
-def test_s61_a_consumer_reads_from_the_follower_in_its_rack(two_racks: OpenCluster, topic: str) -> None:
-    """How many bytes came from whom is counted by librdkafka."""
+def test_s61_a_consumer_reads_from_the_follower_in_its_rack(
+    two_racks: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
+) -> None:
+    """How many bytes came from whom is counted by librdkafka; for Spark, by what the brokers have written."""
     two_racks.place_topic(topic, {0: (1, 4)})
     write(two_racks, topic, [b"x" * 1_000] * 2_000)
     assert _received(two_racks, topic, "b")[4] > 2_000_000
     assert _received(two_racks, topic, "b")[1] < 200_000
     assert _received(two_racks, topic, "a")[1] > 2_000_000
     assert _received(two_racks, topic, "a")[4] < 200_000
+    for rack, nearest, other in (("b", 4, 1), ("a", 1, 4)):
+        before = {broker: _written(two_racks, broker) for broker in (1, 4)}
+        assert len(by_spark(two_racks, topic, {"kafka.client.rack": rack})) == 2_000
+        sent = {broker: _written(two_racks, broker) - before[broker] for broker in (1, 4)}
+        counted(f"Spark in rack {rack}, {two_racks.kind}", bytes_from_there=sent[nearest], from_elsewhere=sent[other])
+        assert sent[nearest] > 2_000_000
+        assert sent[other] < 1_000_000
+
+
+def _written(cluster: OpenCluster, broker: int) -> int:
+    """Bytes that a broker's process has written, to files and sockets, sendfile among them."""
+    lines = Path(f"/proc/{cluster.pid(broker)}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
 def _received(cluster: OpenCluster, topic: str, rack: str) -> dict[int, int]:

@@ -13,6 +13,7 @@ import pytest
 from conformance import batches, drivers
 from conformance.conftest import Counted
 from conformance.drivers.base import Place
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, Worker, whole_log
 from conformance.scenarios.support import Deliveries, producer, until, write
@@ -33,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 def test_s30_s93_the_leader_killed_at_the_worst_moment_costs_what_acks_say(
-    embedded: OpenCluster, topic: str, counted: Counted
+    embedded: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
     """The followers stand still, the leader acks what it may, and dies; little has been replicated.
 
@@ -46,6 +47,8 @@ def test_s30_s93_the_leader_killed_at_the_worst_moment_costs_what_acks_say(
         if outcomes["1"].lost or time.monotonic() > deadline:
             break
     for acks, found in outcomes.items():
+        values = by_spark.values(embedded, f"{topic}-{turn}-{acks}")
+        assert values == [value for _, value in whole_log(embedded, Place(f"{topic}-{turn}-{acks}", 0))]
         counted(f"acks={acks}", sent=COUNT, acked=found.acked, lost_of_these=found.lost)
     assert [outcomes[acks].acked for acks in ("0", "1")] == [COUNT, COUNT]
     assert all(outcomes[acks].lost for acks in ("0", "1"))

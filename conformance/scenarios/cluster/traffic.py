@@ -105,6 +105,7 @@ class Traffic:
         self.cluster = cluster
         places = [Place(topic, number) for number in range(len(libraries))]
         self.streams = [Stream(cluster, place, name) for place, name in zip(places, libraries, strict=True)]
+        self._finished = False
 
     def goes_on(self) -> None:
         """Waits until every library has written and read something that it had not before."""
@@ -117,13 +118,18 @@ class Traffic:
         until(moved, "every client to write and to read")
 
     def finish(self) -> int:
-        """Stops, checks everything, and tells how many records were acked."""
+        """Stops, checks everything, and tells how many records were acked; may be called again."""
+        if not self._finished:
+            self._finished = True
+            self._finish()
+        return sum(len(stream.history.acked) for stream in self.streams)
+
+    def _finish(self) -> None:
         for stream in self.streams:
             stream.writer.stop()
         for stream in self.streams:
             stream.reader.stop()
             stream.finish(whole_log(self.cluster, stream.place))
-        return sum(len(stream.history.acked) for stream in self.streams)
 
     def abandon(self) -> None:
         """Lets go of the threads of a test that has failed."""

@@ -156,7 +156,7 @@ def test_the_check_sees_a_count_that_is_doubled_lost_or_out_of_order(planted: li
 
 
 @pytest.mark.timeout(600)
-def test_every_flight_is_counted_once_though_application_and_broker_are_killed(
+def test_s115_every_flight_is_counted_once_though_application_and_broker_are_killed(
     run: Run, lines: list[str]
 ) -> None:
     some = lines[:12_000]
@@ -167,7 +167,7 @@ def test_every_flight_is_counted_once_though_application_and_broker_are_killed(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_every_flight_is_counted_once_with_the_first_version_of_transactions(
+def test_s115_every_flight_is_counted_once_with_the_first_version_of_transactions(
     run: Run, lines: list[str]
 ) -> None:
     """Streams then adds partitions and offsets by requests of their own."""
@@ -182,6 +182,6 @@ def test_every_flight_is_counted_once_with_the_first_version_of_transactions(
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_all_flights_are_counted_once_over_twelve_kills(run: Run, lines: list[str]) -> None:
+def test_s115_all_flights_are_counted_once_over_twelve_kills(run: Run, lines: list[str]) -> None:
     run_under_kills(run, lines, ["application", "broker", "broker", "stop", "application", "broker"] * 2)
     check(run, lines)

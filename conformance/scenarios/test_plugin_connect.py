@@ -29,7 +29,7 @@ def append(path: Path, lines: Sequence[str]) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_standalone_worker_moves_a_file_through_a_topic_into_a_file(
+def test_s115_a_standalone_worker_moves_a_file_through_a_topic_into_a_file(
     broker: Broker, topic: str, tmp_path: Path, lines: list[str]
 ) -> None:
     there, back = tmp_path / "in", tmp_path / "out"
@@ -116,7 +116,7 @@ def check_sink(flow: Flow, back: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
+def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
     new_broker: NewBroker, tmp_path: Path, lines: list[str]
 ) -> None:
     flow = Flow(new_broker(), tmp_path)
@@ -127,7 +127,7 @@ def test_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_bro
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_a_distributed_worker_moves_the_whole_file_exactly_once_over_twelve_kills(
+def test_s115_a_distributed_worker_moves_the_whole_file_exactly_once_over_twelve_kills(
     new_broker: NewBroker, tmp_path: Path, lines: list[str]
 ) -> None:
     flow = Flow(new_broker(), tmp_path)
@@ -138,7 +138,7 @@ def test_a_distributed_worker_moves_the_whole_file_exactly_once_over_twelve_kill
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_two_distributed_workers_share_connectors_and_one_takes_over_from_the_other(
+def test_s115_two_distributed_workers_share_connectors_and_one_takes_over_from_the_other(
     new_broker: NewBroker, tmp_path: Path, lines: list[str]
 ) -> None:
     broker = new_broker()

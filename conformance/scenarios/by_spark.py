@@ -1,0 +1,112 @@
+"""PySpark as one more reader of a scenario's topic: ``format("pybroker")``, which it finds because it is installed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conformance.scenarios.support import Served, until
+from conformance.witnesses import used
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = ("partition", "offset", "key", "value")
+Options = Mapping[str, object]
+
+
+class Row(NamedTuple):
+    """A record as Spark has it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def offsets(topic: str, at: Mapping[int, int]) -> str:
+    """Offsets by partition, as ``startingOffsets`` and ``endingOffsets`` take them."""
+    return json.dumps({topic: {str(partition): offset for partition, offset in at.items()}})
+
+
+def in_order(frame: DataFrame) -> list[Row]:
+    """The rows of a frame, by partition and offset."""
+    return sorted(Row(*row.values()) for row in frame.select(*COLUMNS).toArrow().to_pylist())
+
+
+class BySpark:
+    """Reads topics: ``by_spark(broker, topic)`` is a batch of all that is there now."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    def __call__(self, broker: Served, topic: str, options: Options | None = None) -> list[Row]:
+        """All rows of a topic, or those that the options say."""
+        return in_order(self.frame(broker, topic, options))
+
+    def values(self, broker: Served, topic: str, options: Options | None = None) -> list[bytes | None]:
+        """The values alone."""
+        return [row.value for row in self(broker, topic, options)]
+
+    def frame(self, broker: Served, topic: str, options: Options | None = None) -> DataFrame:
+        """A batch that nobody has read yet."""
+        used("PySpark")
+        frame: DataFrame = self._told(self.session.read, broker, topic, options).load()
+        return frame
+
+    def stream(self, broker: Served, topic: str, options: Options | None = None) -> DataFrame:
+        """An endless one, from the beginning unless told otherwise."""
+        used("PySpark")
+        more = {"startingOffsets": "earliest", **(options or {})}
+        frame: DataFrame = self._told(self.session.readStream, broker, topic, more).load()
+        return frame
+
+    @contextmanager
+    def reading(self, broker: Served, topic: str) -> Iterator[Reading]:
+        """A stream that reads all the time until the end, into a table in memory."""
+        name = f"seen_{topic.replace('-', '_').replace('.', '_')}"
+        query = self.stream(broker, topic).writeStream.format("memory").queryName(name).start()
+        try:
+            yield Reading(self.session, name, query)
+        finally:
+            query.stop()
+            self.session.catalog.dropTempView(name)
+
+    @staticmethod
+    def _told(reader: Any, broker: Served, topic: str, options: Options | None) -> Any:
+        reader = reader.format("pybroker").option("kafka.bootstrap.servers", broker.bootstrap)
+        for key, value in {"subscribe": topic, **(options or {})}.items():
+            reader = reader.option(key, str(value))
+        return reader
+
+
+class Reading:
+    """A stream that runs, and what has come."""
+
+    def __init__(self, session: SparkSession, name: str, query: Any) -> None:
+        self._session = session
+        self._name = name
+        self._query = query
+
+    def rows(self) -> list[Row]:
+        """What has come so far."""
+        return in_order(self._session.table(self._name))
+
+    def await_rows(self, count: int, timeout_s: float = 120) -> list[Row]:
+        """Waits for so many.
+
+        Raises:
+            StreamingQueryException: the query has failed.
+        """
+
+        def come() -> bool:
+            if error := self._query.exception():
+                raise error
+            time.sleep(0.2)
+            return bool(self._session.table(self._name).count() >= count)
+
+        until(come, f"{count} rows in Spark", timeout_s)
+        return self.rows()
