@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from pyclient.errors import ConfigError
 from pyclient.spark import data_loss
+from pyclient.spark.api import filters_are_pushed
 from pyclient.spark.columns import columns_of
 from pyclient.spark.log_offsets import LogOffsets
 from pyclient.spark.options import Use
@@ -19,6 +20,7 @@ from pyclient.spark.source_options import SourceOptions, source_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 
 class BatchReader(DataSourceReader):
@@ -66,6 +68,30 @@ class BatchReader(DataSourceReader):
         return Range(tp, start, max(start, min(end, latest)))
 
 
+class FilteringReader(BatchReader):
+    """Where Spark asks which filters the source can serve."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        from pyclient.spark.filters import Narrowing  # not before PySpark 4.1
+
+        super().__init__(options, schema)
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Those that Spark has to apply itself."""
+        return [each for each in filters if not self._narrowing.take(each)]
+
+    def narrowed(self, ranges: list[Range], offsets: LogOffsets) -> list[Range]:
+        """What the filters leave."""
+        left = self._narrowing.of(ranges)
+        since = self._narrowing.since_ms
+        if since is None:
+            return left
+        first = offsets.after({each.tp: since for each in left})
+        return [each._replace(start=max(each.start, first[each.tp])) for each in left]
+
+
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """The reader of ``spark.read``. Raises ConfigError."""
-    return BatchReader(source_options(options, Use.BATCH_READ), schema)
+    kind = FilteringReader if filters_are_pushed() else BatchReader
+    return kind(source_options(options, Use.BATCH_READ), schema)

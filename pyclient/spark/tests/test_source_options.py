@@ -1,0 +1,118 @@
+"""What users ask of a source, and what they are told where it is wrong."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyclient.errors import ConfigError
+from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Specific, Time, Times
+from pyclient.spark.options import OPTIONS, Use
+from pyclient.spark.source_options import SourceOptions, source_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+TOPIC = {**SERVERS, "subscribe": "t"}
+
+
+def batch(**options: str) -> SourceOptions:
+    return source_options({**TOPIC, **options}, Use.BATCH_READ)
+
+
+def stream(**options: str) -> SourceOptions:
+    return source_options({**TOPIC, **options}, Use.STREAM_READ)
+
+
+def test_a_batch_reads_all_and_a_stream_what_comes() -> None:
+    assert (batch().starting, batch().ending) == (Edge(EARLIEST), Edge(LATEST))
+    assert stream().starting == Edge(LATEST)
+
+
+def test_names_of_options_are_in_any_case() -> None:
+    assert stream(STARTINGOFFSETS="Earliest", maxoffsetspertrigger="7") == stream(
+        startingOffsets="earliest", maxOffsetsPerTrigger="7"
+    )
+
+
+def test_one_time_beats_times_and_these_beat_offsets() -> None:
+    offsets, times = '{"t":{"0":5}}', '{"t":{"0":1000}}'
+    assert batch(startingOffsets=offsets).starting == Specific({("t", 0): 5})
+    assert batch(startingOffsets=offsets, startingOffsetsByTimestamp=times).starting == Times({("t", 0): 1000})
+    both = batch(startingOffsets=offsets, startingOffsetsByTimestamp=times, startingTimestamp="9")
+    assert both.starting == Time(9)
+
+
+def test_options_can_be_pickled() -> None:
+    made = source_options({**SERVERS, "subscribePattern": "a.*"}, Use.STREAM_READ)
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+WRONG = [
+    ({}, "Option 'kafka.bootstrap.servers' must be specified"),
+    (SERVERS, "One of the following options must be specified for a source: subscribe, subscribePattern, assign"),
+    ({**TOPIC, "assign": '{"t":[0]}'}, "Only one of the following options can be specified"),
+    ({**SERVERS, "subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ','"),
+    ({**SERVERS, "assign": "t"}, "No topicpartitions to assign as specified value for option 'assign' is 't'"),
+    ({**SERVERS, "subscribePattern": " "}, "Pattern to subscribe is empty"),
+    ({**SERVERS, "subscribePattern": "("}, "subscribePattern='\\(' is no regular expression"),
+    ({**TOPIC, "subscribeTopic": "t"}, "unknown option 'subscribeTopic': did you mean subscribe"),
+    ({**TOPIC, "minPartitions": "0"}, "minPartitions='0' is below 1"),
+    ({**TOPIC, "maxRecordsPerPartition": "x"}, "maxRecordsPerPartition='x' is not an integer"),
+    ({**TOPIC, "failOnDataLoss": "no"}, "failOnDataLoss='no' is not a boolean"),
+    ({**TOPIC, "valueFormat": "xml"}, "valueFormat='xml' is none of binary, json, avro"),
+    ({**TOPIC, "startingOffsets": "first"}, "Expected e.g."),
+    ({**TOPIC, "startingTimestamp": "noon"}, "startingTimestamp='noon' is not an integer"),
+    ({**TOPIC, "kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported.*'startingOffsets'"),
+    ({**TOPIC, "kafka.key.deserializer": "x"}, "'key.deserializer' is not supported"),
+    ({**TOPIC, "kafka.value.deserializer": "x"}, "'value.deserializer' is not supported"),
+    ({**TOPIC, "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
+    ({**TOPIC, "kafka.interceptor.classes": "x"}, "'interceptor.classes' is not supported"),
+    ({**TOPIC, "kafka.isolation.levle": "x"}, "did you mean isolation.level"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG)
+@pytest.mark.parametrize("use", [Use.BATCH_READ, Use.STREAM_READ])
+def test_what_is_wrong_is_named_with_what_is_right(options: dict[str, str], told: str, use: Use) -> None:
+    with pytest.raises(ConfigError, match=told):
+        source_options(options, use)
+
+
+@pytest.mark.parametrize("which", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
+def test_a_stream_has_no_end(which: str) -> None:
+    with pytest.raises(ConfigError, match=f"{which} is not an option of spark.readStream"):
+        stream(**{which: "5"})
+
+
+def test_a_batch_cannot_start_at_its_end_or_end_at_its_start() -> None:
+    with pytest.raises(ConfigError, match="starting offset can't be latest for batch queries"):
+        batch(startingOffsets="latest")
+    with pytest.raises(ConfigError, match="startingOffsets for t-0 can't be latest for batch queries"):
+        batch(startingOffsets='{"t":{"0":-1}}')
+    with pytest.raises(ConfigError, match="ending offset can't be earliest for batch queries"):
+        batch(endingOffsets="earliest")
+    with pytest.raises(ConfigError, match="endingOffsets for t-0 can't be earliest for batch queries"):
+        batch(endingOffsets='{"t":{"0":-2}}')
+
+
+def test_a_least_above_the_most_is_wrong() -> None:
+    with pytest.raises(ConfigError, match=r"minOffsetsPerTrigger\(9\) is higher than the maxOffsetsPerTrigger\(8\)"):
+        stream(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="8")
+
+
+def test_limits_of_streams_do_nothing_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
+    assert batch(maxOffsetsPerTrigger="5").max_offsets is None
+    assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
+
+
+def test_the_group_has_the_same_name_after_a_restart() -> None:
+    assert stream().group is None
+    assert stream(groupIdPrefix="etl").group == "etl-t"
+    assert stream(groupIdPrefix="etl", **{"kafka.group.id": "own"}).group == "own"
+    pattern = source_options({**SERVERS, "subscribePattern": "a.*|b", "groupIdPrefix": "p"}, Use.STREAM_READ)
+    assert pattern.group == "p-a.-b"
+
+
+def test_each_option_tells_what_it_is_and_no_two_differ_by_case_alone() -> None:
+    assert all(option.doc and option.use for option in OPTIONS)
+    assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
