@@ -176,11 +176,14 @@ class Commits:
             )
 
     def abort(self, term: int) -> None:
-        """Takes back what is not decided, in the name of nobody. Where another run has taken over, it has done so."""
+        """Takes back what is not decided. Where another run has taken over, it has done so."""
         state = self._ledger.state(self.job.query, term)
-        if (state.term, state.run) != (term, self.job.run):
-            return
-        self._own(f"{self.job.run}.{uuid4().hex[:8]}")
+        if (state.term, state.run) == (term, self.job.run):
+            self.put_in_order()
+
+    def put_in_order(self) -> None:
+        """Claims the query in the name of nobody: ends what is decided, aborts all else, deposes whoever writes."""
+        self._own(f"nobody.{uuid4().hex[:8]}")
 
     # -- ends --------------------------------------------------------------------------------------
 

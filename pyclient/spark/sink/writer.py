@@ -23,6 +23,7 @@ from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.blocking import Producer
 from pyclient.spark.api import StreamWriter
 from pyclient.spark.options import Given, Use, read
+from pyclient.spark.sink.checkpoint import query_of
 from pyclient.spark.sink.commits import UNNAMED, Commits, Job
 from pyclient.spark.sink.exactly_once import Deposed, State
 from pyclient.spark.sink.rows import Rows, rows_of
@@ -91,9 +92,14 @@ def _shared_producer(client: tuple[tuple[str, str], ...]) -> Producer:
 class ExactlyOnce:
     """Rows count when the driver has decided the batch; see ``exactly_once``."""
 
-    def __init__(self, rows: Rows, client: Mapping[str, str], given: Given, *, streaming: bool) -> None:
+    def __init__(
+        self, rows: Rows, client: Mapping[str, str], given: Given, checkpoint: str | None, *, streaming: bool
+    ) -> None:
         self._rows = rows
+        self._checkpoint = checkpoint
         write_id = None if streaming else given["writeId"]
+        if write_id is not None and ("/" in write_id or write_id.startswith(UNNAMED)):
+            raise ConfigError(f"option writeId={write_id}: it must not have a slash nor begin with {UNNAMED}")
         query = None if streaming else write_id or UNNAMED + uuid4().hex
         self._job = Job(
             tuple(sorted(client.items())),
@@ -157,11 +163,14 @@ class ExactlyOnce:
             commits.commit(first.term, first.batch, [one.transaction for one in written if one.transaction])
 
     def abort(self, messages: Messages) -> None:
-        """Takes the batch back, if it is not decided."""
-        for one in _told(messages)[:1]:
-            if one.job is not None:
-                with Commits(one.job) as commits:
-                    commits.abort(one.term)
+        """Takes the batch back, if it is not decided. A query that is stopped in a batch has no messages."""
+        told = _told(messages)
+        if told and told[0].job is not None:
+            with Commits(told[0].job) as commits:
+                commits.abort(told[0].term)
+        elif query := self._job.query or query_of(self._checkpoint):
+            with Commits(self._job._replace(query=query)) as commits:
+                commits.put_in_order()
 
 
 @lru_cache(maxsize=8)
@@ -241,5 +250,5 @@ def _delivery(options: Mapping[str, str], schema: StructType, overwrite: bool, u
     exactly_once = given["delivery"] == EXACTLY_ONCE
     client = client_settings(given.client, exactly_once=exactly_once)
     if exactly_once:
-        return ExactlyOnce(rows, client, given, streaming=use is Use.STREAM_WRITE)
+        return ExactlyOnce(rows, client, given, options.get("checkpointLocation"), streaming=use is Use.STREAM_WRITE)
     return AtLeastOnce(rows, client)

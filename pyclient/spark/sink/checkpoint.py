@@ -1,0 +1,24 @@
+"""Which query a checkpoint belongs to: for an abort of which no task has told anything."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from pyarrow import fs  # type: ignore[import-untyped,unused-ignore]
+
+log = logging.getLogger("pyclient.spark")
+
+
+def query_of(location: str | None) -> str | None:
+    """The id of the query that has its checkpoint there; None where this process cannot read that."""
+    if location is None:
+        return None
+    try:
+        is_uri = ":/" in location
+        files, path = fs.FileSystem.from_uri(location) if is_uri else (fs.LocalFileSystem(), location)
+        with files.open_input_stream(f"{path.rstrip('/')}/metadata") as file:
+            return str(json.loads(file.read())["id"])
+    except (OSError, ValueError, KeyError) as error:
+        log.info("the query of the checkpoint %s is not known: %s", location, error)
+        return None
