@@ -50,22 +50,12 @@ cdef object finished(Writer writer, Py_ssize_t prefix):
 cdef String CLIENT_ID = String(nullable=True)
 
 
-@cython.final
 cdef class Codec:
     """The plans of one message by version, each made by ``compile(version)`` when first wanted.
 
     ``flexible_header``: the first version whose header has tagged fields (32767: none has).
     ``open``: bytes behind the end of a message are ignored, not an error.
     """
-
-    cdef readonly str name
-    cdef readonly int key
-    cdef readonly int min_version
-    cdef readonly int max_version
-    cdef int flexible_header
-    cdef object compile
-    cdef bint open
-    cdef list plans
 
     def __init__(
         self, str name, int key, int min_version, int max_version, int flexible_header, compile,
@@ -109,7 +99,7 @@ cdef class Codec:
             return plan.decode(Reader(view, position, end))
         return plan.decode_all(Reader(view, position, end))
 
-    def decode_response(
+    cpdef decode_response(
         self, int version, int correlation_id, view, Py_ssize_t position, Py_ssize_t end
     ):
         """The message of a whole frame, its header in front. DecodeError: it is not one, or it is
@@ -132,7 +122,7 @@ cdef class Codec:
         (<Plan>self.plan(version)).encode(writer, message)
         return whole(finished(writer, 0))
 
-    def encode_request(self, int version, int correlation_id, client_id, message):
+    cpdef encode_request(self, int version, int correlation_id, client_id, message):
         """A whole request frame: length, header, message."""
         writer = writer_to_use()
         writer.int32(0)

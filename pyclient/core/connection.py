@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cy.buffer import DecodeError
 from cy.messages import Message
+from cy.mould import Cast
 from pyclient.core.versions import Versions
 from pyclient.protocol import ApiVersions, Fetch, Produce
 from pyclient.protocol.stream import BrokenStream
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyclient.protocol.apis import Api, Frame
 
 OnDone = Callable[[Any, "KafkaError | None"], None]
-Request = Message | Callable[[int], Message]
+Request = Message | Cast | Callable[[int], Message]
 
 _UNSUPPORTED_VERSION = 35
 
@@ -63,17 +64,19 @@ class Connection:
 
     def encode(self, request: Pending, version: int) -> Frame:
         """The frame of a request, which is in flight from now on, or departing if it has no response."""
-        api, message, correlation_id = request.api, request.message, self._next_id
-        if not isinstance(message, Message):
+        api, correlation_id, message = request.api, self._next_id, request.message
+        frame: Frame
+        if isinstance(message, Cast):
+            silent = message.silent
+            frame = message.encode(version, correlation_id, self._client_id)
+        else:
             assert message is not None
-            message = message(version)
-        frame = api.encode_request(version, correlation_id, self._client_id, message)
+            told = message if isinstance(message, Message) else message(version)
+            silent = api is Produce and told.acks == 0  # type: ignore[attr-defined]
+            frame = api.encode_request(version, correlation_id, self._client_id, told)
         request.version, request.correlation_id, request.message = version, correlation_id, None
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
-        if api is Produce and message.acks == 0:  # type: ignore[attr-defined]
-            self.departing.append(request)
-        else:
-            self.in_flight.append(request)
+        (self.departing if silent else self.in_flight).append(request)
         return frame
 
     def decode(self, view: memoryview, start: int, end: int, reused: bool) -> tuple[Pending, Any]:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
+from cy.mould import Mould
 from cy.partition_queue import PartitionQueue
 from cy.producer_batch import ProducerBatch
 
@@ -66,6 +67,7 @@ class Lane:
         "identity",
         "in_flight",
         "leader",
+        "mould",
         "next_sequence",
         "queue",
         "unsure",
@@ -87,7 +89,9 @@ class Lane:
         self.held: list[Held] = []
         self.leader = -1
         self.version = -1
-        """The cluster's version of which ``leader`` is."""
+        """The cluster's version of which ``leader`` and ``mould`` are."""
+        self.mould: Mould | None = None
+        """Of requests with one of its batches; None: not made yet."""
         self.added = False
         """Part of the current transaction (version 1)."""
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cy.mould import PROBE, Cast, Mould
 from cy.producer_batch import ProducerBatch
 from cy.record_queues import RecordQueues
 from pyclient.errors import KafkaError
@@ -162,6 +163,7 @@ class Sender:
         found = cluster.leader(TopicPartition(queue.topic, queue.partition))
         lane.leader = -1 if found is None else found[0]
         lane.version = cluster.version
+        lane.mould = None
         queue.available = self._is_available(lane.leader)
 
     def _send(self, node: int, ready: Sent) -> None:
@@ -204,19 +206,27 @@ class Sender:
         lane.depart(batch, self._order)
         self._order += batch.count
 
-    def _request(self, sent: Sent) -> Produce.Request:
+    def _request(self, sent: Sent) -> Produce.Request | Cast:
+        if len(sent) > 1:
+            return self._message([(batch.topic, batch.partition, batch.records) for _, batch in sent])
+        lane, batch = sent[0]
+        mould = lane.mould
+        if mould is None:
+            message = self._message([(batch.topic, batch.partition, PROBE)])
+            mould = lane.mould = Mould(Produce.request_codec, message, self.settings.acks == 0)
+        return mould.cast(batch)
+
+    def _message(self, rows: Iterable[tuple[str, int, bytes | None]]) -> Produce.Request:
+        """Of topic, partition and batch."""
         request = Produce.Request
         topics: dict[str, Any] = {}
-        for _, batch in sent:
-            name = batch.topic
+        for name, partition, records in rows:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = request.TopicProduceData(
                     name=name, topic_id=self.client.cluster.topic_id(name)
                 )
-            topic.partition_data.append(
-                request.PartitionProduceData(index=batch.partition, records=batch.records)
-            )
+            topic.partition_data.append(request.PartitionProduceData(index=partition, records=records))
         settings = self.settings
         return request(
             transactional_id=settings.transactional_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cy.mould import Cast
 from cy.record_queues import RecordQueues
 from pyclient.config import PRODUCER, load
 from pyclient.core.cluster import Cluster
@@ -11,6 +12,7 @@ from pyclient.producer.sender import Sender
 from pyclient.producer.settings import read
 from pyclient.producer.transactions import Transactions
 from pyclient.protocol import Metadata, Produce
+from pyclient.protocol.frames import decode_request_header
 
 
 class Loop:
@@ -66,7 +68,15 @@ class FakeClient:
         return self.transports.get(node)
 
     def post(self, node, api, message, on_done, *, timeout=None, max_version=None):
-        self.posts.append((node, message, on_done))
+        self.posts.append((node, decoded(message) if isinstance(message, Cast) else message, on_done))
+
+
+def decoded(cast):
+    """The request that a broker gets."""
+    pieces = cast.encode(Produce.max_version, 0, "c")
+    frame = pieces if isinstance(pieces, bytes) else b"".join(pieces)
+    header = decode_request_header(frame, 4, len(frame))
+    return Produce.decode_request(header.api_version, frame, header.position, len(frame))
 
 
 def make(**settings):
@@ -89,7 +99,7 @@ def make(**settings):
 
 def batches_of(message):
     """Of a Produce request, by partition."""
-    return {row.index: row.records for topic in message.topic_data for row in topic.partition_data}
+    return {row.index: bytes(row.records) for topic in message.topic_data for row in topic.partition_data}
 
 
 def answer(client, code=0, offset=0, **fields):
