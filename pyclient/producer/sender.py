@@ -330,8 +330,10 @@ class Sender:
             self.outcomes.served(sent, response)
         if self.room_waiters:
             self._free_room()
-        if self._active:
+        if self._active and error is None:
             self.run()
+        elif self._active:  # the others of its connection are lost too: nothing new goes before that is known
+            self._set_timer(now := self.client.clock(), now)
         if self._answer_waiters and not any(self._unanswered.values()):
             waiters, self._answer_waiters = self._answer_waiters, []
             for waiter in waiters:

@@ -71,14 +71,19 @@ class Partition:
         settings = {"delivery_timeout_ms": 120_000, "retry_backoff_max_ms": 100, **settings}
         self.client, self.queues, self.sender = make(**settings)
         self.told: list[tuple[bytes, int | None]] = []
-        self.sent = [b"%d" % number for number in range(2 * count)]
+        self.sent: list[bytes] = []
         self.zombies: list[bytes] = []
-        for number, value in enumerate(self.sent):
-            self.queues.send("t", value, partition=0, on_delivery=self._told(value))
-            if number % 2:
-                self.queues.close_all()
-                self.client.now += 1.0
+        for _ in range(count):
+            self._send()
         self.sender.run()
+
+    def _send(self) -> None:
+        for _ in range(2):
+            value = b"%d" % len(self.sent)
+            self.sent.append(value)
+            self.queues.send("t", value, partition=0, on_delivery=self._told(value))
+        self.queues.close_all()
+        self.client.now += 1.0
 
     def _told(self, value: bytes):
         return lambda metadata, error: self.told.append((value, None if error else metadata.offset))
@@ -127,20 +132,26 @@ class Partition:
         self._answer(self._next()[1], code)
 
     def _invalid(self) -> None:
+        """Nothing is delayed behind what is refused for good."""
+        self.zombies = []
         self._refused(87)
 
     def _too_large(self) -> None:
+        self.zombies = []
         records, on_done = self._next()
         code, offset = self.log.append(records) if read_header(records).count == 1 else (TOO_LARGE, -1)
         self._answer(on_done, code, offset)
 
     # -- what may happen to the connection -------------------------------------------------------------
 
-    def _lose(self, served: int) -> list[bytes]:
+    def _lose(self, served: int, *, with_news: bool = False) -> list[bytes]:
         """The connection ends; so many requests were served. The others."""
         posts = [self._next() for _ in range(len(self.client.posts))]
         for records, _ in posts[:served]:
             self.log.append(records)
+        if with_news:
+            self._send()
+            self.sender.run()
         for _, on_done in posts:
             on_done(None, ConnectionLost("h:1", "Produce"))
         return [records for records, _ in posts[served:]]
@@ -153,6 +164,13 @@ class Partition:
 
     def _lost_answers(self) -> None:
         self._lose(WINDOW)
+
+    def _lost_answers_with_news(self) -> None:
+        """A batch goes on the next connection before it is told that this one has ended."""
+        self._lose(WINDOW, with_news=True)
+
+    def _lost_with_news(self) -> None:
+        self._lose(0, with_news=True)
 
     def _restarted(self) -> None:
         """Cleanly, when all was served and nothing answered."""

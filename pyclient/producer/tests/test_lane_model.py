@@ -17,8 +17,8 @@ BATCHES = 7
 PLACES = 9
 TROUBLES = (
     *("unreplicated", "deposed", "refused", "invalid", "too_large"),
-    *("lost", "lost_behind_one", "lost_answers", "restarted", "restarted_between", "delayed", "late", "unreachable"),
-    "expire",
+    *("lost", "lost_behind_one", "lost_answers", "lost_with_news", "lost_answers_with_news", "unreachable"),
+    *("restarted", "restarted_between", "delayed", "late", "expire"),
 )
 
 

@@ -58,6 +58,27 @@ def test_lost_request_goes_again_after_back_off_with_its_sequence():
     assert batches_of(second) == batches_of(first)
 
 
+def test_nothing_new_goes_before_all_that_its_connection_had_is_known_to_be_lost():
+    """It would be appended, and told, before what was sent earlier and is only not answered."""
+    client, queues, sender = make()
+    for value in (b"v", b"early"):
+        for partition in (2, 0):
+            queues.send("t", value, partition=partition)
+            sender.run()
+        while value == b"v" and client.posts:
+            answer(client)
+    queues.send("t", b"new", partition=0)
+    lost, client.posts = client.posts, []
+    for _, _, on_done in lost:
+        on_done(None, ConnectionLost("h:1", "send"))
+    assert client.posts == []
+    assert client.loop.timers[-1].delay == 0
+    client.now = 1.0
+    client.loop.timers[-1].function()
+    values = [bytes(record.value) for record in iterate(batches_of(client.posts[0][1])[0])]
+    assert values == [b"early"]
+
+
 def test_new_leader_in_the_answer_is_used_at_once():
     client, queues, sender = make()
     queues.send("t", b"v", partition=0)
@@ -110,6 +131,21 @@ def test_too_large_is_split_and_all_of_it_delivered():
     assert sent == [b"%03d" % number * 10 for number in range(100)]
     assert [report.result(0).offset for report in reports] == list(range(100))
     assert queues.used == 0
+
+
+def test_parts_that_are_too_large_again_wait_before_theirs_go():
+    client, queues, sender = make(retry_backoff_ms=100)
+    reports = [queues.send("t", bytes(1000), partition=0) for _ in range(8)]
+    sender.run()
+    answer(client, 10)
+    assert len(client.posts) == 1
+    answer(client, 10)
+    assert client.posts == []
+    client.now = 0.1
+    sender.run()
+    while client.posts:
+        answer(client, 0)
+    assert all(report.error is None and report.done for report in reports)
 
 
 def test_delivery_timeout_says_what_the_last_attempt_met():
