@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pyclient.admin.fan_out import fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
+from pyclient.core.unclosed import watch
 from pyclient.protocol import Metadata
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import BrokerNotAvailable
@@ -35,6 +36,8 @@ class Base:
         """
         self._config = load(ADMIN, bootstrap_servers, config, settings)
         self._client = Client(self._config, loop=asyncio.get_running_loop())
+        self.unclosed = watch(self, "admin client", self._client.close)
+        """``detach()``: somebody else sees to it that it is closed."""
 
     async def connect(self, timeout: float | None = None) -> None:
         """Connects now, so that an address that is wrong shows early. Raises ConnectionFailed."""
@@ -42,6 +45,7 @@ class Base:
 
     async def close(self, timeout: float = 0.0) -> None:
         """Ends the connections; calls that wait fail with ClientClosed."""
+        self.unclosed.detach()
         await self._client.close(timeout)
 
     async def __aenter__(self: S) -> S:

@@ -124,4 +124,6 @@ class Admin:
 async def _make(
     bootstrap_servers: Any, config: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> asynchronous.Admin:
-    return asynchronous.Admin(bootstrap_servers, config, **settings)
+    admin = asynchronous.Admin(bootstrap_servers, config, **settings)
+    admin.unclosed.detach()
+    return admin

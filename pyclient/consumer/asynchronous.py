@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from pyclient.consumer.core import COMMIT_SHARE, ConsumerCore
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
+from pyclient.core.unclosed import watch
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Consumer(ConsumerApi):
         self._limit: int = given.max_poll_records
         if topics:
             self._core.open(topics, listener is not None)
+        owner = f"consumer of {', '.join(given.bootstrap_servers)}"
+        self._unclosed = watch(self, owner, partial(self._core.close, commit=False, timeout=0.0))
 
     # -- the life of a consumer ----------------------------------------------------------------------
 
@@ -74,6 +78,7 @@ class Consumer(ConsumerApi):
         if self._is_closed:
             return
         self._is_closed = True
+        self._unclosed.detach()
         end = time.monotonic() + timeout
         if self._core.is_started:
             await self._give_up(commit, COMMIT_SHARE * timeout)
@@ -240,22 +245,29 @@ class Consumer(ConsumerApi):
         unread = self._unread()
         return unread[tp] if tp in unread else await self._core.position(tp, timeout)
 
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        await self.connect()
-        return await self._core.edges(partitions, EARLIEST)
+    async def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition. Raises what failed last when ``timeout`` seconds
+        (default.api.timeout.ms) are over.
+        """
+        return await self._core.edges(partitions, EARLIEST, timeout)
 
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the next record to be written; read_committed: the last stable offset."""
-        await self.connect()
-        return await self._core.edges(partitions, LATEST)
+    async def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the next record to be written; read_committed: the last stable offset. Raises what
+        failed last when ``timeout`` seconds (default.api.timeout.ms) are over.
+        """
+        return await self._core.edges(partitions, LATEST, timeout)
 
     async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time (ms), None where there is none."""
-        await self.connect()
-        return await self._core.lookup.find({partition_of(tp): ms for tp, ms in times.items()})
+        """The first record at or after a time (ms), None where there is none. Raises what failed last when
+        ``timeout`` seconds (default.api.timeout.ms) are over.
+        """
+        return await self._core.offsets({partition_of(tp): ms for tp, ms in times.items()}, timeout)
 
     # -- the cluster -----------------------------------------------------------------------------------
 

@@ -256,22 +256,30 @@ class Consumer(ConsumerApi):
             return unread[tp]
         return self._runner.run(self._core.position(tp, timeout))
 
-    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        self.connect()
-        return self._runner.run(self._core.edges(partitions, EARLIEST))
+    def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition. Raises what failed last when ``timeout`` seconds
+        (default.api.timeout.ms) are over.
+        """
+        return self._runner.run(self._core.edges(partitions, EARLIEST, timeout))
 
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the next record to be written; read_committed: the last stable offset."""
-        self.connect()
-        return self._runner.run(self._core.edges(partitions, LATEST))
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the next record to be written; read_committed: the last stable offset. Raises what
+        failed last when ``timeout`` seconds (default.api.timeout.ms) are over.
+        """
+        return self._runner.run(self._core.edges(partitions, LATEST, timeout))
 
     def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time (ms), None where there is none."""
-        self.connect()
-        return self._runner.run(self._core.lookup.find({partition_of(tp): ms for tp, ms in times.items()}))
+        """The first record at or after a time (ms), None where there is none. Raises what failed last when
+        ``timeout`` seconds (default.api.timeout.ms) are over.
+        """
+        wanted = {partition_of(tp): ms for tp, ms in times.items()}
+        return self._runner.run(self._core.offsets(wanted, timeout))
 
     # -- the cluster -----------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from pyclient.consumer.membership import ended
 from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.subscription import PartitionState, Subscription
-from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
+from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster, PartitionInfo
 from pyclient.core.tasks import watched
@@ -82,7 +82,7 @@ class ConsumerCore:
         self.fetcher.on_error = self.on_error
         self.fetcher.on_ready = self.appointments.on_ready = lambda: self.on_ready()
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
-        self.lookup = OffsetLookup(self.client, isolation, config.default_api_timeout_ms / 1000)
+        self.lookup = OffsetLookup(self.client, isolation, self._timeout)
         self.committed = CommittedOffsets(self.client, self.identity) if config.group_id else None
         self._positions = PositionFinder(
             self.client, config, self.subscription, self.lock, self.lookup, self.committed, self, time.time
@@ -407,10 +407,21 @@ class ConsumerCore:
                 raise RequestTimedOut(f"the position of {tp} was not found in time")
             await asyncio.sleep(0.005)
 
-    async def edges(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, int]:
+    async def edges(
+        self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Where the partitions begin or end."""
-        found = await self.lookup.find({partition_of(tp): time for tp in partitions})
+        found = await self.offsets({partition_of(tp): time for tp in partitions}, timeout)
         return {tp: 0 if row is None else row.offset for tp, row in found.items()}
+
+    async def offsets(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms)."""
+        timeout = self._timeout if timeout is None else timeout
+        deadline = self.client.clock() + timeout
+        await self.start(timeout)
+        return await self.lookup.find(times, deadline)
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic. Raises UnknownTopicOrPartition."""

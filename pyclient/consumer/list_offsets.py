@@ -19,18 +19,19 @@ class OffsetLookup:
     """Asks each leader once for all of its partitions, again for those that failed retriably."""
 
     def __init__(self, client: Client, isolation: int, timeout: float) -> None:
+        """``timeout``: seconds that a leader may take."""
         self._client = client
         self._isolation = isolation
         self._timeout = timeout
 
-    async def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Found]:
+    async def find(self, times: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Found]:
         """For each partition the first offset whose record is at or after the time (ms), or EARLIEST,
-        LATEST; None where there is none. Raises the last error when the time is over.
+        LATEST; None where there is none. Raises the last error at ``deadline`` (of the client's clock).
         """
         left, found = dict(times), dict[TopicPartition, Found]()
 
         async def attempt() -> None:
-            await self._client.metadata({tp.topic for tp in left}, timeout=self._timeout)
+            await self._client.metadata({tp.topic for tp in left}, timeout=deadline - self._client.clock())
             some, errors = await self.once(left)
             found.update(some)
             for tp in some:
@@ -38,7 +39,7 @@ class OffsetLookup:
             if errors:
                 raise min(errors.values(), key=lambda error: error.retriable)
 
-        await self._client.retrying(attempt, deadline=self._client.clock() + self._timeout)
+        await self._client.retrying(attempt, deadline=deadline)
         return found
 
     async def once(

@@ -16,6 +16,7 @@ from cy.deliveries import Deliveries
 from cy.producer_batch import DeliveryReport, ProducerBatch
 from cy.record_queues import milliseconds
 from pyclient.config import PRODUCER, load
+from pyclient.core.unclosed import watch
 from pyclient.errors import BufferExhausted, ClientClosed, ClientForked, KafkaError
 from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import (
@@ -57,6 +58,7 @@ class Producer(BaseProducer):
         super().__init__(keys)
         loop = asyncio.get_running_loop()
         self._engine = Engine(keys, self._settings, self, loop)
+        self._unclosed = watch(self, f"producer of {', '.join(keys.bootstrap_servers)}")
         self.attach(partial(loop.call_soon, self._engine.sender.run))
         self.awaitable = True
         self.before_wait = partial(_before_wait, get_ident(), getpid())
@@ -192,6 +194,7 @@ class Producer(BaseProducer):
         if self.closed:
             return
         self.closed, self.direct = True, False
+        self._unclosed.detach()
         try:
             await self._engine.close(timeout)
         finally:

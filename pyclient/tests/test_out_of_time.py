@@ -63,9 +63,26 @@ def test_calls_end_in_time(paused_broker, place):
                 lambda: admin.describe_cluster(timeout=0.2),
                 lambda: consumer.commit({place: 0}, timeout=0.2),
                 lambda: consumer.committed([place], timeout=0.2),
+                lambda: consumer.beginning_offsets([place], timeout=0.2),
+                lambda: consumer.end_offsets([place], timeout=0.2),
+                lambda: consumer.offsets_for_times({place: 0}, timeout=0.2),
             ):
                 with pytest.raises(RequestTimedOut):
                     call()
+
+
+def test_asyncio_calls_end_in_time(paused_broker, place):
+    async def check() -> None:
+        async with aio.Consumer(paused_broker.bootstrap, **ENDLESS) as consumer:
+            assert await consumer.end_offsets([place], timeout=PATIENCE_S) == {place: 1}
+            with stopped(paused_broker.pid):
+                for call in (consumer.beginning_offsets, consumer.end_offsets):
+                    with pytest.raises(RequestTimedOut):
+                        await call([place], timeout=0.2)
+                with pytest.raises(RequestTimedOut):
+                    await consumer.offsets_for_times({place: 0}, timeout=0.2)
+
+    asyncio.run(check())
 
 
 def test_close_gives_up_what_a_stopped_broker_does_not_answer(paused_broker, place, group, caplog):

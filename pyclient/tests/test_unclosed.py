@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pyclient import Consumer, Producer, aio
+import pyclient
+from pyclient import Consumer, Producer, TopicPartition, aio
 from pyclient.errors import ConnectionFailed
 from pyclient.tests.support import PATIENCE_S, take
 
@@ -27,6 +31,48 @@ def stderr_of(text: str, *options: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def address(server: socket.socket) -> str:
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
+def test_connect_says_in_time_that_nobody_is_there(kind, silent):
+    for servers, phase in ((NOWHERE, "connect"), (address(silent), "handshake")):
+        client = getattr(pyclient, kind)(servers)
+        with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* for 0\.3 s"):
+            client.connect(timeout=0.3)
+        client.close(0)
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
+def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
+    async def check() -> None:
+        for servers, phase in ((NOWHERE, "connect"), (address(silent), "handshake")):
+            client = getattr(aio, kind)(servers)
+            with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* for 0\.3 s"):
+                await client.connect(timeout=0.3)
+            await client.close(0)
+
+    asyncio.run(check())
+
+
+def test_offsets_are_asked_for_in_time_where_no_broker_is(silent):
+    place = TopicPartition("t", 0)
+    with Consumer(address(silent), default_api_timeout_ms=ENDLESS) as consumer:
+        for call in (consumer.beginning_offsets, consumer.end_offsets):
+            with pytest.raises(ConnectionFailed, match=r"for 0\.2 s"):
+                call([place], timeout=0.2)
+        with pytest.raises(ConnectionFailed, match=r"for 0\.2 s"):
+            consumer.offsets_for_times({place: 0}, timeout=0.2)
 
 
 def test_a_consumer_is_made_without_waiting_and_closed_without_waiting():
@@ -88,3 +134,49 @@ def test_a_client_that_nobody_has_any_more_is_ended():
     before, _, after = told.partition("end\n")
     assert before.count("was not closed") == 2, told
     assert after == ""
+
+
+ASYNCIO = """
+import asyncio
+from pyclient import aio
+
+async def work():
+    consumer = aio.Consumer("127.0.0.1:1", group_id="g", topics=["t"])
+    clients = [consumer, aio.Admin("127.0.0.1:1"), aio.Producer("127.0.0.1:1")]
+    if CLOSES:
+        for client in clients:
+            await client.close()
+
+asyncio.run(work())
+"""
+
+
+def test_what_was_not_closed_of_asyncio_is_named_too():
+    assert stderr_of(f"CLOSES = False{ASYNCIO}") == ""
+    assert stderr_of(f"CLOSES = True{ASYNCIO}", "-Wd") == ""
+    told = stderr_of(f"CLOSES = False{ASYNCIO}", "-Wd")
+    for owner in ("consumer of 127.0.0.1:1", "producer of 127.0.0.1:1", "admin client"):
+        assert told.count(f"ResourceWarning: a {owner} was not closed") == 1, told
+    assert "Task was destroyed" not in told
+
+
+@pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
+@pytest.mark.parametrize("kind", ["Admin", "Consumer"])
+def test_an_asyncio_client_that_nobody_has_any_more_is_ended(kind, silent):
+    """Its connection is gone while the loop still runs."""
+
+    async def check() -> None:
+        client = getattr(aio, kind)(address(silent), default_api_timeout_ms=ENDLESS)
+        with pytest.raises(ConnectionFailed):
+            await client.connect(timeout=0.5)
+        del client
+        gc.collect()
+        silent.setblocking(False)
+        loop = asyncio.get_running_loop()
+        connection, _ = await asyncio.wait_for(loop.sock_accept(silent), PATIENCE_S)
+        with connection:
+            connection.setblocking(False)
+            while await asyncio.wait_for(loop.sock_recv(connection, 1000), PATIENCE_S):
+                pass
+
+    asyncio.run(check())
