@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import venv
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,14 +67,53 @@ def _lock() -> Iterator[None]:
         yield
 
 
-def _fetch(target: Path) -> None:
+def jars_of(pom: Path, name: str) -> Path:
+    """The folder of the jars that another pom asks for, fetched on the first call.
+
+    Raises:
+        PeerError: maven is missing or failed.
+    """
+    target = folder() / name
+    if not target.exists():
+        with _lock():
+            if not target.exists():
+                _fetch(target, pom)
+    return target
+
+
+def environment(name: str, requirements: Sequence[str]) -> Path:
+    """The interpreter of a virtual environment that has these, made on the first call.
+
+    Raises:
+        PeerError: pip failed.
+    """
+    target = folder() / name
+    complete = target / "complete"
+    if not complete.exists():
+        with _lock():
+            if not complete.exists():
+                _install(target, requirements)
+                complete.touch()
+    return target / "bin" / "python"
+
+
+def _install(target: Path, requirements: Sequence[str]) -> None:
+    """Makes it where it will be, for its scripts name their folder."""
+    venv.create(target, clear=True, with_pip=True)
+    command = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PeerError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
+def _fetch(target: Path, pom: Path = HERE / "pom.xml") -> None:
     """Copies the jars beside the target first, so that an interrupted fetch leaves no half folder."""
     maven = shutil.which("mvn")
     if maven is None:
         raise PeerError("mvn is not installed: run `sh install.sh tests`")
-    unfinished = target.with_name("libs.unfinished")
+    unfinished = target.with_name(f"{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     command.append(f"-DoutputDirectory={unfinished}")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
