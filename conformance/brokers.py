@@ -24,7 +24,7 @@ from typing import IO, Self
 from conformance import peers
 from conformance.wire_client import Wire
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 #: A JVM on a machine that is busy with other tests takes its time.
 KAFKA_START_TIMEOUT_S = 180.0
 READY = re.compile(r"pybroker ready: bootstrap=(\S+):(\d+) pids=(\d+)\n")
