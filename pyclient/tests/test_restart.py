@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 
+from conformance.faults.proxy import FaultProxy
 from pyclient import Consumer, Producer, TopicPartition
 from pyclient.admin import Admin
 from pyclient.errors import KafkaError
@@ -106,3 +107,34 @@ def test_group_and_transactions_go_on_after_a_kill(own_broker):
         consumer.commit()
         place = TopicPartition("t", 0)
         assert consumer.committed([place])[place].offset == consumer.position(place)
+
+
+def test_acks_that_a_clean_stop_has_lost_are_told_in_order_and_nothing_is_doubled(own_broker, pytestconfig):
+    """Kafka knows only the last batch of a producer then and takes the others for a gap, so their offsets stay
+    unknown; a producer that sent them anew would double them.
+    """
+    told = []
+    own_broker.stop()
+    with FaultProxy(lambda: own_broker.address) as proxy:
+        own_broker.config["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap}"
+        own_broker.start()
+        create(proxy.bootstrap, "t", 1)
+        log = own_broker.partition_dir("t") / f"{0:020}.log"
+        with Producer(proxy.bootstrap, batch_size=0) as producer:
+            producer.send("t", value=b"0", partition=0).result(PATIENCE_S)
+            proxy.black_hole(requests=False, replies=True)
+            for number in range(1, 9):
+                on_delivery = lambda metadata, error, n=number: told.append((n, error or metadata.offset))  # noqa: E731
+                producer.send("t", value=b"%d" % number + bytes(1000), partition=0, on_delivery=on_delivery)
+            until(lambda: log.stat().st_size > 5_000, "five batches that are not acknowledged")
+            own_broker.stop()
+            proxy.heal()
+            proxy.cut()
+            own_broker.start()
+            producer.flush(PATIENCE_S)
+        values = [record.value.rstrip(b"\0") for record in read_all(proxy.bootstrap, "t")]
+    assert values == [b"%d" % number for number in range(9)]
+    known = [number for number, offset in told if offset == number]
+    assert [number for number, _ in told] == list(range(1, 9))
+    assert known == (list(range(1, 9)) if pytestconfig.getoption("--broker") == "ours" else [5, 6, 7, 8])
+    assert all(offset == -1 for number, offset in told if number not in known)
