@@ -28,7 +28,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._ranges = RangeReader(options, columns_of(schema, options.value_format))
+        self._ranges = RangeReader(options, columns_of(schema, options))
 
     def partitions(self) -> list[InputPartition]:
         """A task for each partition that has records, or several. Raises ConfigError, DataLoss …"""

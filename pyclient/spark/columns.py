@@ -20,7 +20,12 @@ from pyspark.sql.types import (
 
 from pyclient.errors import ConfigError
 from pyclient.spark.api import arrow_schema
-from pyclient.spark.options import Use, read
+from pyclient.spark.avro_values import AvroValues, fields_of
+from pyclient.spark.json_values import JsonValues
+from pyclient.spark.options import Given, Use, read
+from pyclient.spark.source_options import SourceOptions
+from pyclient.spark.typed_values import TypedValues
+from pyclient.topic_partition import TopicPartition
 
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _TYPES: Final[Mapping[str, DataType]] = {
@@ -44,44 +49,74 @@ class Columns(NamedTuple):
     spark: pa.Schema
     """As Spark wants them."""
     client: pa.Schema
-    """As the client calls them; a value with a format is bytes there."""
+    """As the client calls them; values with a format are bytes there, and offsets are always among them."""
+    values: TypedValues | None
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What the client gave, as Spark wants it; nothing is copied."""
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.spark)
+    def of(self, batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
+        """What the client gave, as Spark wants it; nothing is copied but values with a format."""
+        columns = batch.columns[: len(self.spark)]
+        if self.values is not None:
+            place, offsets = batch.schema.get_field_index("value"), batch.column("offset")
+            columns[place] = self.values.of(columns[place], lambda row: f"offset {offsets[row]} of {tp}")
+        return pa.RecordBatch.from_arrays(columns, schema=self.spark)
 
 
 def source_schema(options: Mapping[str, str]) -> StructType | str:
     """What a source of these options gives. Raises ConfigError for options that no source has."""
     given = read(options, Use.READ)
     names = [name for name in _TYPES if name != "headers" or given["includeHeaders"]]
-    return StructType([StructField(name, _TYPES[name]) for name in names])
+    if given["valueFormat"] == "binary":
+        return StructType([StructField(name, _TYPES[name]) for name in names])
+    value = f"struct<{_fields(given)}>"  # Spark reads it, for there is no JVM here
+    return ", ".join(f"{name} {value if name == 'value' else _TYPES[name].simpleString()}" for name in names)
 
 
-def columns_of(schema: StructType, value_format: str) -> Columns:
+def _fields(given: Given) -> str:
+    text: str | None = given["valueSchema"]
+    if text is None:
+        raise ConfigError("valueSchema is missing: valueFormat needs it, or schema(…) with a struct for 'value'")
+    return fields_of(text) if given["valueFormat"] == "avro" else text
+
+
+def columns_of(schema: StructType, options: SourceOptions) -> Columns:
     """The columns of a schema, which a user may have given. Raises ConfigError for one that the source has not."""
+    is_typed = options.value_format != "binary" and "value" in (name.lower() for name in schema.names)
     for field in schema.fields:
-        _check(field, value_format)
+        _check(field, is_typed)
     spark = arrow_schema(schema)
-    client = [pa.field(_of_client(field.name), _raw(field, value_format)) for field in spark]
-    return Columns(spark, pa.schema(client))
+    client = [pa.field(_of_client(field.name), _raw(field, is_typed)) for field in spark]
+    if not is_typed:
+        return Columns(spark, pa.schema(client), None)
+    if "offset" not in (field.name for field in client):
+        client.append(pa.field("offset", pa.int64()))
+    (kind,) = (field.type for field in spark if field.name.lower() == "value")
+    return Columns(spark, pa.schema(client), _typed_values(kind, options))
+
+
+def _typed_values(kind: pa.StructType, options: SourceOptions) -> TypedValues:
+    fails, number = options.value_errors == "fail", options.value_schema_id
+    if options.value_format == "json":
+        return TypedValues(JsonValues(kind), options.value_prefix, number, fails)
+    if options.value_schema is None:
+        raise ConfigError("valueSchema is missing: valueFormat=avro needs the schema in JSON")
+    return TypedValues(AvroValues(kind, options.value_schema), options.value_prefix, number, fails)
 
 
 def _of_client(name: str) -> str:
     return "timestamp_type" if name.lower() == "timestamptype" else name.lower()
 
 
-def _raw(field: pa.Field, value_format: str) -> Any:
-    return pa.binary() if field.name.lower() == "value" and value_format != "binary" else field.type
+def _raw(field: pa.Field, is_typed: bool) -> Any:
+    return pa.binary() if field.name.lower() == "value" and is_typed else field.type
 
 
-def _check(field: StructField, value_format: str) -> None:
+def _check(field: StructField, is_typed: bool) -> None:
     name = _NAMES.get(field.name.lower())
     if name is None:
         raise ConfigError(f"there is no column {field.name!r}; there are {', '.join(_TYPES)}")
-    if name == "value" and value_format != "binary":
+    if name == "value" and is_typed:
         if not isinstance(field.dataType, StructType):
-            raise ConfigError(f"with valueFormat={value_format} the column 'value' is a struct")
+            raise ConfigError(f"with a valueFormat the column 'value' is a struct, not {field.dataType.simpleString()}")
         return
     is_text = name in _TEXTS and isinstance(field.dataType, StringType)
     if field.dataType.simpleString() != _TYPES[name].simpleString() and not is_text:

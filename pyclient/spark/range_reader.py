@@ -78,7 +78,7 @@ class _Reading:
                 continue
             if batch.num_rows:
                 self._rows = min(max(BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1), LEAST_ROWS), MOST_ROWS)
-                yield self._how.columns.of(batch)
+                yield self._how.columns.of(batch, self._range.tp)
                 silent_since = time.monotonic()
             elif self._position() < self._range.end:
                 self._on_silence(time.monotonic() - silent_since)

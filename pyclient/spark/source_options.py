@@ -66,6 +66,9 @@ class SourceOptions:
     retries: int
     retry_interval_ms: int
     value_format: str
+    value_schema: str | None
+    value_prefix: str
+    value_schema_id: int | None
     value_errors: str
     client: Mapping[str, str]
     """Settings of a client (``kafka.*``), as they were given."""
@@ -101,6 +104,9 @@ def source_options(options: Mapping[str, str], use: Use) -> SourceOptions:
         retries=given["fetchOffset.numRetries"],
         retry_interval_ms=given["fetchOffset.retryIntervalMs"],
         value_format=given["valueFormat"],
+        value_schema=given["valueSchema"],
+        value_prefix=given["valuePrefix"],
+        value_schema_id=given["valueSchemaId"],
         value_errors=given["valueErrors"],
         client=given.client,
     )

@@ -25,7 +25,7 @@ class StreamReader(DataSourceStreamReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._ranges = RangeReader(options, columns_of(schema, options.value_format))
+        self._ranges = RangeReader(options, columns_of(schema, options))
         self._source = StreamSource(options)
 
     def initialOffset(self) -> Json:

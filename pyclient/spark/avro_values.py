@@ -1,0 +1,104 @@
+"""Values that are Avro records as a struct column, and the schema of Spark for one of Avro.
+
+fastavro reads them one by one, and makes Python objects: pyarrow reads no Avro. fastavro is the extra ``avro``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pyclient.errors import ConfigError
+from pyclient.spark.typed_values import Unreadable
+
+_PLAIN: Final = {
+    "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
+    "bytes": "BINARY", "fixed": "BINARY", "string": "STRING", "enum": "STRING",
+}
+_LOGICAL: Final = {
+    "date": "DATE", "timestamp-millis": "TIMESTAMP", "timestamp-micros": "TIMESTAMP", "uuid": "STRING",
+    "local-timestamp-millis": "TIMESTAMP_NTZ", "local-timestamp-micros": "TIMESTAMP_NTZ",
+}
+
+
+class AvroValues:
+    """Of one schema and type. Can be pickled."""
+
+    def __init__(self, kind: pa.StructType, schema: str) -> None:
+        self._kind = kind
+        self._schema = parsed(schema)
+
+    def of(self, values: pa.BinaryArray) -> pa.StructArray:
+        """A struct for each, null where the value is. Raises Unreadable with the first row that is wrong."""
+        return pa.array([self._read(row, value) for row, value in enumerate(values.to_pylist())], self._kind)
+
+    def _read(self, row: int, value: bytes | None) -> Any:
+        from fastavro import schemaless_reader
+
+        if value is None:
+            return None
+        stream = io.BytesIO(value)
+        try:
+            found = schemaless_reader(stream, self._schema, None)
+        except Exception as error:  # fastavro raises what struct, codecs, dicts … raise
+            raise Unreadable(row, f"it is no such Avro record: {error!r}") from error
+        if stream.tell() != len(value):
+            raise Unreadable(row, f"{len(value) - stream.tell()} bytes lie behind its Avro record")
+        return found
+
+
+def parsed(text: str) -> Any:
+    """The schema, of a record. Raises ConfigError."""
+    try:
+        from fastavro import parse_schema
+    except ImportError:
+        raise ConfigError("valueFormat=avro needs fastavro: pip install pybroker[avro]") from None
+    try:
+        schema = json.loads(text)
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            raise ValueError("it is no record")
+        return parse_schema(schema)
+    except Exception as error:
+        raise ConfigError(f"valueSchema is no Avro schema: {error}") from error
+
+
+def fields_of(text: str) -> str:
+    """The fields in Spark's DDL. Raises ConfigError."""
+    parsed(text)
+    return _fields(json.loads(text), {})
+
+
+def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> str:
+    return ", ".join(f"`{field['name']}` {_type(field['type'], named)}" for field in record["fields"])
+
+
+def _type(kind: Any, named: dict[str, Any]) -> str:
+    if isinstance(kind, list):
+        others = [each for each in kind if each != "null"]
+        if len(others) != 1:
+            raise ConfigError(f"valueSchema: no column has several types: {json.dumps(kind)}")
+        return _type(others[0], named)
+    if isinstance(kind, str):
+        return _PLAIN[kind] if kind in _PLAIN else _type(named.get(kind, {}), named)
+    if "name" in kind:
+        named[kind["name"]] = kind
+    return _compound(kind, named)
+
+
+def _compound(kind: Mapping[str, Any], named: dict[str, Any]) -> str:
+    what, logical = kind.get("type"), kind.get("logicalType")
+    if logical == "decimal":
+        return f"DECIMAL({kind['precision']}, {kind.get('scale', 0)})"
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if what == "record":
+        return f"STRUCT<{_fields(kind, named)}>"
+    if what == "array":
+        return f"ARRAY<{_type(kind['items'], named)}>"
+    if isinstance(what, str) and what in _PLAIN:
+        return _PLAIN[what]
+    raise ConfigError(f"valueSchema: there is no column for {json.dumps(kind)}")

@@ -1,0 +1,59 @@
+"""Values that are JSON objects as a struct column, from their bytes to Arrow: ``cy.json_lines`` makes lines of them,
+``pyarrow.json`` reads these. No Python object is made for a row.
+
+Fields that the schema has not are passed over, those that a value has not are null. A number is not taken for a
+string nor a string for a number; times are ISO 8601 strings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as reader
+
+from cy.json_lines import join_objects
+from pyclient.errors import ConfigError
+from pyclient.spark.typed_values import Unreadable
+
+
+class JsonValues:
+    """Of one type. Can be pickled."""
+
+    def __init__(self, kind: pa.StructType) -> None:
+        self._kind = kind
+        self._read = pa.schema([field.with_type(_readable(field.type)) for field in kind])
+
+    def of(self, values: pa.BinaryArray) -> pa.StructArray:
+        """A struct for each, null where the value is. Raises Unreadable with the first row that is wrong, if the
+        structure is; ArrowInvalid where a field is not of its type.
+        """
+        values = pa.concat_arrays([values]) if values.offset else values
+        validity, offsets, data = values.buffers()
+        lines, size, wrong = join_objects(len(values), validity, offsets, data, pa.allocate_buffer)
+        bad = pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(wrong)])
+        if (row := pc.index(bad, True).as_py()) >= 0:
+            raise Unreadable(row, "it is no JSON object")
+        if not len(values):
+            return pa.array([], self._kind)
+        table = reader.read_json(
+            pa.BufferReader(pa.py_buffer(lines).slice(0, size)),
+            reader.ReadOptions(use_threads=False, block_size=size + 1),
+            reader.ParseOptions(explicit_schema=self._read, unexpected_field_behavior="ignore"),
+        )
+        columns = [column.combine_chunks().cast(field.type) for column, field in zip(table, self._kind, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(self._kind), mask=pc.is_null(values))
+
+
+def _readable(kind: Any) -> Any:
+    """What the reader makes of it first: it knows no dates."""
+    if pa.types.is_date32(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_readable(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_readable(kind.value_type)))
+    if pa.types.is_map(kind):
+        raise ConfigError("valueFormat=json knows no MAP: name the fields by a STRUCT")
+    return kind
