@@ -10,7 +10,15 @@ The broker takes a batch only if its sequence follows the one before it, so a la
   epoch and sequence, so that a second one is recognised;
 - sequences start anew, at 0 under the next epoch, only when nothing is under way and it is known
   of every batch that is left that it was not written. Until then the lane is *halted*. Lanes do this
-  one by one: the others go on under the old epoch, and change to the new one when they are empty.
+  one by one: the others go on under the old epoch, and change to the new one when they are empty;
+- what became of a batch is told when that is told of all that were sent before it. It may be known
+  earlier: of one that a broker answered while nobody had an answer to the one before. It is *held*.
+
+A broker that misses what comes before a batch may have it nonetheless: after a restart Kafka knows only
+the last batch of a producer (ProducerStateManager). So what may have been written is *denied* at first,
+and those behind it that may have been written go too, one by one under their old sequences. Nothing is
+appended behind a gap, so one that is acknowledged proves all before it. If all are denied, there is a gap,
+and none was written; but where the last of them was given up, nobody knows, and the denied are *doubtful*.
 
 No I/O, no clock.
 """
