@@ -192,8 +192,7 @@ class Transactions(Base):
                 producer_epoch=given[key].epoch,
                 committed=commit,
             )
-            versions = self._client.versions(node)
-            level = 0 if versions is None else versions.features.get("transaction.version", 0)
+            level = self._client.features(node).get("transaction.version", 0)
             bound = None if level >= _ENDS_EPOCHS else _LAST_OF_VERSION_1
             response = await self._client.send(node, EndTxn, message, max_version=bound)
             return of_code(response.error_code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import IntEnum
 from random import random as uniform
 from typing import Any, Final, TypeVar
@@ -311,13 +311,20 @@ class Client:
         """The version that a request would have now. Before the node's versions are known that of
         any other node, else the newest. Raises UnsupportedByBroker.
         """
-        known = self.versions(node)
-        if known is None:
-            others = (other.versions for other in self._nodes.values())
-            known = next((each for each in others if each is not None), None)
+        known = self._versions_like(node)
         if known is None:
             return api.max_version if max_version is None else min(max_version, api.max_version)
         return known.choose(api, max_version)
+
+    def features(self, node: int) -> Mapping[str, int]:
+        """The finalized levels of features, as the node has told, or before that any other one."""
+        known = self._versions_like(node)
+        return {} if known is None else known.features
+
+    def _versions_like(self, node: int) -> Versions | None:
+        """The node's versions, else those of any other that are known."""
+        others = (other.versions for other in self._nodes.values())
+        return self.versions(node) or next((each for each in others if each is not None), None)
 
     def any_node(self) -> int:
         """A node for a request that any broker can serve: the least loaded; a bootstrap server

@@ -56,8 +56,7 @@ class Coordinator:
 
     async def find_version(self) -> None:
         """Learns which version of transactions the cluster has finalized."""
-        versions = self.client.versions(await self.client.coordinator(self.id, TRANSACTION))
-        features = {} if versions is None else versions.features
+        features = self.client.features(await self.client.coordinator(self.id, TRANSACTION))
         self.is_version_1 = features.get("transaction.version", 0) < 2
 
     async def add(self, identity: Identity, places: Iterable[tuple[str, int]]) -> None:

@@ -257,3 +257,55 @@ def test_pending_offsets_are_waited_for(bootstrap, producer, topic, group):
         assert not consumer.poll(timeout=0.5)
         producer.commit_transaction()
         assert take(consumer, 1)[0].offset == 6
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_prepared_transaction_is_ended_by_somebody_else(bootstrap, transactional_id, topic, commit):
+    """And again, as after an answer that was lost; the producer that prepared it can do nothing more."""
+    with Producer(bootstrap, transactional_id=transactional_id) as producer:
+        producer.begin_transaction()
+        producer.send(topic, value=b"prepared")
+        prepared = producer.prepare_transaction()
+        for call in (producer.commit_transaction, producer.abort_transaction, producer.begin_transaction):
+            with pytest.raises(TransactionError, match="someone else ends it"):
+                call()
+    assert prepared == (transactional_id, *producer.producer_id)
+    assert values(bootstrap, topic, **COMMITTED) == []
+    with Admin(bootstrap) as admin:
+        for _ in range(2):
+            admin.end_transactions([prepared], commit=commit)
+    stable(bootstrap, topic)
+    assert values(bootstrap, topic, **COMMITTED) == ([b"prepared"] if commit else [])
+
+
+def test_a_transaction_without_records_is_not_prepared(producer):
+    producer.begin_transaction()
+    assert producer.prepare_transaction() is None
+
+
+def test_a_failed_transaction_is_not_prepared(bootstrap, transactional_id, producer, topic):
+    producer.begin_transaction()
+    producer.send(topic, value=b"gone").result(PATIENCE_S)
+    with Admin(bootstrap) as admin:
+        admin.fence_producers(transactional_id)
+    producer.send(topic, value=b"refused")
+    with pytest.raises(KafkaError):
+        producer.prepare_transaction()
+
+
+def test_ends_that_are_not_of_the_open_transaction_are_refused(bootstrap, transactional_id, topic):
+    with Producer(bootstrap, transactional_id=transactional_id) as producer:
+        producer.begin_transaction()
+        producer.send(topic, value=b"first")
+        first = producer.prepare_transaction()
+    with Admin(bootstrap) as admin:
+        admin.end_transactions([first], commit=False)
+        with Producer(bootstrap, transactional_id=transactional_id) as producer:
+            producer.begin_transaction()
+            producer.send(topic, value=b"second")
+            second = producer.prepare_transaction()
+        refused = admin.end_transactions([first], commit=True, check=False)
+        assert not refused.errors[transactional_id].retriable
+        admin.end_transactions([second], commit=True)
+    stable(bootstrap, topic)
+    assert values(bootstrap, topic, **COMMITTED) == [b"second"]
