@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("partition", "offset", "key", "value")
 Options = Mapping[str, object]
+#: Spark gives a Python process ten seconds, which are few on a machine that does much else.
+LATE, ATTEMPTS = "Python worker failed to connect back", 5
+PATIENCE_S = 240
 
 
 class Row(NamedTuple):
@@ -35,6 +38,16 @@ def offsets(topic: str, at: Mapping[int, int]) -> str:
 def in_order(frame: DataFrame) -> list[Row]:
     """The rows of a frame, by partition and offset."""
     return sorted(Row(*row.values()) for row in frame.select(*COLUMNS).toArrow().to_pylist())
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """A query that has begun; one whose Python did not come up in time is started once more."""
+    for _ in range(ATTEMPTS):
+        query = start()
+        until(lambda: query.exception() or query.recentProgress or not query.isActive, "a query's begin", PATIENCE_S)  # noqa: B023
+        if LATE not in str(query.exception()):
+            break
+    return query
 
 
 class BySpark:
@@ -68,7 +81,7 @@ class BySpark:
     def reading(self, broker: Served, topic: str) -> Iterator[Reading]:
         """A stream that reads all the time until the end, into a table in memory."""
         name = f"seen_{topic.replace('-', '_').replace('.', '_')}"
-        query = self.stream(broker, topic).writeStream.format("memory").queryName(name).start()
+        query = started(self.stream(broker, topic).writeStream.format("memory").queryName(name).start)
         try:
             yield Reading(self.session, name, query)
         finally:
@@ -95,7 +108,7 @@ class Reading:
         """What has come so far."""
         return in_order(self._session.table(self._name))
 
-    def await_rows(self, count: int, timeout_s: float = 120) -> list[Row]:
+    def await_rows(self, count: int, timeout_s: float = PATIENCE_S) -> list[Row]:
         """Waits for so many.
 
         Raises:

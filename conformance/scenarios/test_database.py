@@ -26,7 +26,7 @@ from conformance.dataset import flights
 from conformance.drivers.base import Consumer, Driver, Place, Record
 from conformance.members import committed
 from conformance.rows import ROOT
-from conformance.scenarios.by_spark import BySpark, in_order, offsets
+from conformance.scenarios.by_spark import BySpark, in_order, offsets, started
 from conformance.scenarios.support import until, write
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -370,7 +370,8 @@ def streamed(
 ) -> None:
     """Everything that is there, 250 records a batch, with a checkpoint that nobody had before."""
     limits = {"maxOffsetsPerTrigger": 250, **options}
-    query = by_spark.stream(broker, topic, limits).writeStream.foreachBatch(into).trigger(availableNow=True).start()
+    writing = by_spark.stream(broker, topic, limits).writeStream.foreachBatch(into).trigger(availableNow=True)
+    query = started(writing.start)
     try:
         assert query.awaitTermination(PATIENCE_S)
     finally:

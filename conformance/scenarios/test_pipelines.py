@@ -211,7 +211,7 @@ def pipeline(broker: Broker, folder: Path, months: int, counted: Counted) -> Non
     """Runs it, and compares its tables with the data set."""
     used("PySpark")
     printed = run("flights", folder, "--bootstrap", broker.bootstrap, "--months", months)
-    assert "killed after 3 batches" in printed
+    assert "killed after 2 batches" in printed
     assert "0 flights too late" in printed
     due_at: dict[tuple[datetime, str], list[str]] = defaultdict(list)
     carriers: Counter[tuple[str, ...]] = Counter()
