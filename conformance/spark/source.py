@@ -1,0 +1,88 @@
+"""What the tests of the source do all the time: rows into a topic by librdkafka, rows out of it by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from conformance.brokers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PATIENCE_S = 240
+
+
+def fill(broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, **record: Any) -> None:
+    """Values, as text, into one partition, in order."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    for value in values:
+        producer.produce(topic, str(value).encode(), partition=partition, **record)
+    assert producer.flush(60) == 0
+
+
+def cut(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
+    """DeleteRecords: the records before an offset are gone."""
+    for each in admin(broker).delete_records([TopicPartition(topic, partition, before)]).values():
+        each.result(60)
+
+
+def widen(broker: Broker, topic: str, partitions: int) -> None:
+    """The topic has so many partitions now."""
+    for each in admin(broker).create_partitions([NewPartitions(topic, partitions)]).values():
+        each.result(60)
+
+
+def delete(broker: Broker, topic: str) -> None:
+    """The topic is gone."""
+    for each in admin(broker).delete_topics([topic]).values():
+        each.result(60)
+
+
+def admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+class Source:
+    """A broker as Spark reads it."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, folder: Path) -> None:
+        self.spark, self.broker, self.folder = spark, broker, folder
+
+    def _options(self, topic: str | None, options: dict[str, str]) -> dict[str, str]:
+        named = {} if topic is None else {"subscribe": topic}
+        return {"kafka.bootstrap.servers": self.broker.bootstrap, **named, **options}
+
+    def batch(self, topic: str | None = None, schema: str | None = None, **options: str) -> DataFrame:
+        reader = self.spark.read.format("pybroker").options(**self._options(topic, options))
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    def values(self, topic: str | None = None, **options: str) -> list[str]:
+        """Of a batch, in the order of partitions and offsets."""
+        rows = (
+            self.batch(topic, **options).selectExpr("cast(value as string)", "topic", "partition", "offset").collect()
+        )
+        return [row[0] for row in sorted(rows, key=lambda row: row[1:])]
+
+    def stream(self, topic: str | None = None, **options: str) -> DataFrame:
+        return self.spark.readStream.format("pybroker").options(**self._options(topic, options)).load()
+
+    def run(self, rows: DataFrame, name: str = "run", **trigger: Any) -> Any:
+        """A query into Parquet, of a checkpoint by name, to its end (``Trigger.AvailableNow``)."""
+        query = self.start(rows, name, **(trigger or {"availableNow": True}))
+        assert query.awaitTermination(PATIENCE_S)
+        return query
+
+    def start(self, rows: DataFrame, name: str = "run", **trigger: Any) -> Any:
+        writer = rows.writeStream.format("parquet").option("path", str(self.folder / name / "out"))
+        return writer.option("checkpointLocation", str(self.folder / name / "log")).trigger(**trigger).start()
+
+    def result(self, name: str = "run") -> list[tuple[str, int, int, str]]:
+        """What the query of that name has written: topic, partition, offset, value."""
+        table = self.spark.read.parquet(str(self.folder / name / "out"))
+        columns = table.selectExpr("topic", "partition", "offset", "cast(value as string)")
+        return sorted(tuple(row) for row in columns.collect())  # type: ignore[misc]
