@@ -48,6 +48,8 @@ class Ledger:
         self._consumer = Consumer(config=client)
         self._consumer.assign([self._place])
         self._producer: Producer | None = None
+        self._appended = 0
+        """The offset behind what was appended here."""
 
     def __enter__(self) -> Self:
         return self
@@ -102,8 +104,12 @@ class Ledger:
             window *= 8
 
     def _bounds(self) -> tuple[int, int]:
-        place = self._place
-        return self._consumer.beginning_offsets([place])[place], self._consumer.end_offsets([place])[place]
+        """The offsets that are read; a new leader may not know yet that all replicas have what was appended."""
+        begin, end = (
+            offsets([self._place])[self._place]
+            for offsets in (self._consumer.beginning_offsets, self._consumer.end_offsets)
+        )
+        return begin, max(end, self._appended)
 
     def _records(self, start: int, end: int) -> Iterator[tuple[str, str, Record | None]]:
         """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``."""
@@ -135,4 +141,5 @@ class Ledger:
     def _send(self, key: bytes, value: bytes | None) -> None:
         if self._producer is None:
             self._producer = Producer(config=self._client, acks="all", enable_idempotence=True, linger_ms=0)
-        self._producer.send(self.topic, value=value, key=key, partition=0).result(PATIENCE_S)
+        sent = self._producer.send(self.topic, value=value, key=key, partition=0)
+        self._appended = sent.result(PATIENCE_S).offset + 1
