@@ -1,0 +1,231 @@
+"""Readers as PySpark drives them, on a running broker and without a JVM."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from conformance.brokers import Broker
+from pyclient import Admin, Producer, TopicPartition
+from pyclient.spark.batch_reader import batch_reader
+from pyclient.spark.clients import _kept, consumer_of
+from pyclient.spark.columns import source_schema
+from pyclient.spark.data_loss import DataLoss
+from pyclient.spark.stream_reader import LimitedReader, UnlimitedReader, stream_reader
+from pyclient.tests.brokers import broker, unique  # noqa: F401
+
+Options = dict[str, str]
+QUICK = {"fetchOffset.retryIntervalMs": "10", "fetchOffset.numRetries": "1"}
+
+
+@pytest.fixture(scope="module")
+def admin(broker: Broker) -> Iterator[Admin]:  # noqa: F811
+    with Admin(broker.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    """Of three partitions."""
+    name = unique("spark")
+    admin.create_topics(name, num_partitions=3, replication_factor=1)
+    return name
+
+
+@pytest.fixture
+def fill(broker: Broker) -> Iterator[Callable[..., None]]:  # noqa: F811
+    with Producer(broker.bootstrap) as producer:
+
+        def write(topic: str, *numbers: int, partition: int = 0) -> None:
+            producer.send_many(topic, [b"%d" % number for number in numbers], partition=partition)
+            producer.flush()
+
+        yield write
+
+
+@pytest.fixture
+def options(broker: Broker, topic: str) -> Options:  # noqa: F811
+    return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest", **QUICK}
+
+
+def schema(options: Options) -> StructType:
+    made = source_schema(options)
+    assert isinstance(made, StructType)
+    return made
+
+
+def stream(options: Options, **more: str) -> LimitedReader:
+    made = stream_reader({**options, **more}, schema(options))
+    assert isinstance(made, LimitedReader)
+    return made
+
+
+def rows(reader: Any, partitions: list[Any]) -> list[dict[str, Any]]:
+    """What tasks read, that get reader and partition pickled."""
+    there = pickle.loads(pickle.dumps(reader))
+    return [
+        row
+        for each in partitions
+        for batch in there.read(pickle.loads(pickle.dumps(each)))
+        for row in batch.to_pylist()
+    ]
+
+
+def values(reader: Any, start: Any, end: Any) -> list[int]:
+    tasks = stream_reader_of(reader)
+    return sorted(int(row["value"]) for row in rows(tasks, list(reader.partitions(start, end))))
+
+
+def stream_reader_of(reader: Any) -> Any:
+    """The tasks' copy was made before the driver's had asked anything."""
+    return reader._ranges
+
+
+def limit(reader: LimitedReader) -> Any:
+    return reader.getDefaultReadLimit()
+
+
+def test_a_batch_reads_what_lies_between_its_ends(options: Options, topic: str, fill: Callable[..., None]) -> None:
+    fill(topic, *range(100))
+    fill(topic, *range(100, 130), partition=2)
+    end = json.dumps({topic: {"0": 50, "1": -1, "2": -1}})
+    reader = batch_reader({**options, "endingOffsets": end, "maxRecordsPerPartition": "30"}, schema(options))
+    planned = pickle.loads(pickle.dumps(reader))
+    found = rows(planned, planned.partitions())
+    assert [int(row["value"]) for row in found] == [*range(50), *range(100, 130)]
+    assert len(planned.partitions()) == 3
+
+
+def test_the_client_of_a_process_is_kept_from_task_to_task(
+    options: Options, topic: str, fill: Callable[..., None]
+) -> None:
+    fill(topic, 1, 2, 3)
+    reader = batch_reader(options, schema(options))
+    (task,) = reader.partitions()
+    list(reader.read(task))
+    client = {"bootstrap.servers": options["kafka.bootstrap.servers"]}
+    with consumer_of(client) as first:
+        pass
+    next(reader.read(task))  # a task that wants no more
+    with consumer_of(client) as second:
+        assert second is first
+    assert len(_kept) >= 1
+
+
+def test_batches_follow_each_other_without_a_gap(options: Options, topic: str, fill: Callable[..., None]) -> None:
+    fill(topic, *range(60))
+    reader = stream(options, maxOffsetsPerTrigger="40")
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 0, "1": 0, "2": 0}}
+    first = reader.latestOffset(start, limit(reader))
+    assert first == {topic: {"0": 40, "1": 0, "2": 0}}
+    assert reader.reportLatestOffset() == {topic: {"0": 60, "1": 0, "2": 0}}
+    fill(topic, *range(60, 80), partition=1)
+    second = reader.latestOffset(first, ReadAllAvailable())
+    assert second == {topic: {"0": 60, "1": 20, "2": 0}}
+    assert values(reader, start, first) + values(reader, first, second) == list(range(80))
+    assert reader.latestOffset(second, limit(reader)) == second
+    assert reader.partitions(second, second) == []
+    reader.stop()
+
+
+def test_what_is_finished_is_committed_to_the_group(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(10))
+    reader = stream(options, groupIdPrefix="lag")
+    group = f"lag-{topic}"
+    end = reader.latestOffset(reader.initialOffset(), limit(reader))
+    assert admin.list_consumer_group_offsets(group)[TopicPartition(topic, 0)].offset == 0
+    reader.latestOffset(end, limit(reader))
+    assert admin.list_consumer_group_offsets(group)[TopicPartition(topic, 0)].offset == 10
+    reader.stop()
+
+
+def test_available_now_sees_nothing_that_comes_later(options: Options, topic: str, fill: Callable[..., None]) -> None:
+    fill(topic, *range(10))
+    reader = stream(options, minOffsetsPerTrigger="1000")
+    reader.prepareForTriggerAvailableNow()
+    fill(topic, *range(10, 20))
+    end = reader.latestOffset(reader.initialOffset(), limit(reader))
+    assert end[topic]["0"] == 10
+    assert reader.latestOffset(end, limit(reader)) == end
+    reader.stop()
+
+
+def test_new_partitions_begin_at_their_first_record(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None]
+) -> None:
+    reader = stream(options)
+    start = reader.initialOffset()
+    admin.create_partitions({topic: 4})
+    fill(topic, 7, 8, partition=3)
+    end = reader.latestOffset(start, limit(reader))
+    assert values(reader, start, end) == [7, 8]
+    reader.stop()
+
+
+def test_a_topic_made_anew_is_lost_data_or_read_from_its_start(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(5))
+    reader = stream(options, failOnDataLoss="false")
+    strict = stream(options)
+    start = strict.latestOffset(strict.initialOffset(), limit(strict))
+    assert reader.latestOffset(reader.initialOffset(), limit(reader)) == start
+    admin.delete_topics(topic)
+    admin.create_topics(topic, num_partitions=3, replication_factor=1)
+    fill(topic, *range(100, 109))
+    with pytest.raises(DataLoss, match="deleted and made anew"):
+        strict.latestOffset(start, limit(strict))
+    end = reader.latestOffset(start, limit(reader))
+    assert values(reader, start, end) == list(range(100, 109))
+    restarted = stream(options)
+    restarted.latestOffset(start, limit(restarted))
+    reader.stop(), strict.stop(), restarted.stop()
+
+
+def test_records_that_went_while_they_were_read_are_named(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(40))
+    strict, lax = stream(options), stream(options, failOnDataLoss="false")
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, limit(strict))
+    (task,) = strict.partitions(start, end)
+    admin.delete_records({TopicPartition(topic, 0): 25})
+    with pytest.raises(DataLoss, match=rf"Offsets 0 to 24 of {topic}-0 are gone: the log has offsets 25 to 40 now"):
+        rows(stream_reader_of(strict), [task])
+    assert [int(row["value"]) for row in rows(stream_reader_of(lax), [task])] == list(range(25, 40))
+    strict.stop()
+
+
+def test_a_range_that_ends_behind_the_log_ends_with_it(options: Options, topic: str, fill: Callable[..., None]) -> None:
+    fill(topic, *range(10))
+    strict, lax = stream(options), stream(options, failOnDataLoss="false")
+    beyond = {topic: {"0": 15, "1": 0, "2": 0}}
+    (task,) = strict.partitions(strict.initialOffset(), beyond)
+    with pytest.raises(DataLoss, match=rf"Offsets 10 to 14 of {topic}-0 are gone: the log ends at 10 now"):
+        rows(stream_reader_of(strict), [task])
+    assert [int(row["value"]) for row in rows(stream_reader_of(lax), [task])] == list(range(10))
+    strict.stop()
+
+
+def test_without_a_start_from_spark_the_batch_before_is_it(
+    options: Options, topic: str, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(30))
+    made = stream({**options, "maxOffsetsPerTrigger": "10"})
+    reader = UnlimitedReader(made._options, schema(options))
+    first = reader.latestOffset()
+    assert reader.initialOffset() == {topic: {"0": 0, "1": 0, "2": 0}}
+    assert first == {topic: {"0": 30, "1": 0, "2": 0}}
+    fill(topic, *range(30, 60))
+    assert reader.latestOffset() == {topic: {"0": 40, "1": 0, "2": 0}}
+    reader.stop()
