@@ -1,0 +1,51 @@
+"""Which settings of ``kafka.*`` the sink takes, and which query a checkpoint is of."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyclient.errors import ConfigError
+from pyclient.spark.sink.checkpoint import query_of
+from pyclient.spark.sink.settings import client_settings
+
+AT = {"bootstrap.servers": "localhost:9092"}
+
+
+def test_settings_reach_the_producer_as_they_are():
+    assert client_settings({**AT, "linger.ms": "7"}, exactly_once=False) == {**AT, "linger.ms": "7"}
+
+
+def test_exactly_once_gives_transactions_the_time_that_brokers_allow():
+    assert client_settings(AT, exactly_once=True)["transaction.timeout.ms"] == "900000"
+    given = {**AT, "transaction.timeout.ms": "5000"}
+    assert client_settings(given, exactly_once=True) == given
+
+
+@pytest.mark.parametrize(
+    ("settings", "exactly_once", "said"),
+    [
+        ({}, False, "kafka.bootstrap.servers is missing"),
+        ({**AT, "value.serializer": "x"}, False, "kafka.value.serializer is not supported: .* column value"),
+        ({**AT, "transactional.id": "x"}, False, "kafka.transactional.id is not supported: .* delivery"),
+        ({**AT, "acks": "1"}, True, "kafka.acks=1: exactly-once needs all"),
+        ({**AT, "enable.idempotence": "false"}, True, "exactly-once needs true"),
+        ({**AT, "linger": "1"}, False, "linger.ms"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(settings, exactly_once, said):
+    with pytest.raises(ConfigError, match=said):
+        client_settings(settings, exactly_once=exactly_once)
+
+
+def test_a_checkpoint_tells_its_query_by_path_and_by_uri(tmp_path):
+    (tmp_path / "metadata").write_text('{"id":"the-query"}')
+    assert query_of(str(tmp_path)) == query_of(f"file://{tmp_path}/") == query_of(f"file:{tmp_path}") == "the-query"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}"])
+def test_a_checkpoint_that_cannot_be_read_tells_nothing(tmp_path, content):
+    if content is not None:
+        (tmp_path / "metadata").write_text(content)
+    assert query_of(str(tmp_path)) is None
+    assert query_of(None) is None
+    assert query_of("gopher://nowhere/checkpoint") is None
