@@ -14,7 +14,7 @@ from functools import partial
 
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
-from pyclient.errors import ClientError, KafkaError, check
+from pyclient.errors import ClientClosed, ClientError, KafkaError, check
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import UnknownTopicOrPartition
 
@@ -128,12 +128,14 @@ class MetadataKeeper:
             self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends the task; those that wait are told by their deadlines."""
+        """Ends the task, and the waits: the client is closed."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        self.trouble = ClientClosed()
+        self._notify()
 
     def _wish_by(self, at: float) -> None:
         self._wish += 1

@@ -43,7 +43,6 @@ class Engine:
         self.identities.give_up = self._give_up
         self.sender = Sender(self.client, queues, settings, self.identities)
         self.client.cluster.subscribe(self._changed)
-        self._started: asyncio.Task[None] | None = None
 
     @property
     def transactions(self) -> Transactions:
@@ -53,14 +52,8 @@ class Engine:
         return self.identities
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Returns when the cluster was reached. Raises ConnectionFailed."""
-        wait = self.settings.max_block if timeout is None else timeout
-        if self._started is None or (self._started.done() and self._started.exception()):
-            self._started = self.loop.create_task(self.client.start(wait))
-        try:
-            await asyncio.wait_for(asyncio.shield(self._started), wait)
-        except TimeoutError as error:
-            raise self.client.unreached(wait) from error
+        """Returns when the cluster was reached, in ``timeout`` seconds (max.block.ms). Raises ConnectionFailed."""
+        await self.client.start(self.settings.max_block if timeout is None else timeout)
 
     async def know(self, topic: str, timeout: float) -> None:
         """Returns when the topic's partitions are known, to the queues too."""
@@ -157,8 +150,6 @@ class Engine:
     async def _end(self) -> None:
         self.sender.fail_all(ClientClosed())
         self.identities.close()
-        if self._started is not None and not self._started.done():
-            self._started.cancel()
         await self.client.close()
 
     def partitions_of(self, topic: str) -> list[Any]:

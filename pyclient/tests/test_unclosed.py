@@ -15,7 +15,7 @@ import pytest
 
 import pyclient
 from pyclient import Consumer, Producer, TopicPartition, aio
-from pyclient.errors import ConnectionFailed
+from pyclient.errors import ClientClosed, ConnectionFailed
 from pyclient.tests.support import PATIENCE_S, take
 
 REPOSITORY = Path(__file__).parents[2]
@@ -61,6 +61,31 @@ def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
             with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* for 0\.3 s"):
                 await client.connect(timeout=0.3)
             await client.close(0)
+
+    asyncio.run(check())
+
+
+def test_who_waits_for_a_short_time_leaves_the_others_theirs(silent):
+    async def check() -> None:
+        producer = aio.Producer(address(silent))
+        waits = [asyncio.create_task(producer.connect(seconds)) for seconds in (0.2, 0.6)]
+        for wait, told in zip(waits, (r"for 0\.2 s", r"for 0\.6 s"), strict=True):
+            with pytest.raises(ConnectionFailed, match=told):
+                await wait
+        await producer.close(0)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
+def test_what_waits_for_the_cluster_ends_with_its_client(kind, silent):
+    async def check() -> None:
+        client = getattr(aio, kind)(address(silent))
+        wait = asyncio.create_task(client.connect(PATIENCE_S * 10))
+        await asyncio.sleep(0)
+        await client.close(0)
+        with pytest.raises(ClientClosed):
+            await asyncio.wait_for(wait, PATIENCE_S)
 
     asyncio.run(check())
 
