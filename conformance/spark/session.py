@@ -23,12 +23,24 @@ CONFIG = {
 }
 
 
+def _home(folder: Path) -> Path:
+    """PySpark's own home without its zip: workers would import PySpark from that, and compile it each time anew."""
+    import pyspark
+
+    home = folder / "home"
+    home.mkdir()
+    for part in ("bin", "jars"):
+        (home / part).symlink_to(Path(pyspark.__file__).parent / part)
+    return home
+
+
 @contextmanager
 def local_spark(folder: Path) -> Iterator[SparkSession]:
     """A local Spark of two cores; the Python workers find the data source as an installed one would be found."""
     from pyspark.sql import SparkSession
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["SPARK_HOME"] = str(_home(folder))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("conformance")

@@ -30,9 +30,16 @@ def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
     try:
         yield consumer
     except GeneratorExit:  # the query wants no more: a limit
-        _kept[key] = consumer
+        _keep(key, consumer)
         raise
     except BaseException:
         consumer.close(timeout=1.0)
         raise
+    _keep(key, consumer)
+
+
+def _keep(key: frozenset[tuple[str, str]], consumer: Consumer) -> None:
+    """Without what it has fetched."""
+    consumer.assign([])
+    consumer.poll(timeout=0)
     _kept[key] = consumer

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyclient import Consumer
-from pyclient.errors import OffsetOutOfRange, RequestTimedOut
+from pyclient.errors import OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from pyclient.spark.clients import consumer_of
 from pyclient.spark.columns import Columns
 from pyclient.spark.data_loss import report
@@ -68,7 +68,11 @@ class _Reading:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Up to the end. Raises DataLoss, RequestTimedOut."""
-        self._go_to(self._range.start)
+        try:
+            self._go_to(self._range.start)
+        except UnknownTopicOrPartition as error:
+            self._lose(self._range.start, self._range.end, str(error))
+            return
         silent_since = time.monotonic()
         while self._position() < self._range.end:
             try:

@@ -186,9 +186,8 @@ def test_a_topic_made_anew_is_lost_data_or_read_from_its_start(
         strict.latestOffset(start, limit(strict))
     end = reader.latestOffset(start, limit(reader))
     assert values(reader, start, end) == list(range(100, 109))
-    restarted = stream(options)
-    restarted.latestOffset(start, limit(restarted))
-    reader.stop(), strict.stop(), restarted.stop()
+    reader.stop()
+    strict.stop()
 
 
 def test_records_that_went_while_they_were_read_are_named(
@@ -229,3 +228,18 @@ def test_without_a_start_from_spark_the_batch_before_is_it(
     fill(topic, *range(30, 60))
     assert reader.latestOffset() == {topic: {"0": 40, "1": 0, "2": 0}}
     reader.stop()
+
+
+def test_a_topic_that_went_before_its_task_is_lost_by_name(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(3))
+    soon = {"kafka.default.api.timeout.ms": "500"}
+    strict, lax = stream(options, **soon), stream(options, failOnDataLoss="false", **soon)
+    start = strict.initialOffset()
+    (task,) = strict.partitions(start, strict.latestOffset(start, limit(strict)))
+    admin.delete_topics(topic)
+    with pytest.raises(DataLoss, match=rf"Offsets 0 to 2 of {topic}-0 are gone"):
+        rows(stream_reader_of(strict), [task])
+    assert rows(stream_reader_of(lax), [task]) == []
+    strict.stop()
