@@ -37,7 +37,7 @@ def lent(runner: Runner) -> bool:
         runner.loop.call_soon(runner.loop.call_soon, taken.set)
 
     get_ident_of_test = get_ident()
-    runner.call(offer)
+    runner.loop.call_soon_threadsafe(offer)  # `runner.call` would make it void
     while not taken.is_set():
         if runner.lease.enter():
             return True
