@@ -32,8 +32,8 @@ from stage import broker, parser, picture, play, tell
 
 JOB = Path(__file__).with_name("flights_spark.py")
 TOPIC = NewTopic("flights", 3)
-BATCHES = 8
-KILLED_AFTER = 3
+BATCHES = 6
+KILLED_AFTER = 2
 """Batches, of ``BATCHES`` or a few more."""
 SILENCE = timedelta(days=4)
 NEW_YORK = ZoneInfo("America/New_York")
@@ -140,7 +140,7 @@ def draw(file: Path, table: list[Hour]) -> None:
     with picture(file, "Departures from New York: mean delay in minutes") as figure:
         axes = figure.subplots()
         image = axes.imshow(means, aspect="auto", origin="lower", cmap="inferno", vmin=0, vmax=120)
-        axes.set(xlabel=f"days from {first}", ylabel="hour", ylim=(4.5, 23.5))
+        axes.set(xlabel=f"days from {first}", ylabel="hour", ylim=(4.5, 23.5), yticks=range(6, 24, 3))
         figure.colorbar(image)
 
 

@@ -23,14 +23,14 @@ FLIGHT = (
     " air_time INT, distance INT"
 )
 PATIENCE = "2 days"
-"""A window is complete when a flight is due so much later; a record comes when its flight leaves, 22 hours late at most."""
+"""A window is complete when a flight is due so much later; a record comes when its flight leaves: at most 22 hours."""
 
 
 def session() -> SparkSession:
     """Spark in this process, on two cores; ``format("pybroker")`` is there once pybroker is installed."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",

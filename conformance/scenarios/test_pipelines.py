@@ -22,6 +22,7 @@ from pyarrow.dataset import dataset as parquet_dataset
 from conformance import dataset, rows
 from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker
+from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import consumer
 from conformance.wire_client import Wire
 from conformance.witnesses import used
@@ -113,13 +114,14 @@ def milliseconds(at: datetime) -> int:
 
 
 def test_s113_lines_of_a_real_log_are_collected_once_each_in_order_though_the_collector_is_killed(
-    broker: Broker, tmp_path: Path, counted: Counted
+    broker: Broker, tmp_path: Path, counted: Counted, by_spark: BySpark
 ) -> None:
     log = tmp_path / "real.log"
     log.write_bytes(next(path for path in map(Path, LOGS) if path.exists() and path.stat().st_size).read_bytes())
     printed = run("logs", tmp_path, "--bootstrap", broker.bootstrap, log)
     collected = [record.value for record in records(broker, "logs")]
     assert collected == log.read_bytes().split(b"\n")[:-1]
+    assert by_spark.values(broker, "logs", {"kafka.isolation.level": "read_committed"}) == collected
     assert "killed 2 times" in printed
     counted("log collection", lines=len(collected), kills=2)
 
