@@ -36,6 +36,9 @@ def test_send_poll_and_arrow(broker, new_topic):
             assert [bytes(record.value) for record in await take(consumer, 1000)] == values
             consumer.seek(TopicPartition(topic, 1), 990)
             assert (await consumer.poll_arrow(timeout=PATIENCE_S)).column("value").to_pylist() == values[990:]
+            await consumer.assign_range(TopicPartition(topic, 1), 5, 9)
+            assert [bytes(record.value) for record in await take(consumer, 4)] == values[5:9]
+            assert len(await consumer.poll()) == 0
 
     asyncio.run(work())
 

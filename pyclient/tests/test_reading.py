@@ -156,6 +156,22 @@ def test_arrow_has_the_same_rows(broker, consumer, filled):
     assert int(rows[7]["timestamp"].timestamp() * 1000 + 0.5) == START_MS + 7
 
 
+def test_a_range_is_read_to_its_end_and_no_further(broker, filled):
+    with Consumer(broker.bootstrap, auto_offset_reset="none") as consumer:
+        for partition, start, end in ((0, 10, 20), (1, 95, 100), (1, 0, 0)):
+            place = TopicPartition(filled, partition)
+            consumer.assign_range(place, start, end)
+            values = [record.value for record in consumer.poll(timeout=PATIENCE_S, max_records=1000)]
+            assert values == [b"%d" % number for number in range(start, end)]
+            assert len(consumer.poll()) == 0  # at once
+            assert consumer.position(place) == end
+        with pytest.raises(ValueError, match="offsets 5 to 4 are no range"):
+            consumer.assign_range(TopicPartition(filled, 0), 5, 4)
+        consumer.assign([TopicPartition(filled, 0)])
+        consumer.seek(TopicPartition(filled, 0), 99)
+        assert len(consumer.poll(timeout=PATIENCE_S)) == 1
+
+
 def test_arrow_of_nulls_headers_and_nothing(broker, producer, topic):
     producer.send(topic, value=None, key=b"k", headers=[("h", b"1"), ("n", None)])
     producer.send(topic, value=b"", key=None).result(PATIENCE_S)
