@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,7 +53,27 @@ class RangeReader:
         """The records; nothing for the partition that Spark makes up where there is none."""
         if isinstance(partition, RangePartition):
             with consumer_of(self.options.client) as consumer:
-                yield from _Reading(self, consumer, partition.range).batches()
+                reading = _Reading(self, consumer, partition.range)
+                for batch in gathered(reading.batches()):
+                    yield self.columns.of(batch, partition.range.tp)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of ``LEAST_ROWS`` or ``BATCH_BYTES`` at least, but for the last: Spark pays for each."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= LEAST_ROWS or sum(each.nbytes for each in held) >= BATCH_BYTES:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 class _Reading:
@@ -82,7 +102,7 @@ class _Reading:
                 continue
             if batch.num_rows:
                 self._rows = min(max(BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1), LEAST_ROWS), MOST_ROWS)
-                yield self._how.columns.of(batch, self._range.tp)
+                yield batch
                 silent_since = time.monotonic()
             elif self._position() < self._range.end:
                 self._on_silence(time.monotonic() - silent_since)

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
@@ -17,6 +18,7 @@ from pyclient.spark.batch_reader import batch_reader
 from pyclient.spark.clients import _kept, consumer_of
 from pyclient.spark.columns import source_schema
 from pyclient.spark.data_loss import DataLoss
+from pyclient.spark.range_reader import gathered
 from pyclient.spark.stream_reader import LimitedReader, UnlimitedReader, stream_reader
 from pyclient.tests.brokers import broker, unique  # noqa: F401
 
@@ -228,6 +230,17 @@ def test_without_a_start_from_spark_the_batch_before_is_it(
     fill(topic, *range(30, 60))
     assert reader.latestOffset() == {topic: {"0": 40, "1": 0, "2": 0}}
     reader.stop()
+
+
+def test_small_fetches_are_gathered_for_spark() -> None:
+    def batch(rows: int, width: int = 1) -> pa.RecordBatch:
+        return pa.record_batch({"value": [b"v" * width] * rows})
+
+    sizes = [each.num_rows for each in gathered([batch(4000), batch(4000), batch(4000), batch(20_000), batch(5)])]
+    assert sizes == [12_000, 20_000, 5]
+    large = [each.num_rows for each in gathered([batch(6, 1 << 20)] * 3)]
+    assert large == [12, 6]
+    assert list(gathered([])) == []
 
 
 def test_a_topic_that_went_before_its_task_is_lost_by_name(
