@@ -72,6 +72,10 @@ class Transactions(Identities):
         """Sequences were given to batches that may never have been written."""
         self._asked = False
         """A commit was asked for; nobody knows yet whether it happened."""
+        self._needs_epoch = False
+        """The transaction is ended; what is left of the abort is InitProducerId. That may have been served, so
+        another EndTxn would be under an old epoch, and the producer fenced by itself.
+        """
         self.is_left = False
         """A ``transaction()`` block is over, and its transaction could not be ended."""
         self._lanes: dict[Lane, None] = {}
@@ -260,7 +264,14 @@ class Transactions(Identities):
         await self._end(self._abort)
 
     async def _abort(self) -> None:
-        needs_epoch = self.is_version_1 and (self._gap or self._asked)
+        if not self._needs_epoch:
+            self._needs_epoch = await self._ask_to_abort()
+        if self._needs_epoch:
+            self.current = await self.coordinator.init(self._identity)
+        self._gap = self._asked = self._needs_epoch = False
+
+    async def _ask_to_abort(self) -> bool:
+        """Whether the next transaction needs an epoch that InitProducerId gives."""
         try:
             await self._ask_to_end(False)
         except InvalidTxnState:
@@ -268,10 +279,8 @@ class Transactions(Identities):
                 raise
             if self._asked:
                 log.warning("%s: the commit that was not answered has happened", self.coordinator.id)
-            needs_epoch = True  # in version 1 also where nothing was added: what is late would be
-        if needs_epoch:
-            self.current = await self.coordinator.init(self._identity)
-        self._gap = self._asked = False
+            return True  # in version 1 also where nothing was added: what is late would be
+        return self.is_version_1 and (self._gap or self._asked)
 
     async def _end(self, how: Callable[[], Awaitable[None]]) -> None:
         if self._touched:

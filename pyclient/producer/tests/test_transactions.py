@@ -78,6 +78,30 @@ def test_abort_after_a_commit_that_has_happened_makes_the_producer_ready_under_a
     assert asyncio.run(work()) == 1
 
 
+@pytest.mark.parametrize("is_version_1", [True, False])
+def test_an_abort_of_which_only_the_new_epoch_is_missing_asks_for_that_alone(is_version_1):
+    """The epoch may be there, and its answer lost: a second EndTxn would be under an old one, and fenced."""
+
+    async def work():
+        transactions = await make(is_version_1=is_version_1, committed=True)
+        with pytest.raises(RequestTimedOut):
+            await transactions.commit(nothing)
+        coordinator, init, asked = transactions.coordinator, transactions.coordinator.init, []
+
+        async def unanswered(known):
+            asked.append(await init(known))
+            raise RequestTimedOut
+
+        coordinator.init = unanswered
+        with pytest.raises(RequestTimedOut):
+            await transactions.abort(nothing)
+        coordinator.init, coordinator.end = init, None
+        await transactions.abort(nothing)
+        assert (transactions.state, transactions.current) == (State.READY, asked[0])
+
+    asyncio.run(work())
+
+
 def test_abort_of_a_transaction_that_the_coordinator_does_not_know_is_an_error():
     async def work():
         transactions = await make(committed=True)
