@@ -272,7 +272,7 @@ class Client:
         connected. All in flight fail together when the connection ends, in their order. Records of
         a Fetch response are memoryviews that stay valid as long as they are referenced.
         """
-        found = None if self._error is not None else self._find(node)
+        found = None if self._error is not None else self._nodes.get(node) or self._find(node)
         if found is None:
             error = self._error or ConnectionFailed(f"broker {node}", "connect", "no address known")
             self.loop.call_soon(on_done, None, error)

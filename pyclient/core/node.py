@@ -97,7 +97,7 @@ class Node:
     def unused(self) -> Transport | None:
         """The connection, if there is one, and nothing waits or is under way there."""
         transport = self._transport
-        return None if transport is None or transport.is_busy else transport
+        return None if transport is None or transport.connection.is_busy else transport
 
     @property
     def is_connecting(self) -> bool:
@@ -122,7 +122,7 @@ class Node:
     def idle_since(self) -> float | None:
         """The loop's time when an unused connection was last used."""
         transport = self._transport
-        return None if transport is None or transport.is_busy else transport.used_at
+        return None if transport is None or transport.connection.is_busy else transport.used_at
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class SocketOptions(NamedTuple):
 class Transport(FrameStream):
     """Sends requests and delivers responses; ``on_lost(transport, cause)`` once, when the socket ends."""
 
-    __slots__ = ("_connection", "_on_lost", "used_at")
+    __slots__ = ("_on_lost", "connection", "used_at")
 
     def __init__(
         self,
@@ -42,23 +42,14 @@ class Transport(FrameStream):
         on_lost: OnLost,
     ) -> None:
         super().__init__(loop, sock, memory)
-        self._connection = connection
+        self.connection = connection
+        """The requests in flight; they stay there when the socket is closed."""
         self._on_lost = on_lost
         self.used_at = loop.time()
 
-    @property
-    def connection(self) -> Connection:
-        """The requests in flight; they stay there when the socket is closed."""
-        return self._connection
-
-    @property
-    def is_busy(self) -> bool:
-        """A request is under way."""
-        return self._connection.is_busy
-
     def send(self, request: Pending, version: int) -> None:
         """Encodes and sends one request. Raises EncodeError, and what makes the message raises."""
-        connection = self._connection
+        connection = self.connection
         request.end = self._out.append(connection.encode(request, version))
         self._push()
         if connection.departing:
@@ -70,7 +61,7 @@ class Transport(FrameStream):
 
     def _depart(self) -> None:
         """Requests without a response are done when they are sent."""
-        for request in self._connection.departed(self._out.gone):
+        for request in self.connection.departed(self._out.gone):
             self.used_at = self._loop.time()
             self._loop.call_soon(deliver, self._loop, request, None, None)
 
@@ -84,7 +75,7 @@ class Transport(FrameStream):
         return self._sock is not None
 
     def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
-        request, response = self._connection.decode(view, start, end, reused)
+        request, response = self.connection.decode(view, start, end, reused)
         self.used_at = self._loop.time()
         deliver(self._loop, request, response, None)
 

@@ -250,7 +250,7 @@ class Sender:
         if len(self._active) != 1 or batch.is_watched:
             return None
         (lane,) = self._active
-        if self._next(lane) is not batch:
+        if lane.next() is not batch:
             return None
         now = self.client.clock()
         at = self._due(lane, batch, now)
