@@ -9,6 +9,7 @@ A query that fails is started again from its checkpoint, in the same Spark; the 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ def run(spark: SparkSession, bootstrap: str, folder: Path) -> None:
         if query.isActive:
             query.stop()
         elif query.exception() is not None:
-            print("the query failed:", str(query.exception()).strip().splitlines()[-1][:300], flush=True)
+            print("the query failed:", str(query.exception())[:300], flush=True)
             time.sleep(0.2)
 
 
@@ -57,7 +58,7 @@ def into_table(spark: SparkSession, bootstrap: str, folder: Path) -> None:
 
 def main(bootstrap: str, folder: Path) -> None:
     """Runs the program."""
-    with local_spark(folder / "spark") as spark:
+    with local_spark(Path(tempfile.mkdtemp(prefix="spark-", dir=folder))) as spark:
         run(spark, bootstrap, folder)
         into_table(spark, bootstrap, folder)
     (folder / "done").touch()
