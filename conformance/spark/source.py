@@ -27,23 +27,27 @@ def fill(broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, 
 
 def cut(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
     """DeleteRecords: the records before an offset are gone."""
-    for each in admin(broker).delete_records([TopicPartition(topic, partition, before)]).values():
+    client = admin(broker)
+    for each in client.delete_records([TopicPartition(topic, partition, before)]).values():
         each.result(60)
 
 
 def widen(broker: Broker, topic: str, partitions: int) -> None:
     """The topic has so many partitions now."""
-    for each in admin(broker).create_partitions([NewPartitions(topic, partitions)]).values():
+    client = admin(broker)
+    for each in client.create_partitions([NewPartitions(topic, partitions)]).values():
         each.result(60)
 
 
 def delete(broker: Broker, topic: str) -> None:
     """The topic is gone."""
-    for each in admin(broker).delete_topics([topic]).values():
+    client = admin(broker)
+    for each in client.delete_topics([topic]).values():
         each.result(60)
 
 
 def admin(broker: Broker) -> AdminClient:
+    """To be kept until its results are there."""
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 

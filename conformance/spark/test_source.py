@@ -98,7 +98,7 @@ def test_times_say_where_to_start_and_to_end(source: Source, numbers: str) -> No
     found = source.values(numbers, startingOffsetsByTimestamp=times, endingOffsetsByTimestamp=ends)
     assert found == counted(99, 100, 299)
     with pytest.raises(Exception, match="No offset matched from request of topic-partition"):
-        source.values(numbers, startingTimestamp=str(since))
+        source.values(numbers, startingTimestamp=str(NOON_MS + 150_000))
 
 
 def test_large_partitions_are_split_into_tasks(source: Source, numbers: str) -> None:
