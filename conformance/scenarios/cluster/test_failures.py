@@ -41,7 +41,9 @@ def test_s34_three_replicas_survive_two_failures(two_down: OpenCluster, by_spark
     assert by_spark.values(two_down, "one") == [*VALUES, b"more"]
 
 
-def test_s32_below_min_insync_replicas_nothing_is_written_and_the_client_hears_why(two_down: OpenCluster) -> None:
+def test_s32_below_min_insync_replicas_nothing_is_written_and_the_client_hears_why(
+    two_down: OpenCluster, by_spark: BySpark
+) -> None:
     with Wire(two_down.address(3)) as wire:
         assert wire.produce("two", batches.batch([b"never"])).error_code == NOT_ENOUGH_REPLICAS
         assert wire.end_offset("two") == len(VALUES)
@@ -50,4 +52,4 @@ def test_s32_below_min_insync_replicas_nothing_is_written_and_the_client_hears_w
     client.produce("two", b"never", on_delivery=told)
     assert client.flush(60) == 0
     assert [error.code() for error in told.errors] == [confluent_kafka.KafkaError.NOT_ENOUGH_REPLICAS]
-    assert [value for _, value in whole_log(two_down, Place("two", 0))] == VALUES
+    assert [value for _, value in whole_log(two_down, Place("two", 0))] == by_spark.values(two_down, "two") == VALUES
