@@ -30,6 +30,8 @@ from conformance.witnesses import used
 LOGS = ("/var/log/dpkg.log", "/var/log/alternatives.log", "/var/log/apt/term.log")
 SESSION_GAP = timedelta(hours=12)
 WINDOW_MS = 1000
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""Compiles less: what runs for seconds only is done sooner."""
 PNG = b"\x89PNG\r\n\x1a\n"
 RIGHT = "nothing lost, nothing doubled"
 Flight = Mapping[str, str]
@@ -64,7 +66,7 @@ def run(example: str, output: Path, *options: object) -> str:
         capture_output=True,
         text=True,
         cwd=rows.ROOT,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={"JAVA_TOOL_OPTIONS": QUICK_JAVA, **os.environ, "PYTHONPATH": paths},
         timeout=280,
     )
     used("pyclient")
