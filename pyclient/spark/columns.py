@@ -117,8 +117,18 @@ def _check(field: StructField, is_typed: bool) -> None:
     if name == "value" and is_typed:
         if not isinstance(field.dataType, StructType):
             raise ConfigError(f"with a valueFormat the column 'value' is a struct, not {field.dataType.simpleString()}")
+        _check_nullable(field.dataType)
         return
     is_text = name in _TEXTS and isinstance(field.dataType, StringType)
     if field.dataType.simpleString() != _TYPES[name].simpleString() and not is_text:
         right = _TYPES[name].simpleString() + (" or string" if name in _TEXTS else "")
         raise ConfigError(f"the column {name!r} is {right}, not {field.dataType.simpleString()}")
+
+
+def _check_nullable(kind: StructType) -> None:
+    """A value may lack any field."""
+    for field in kind.fields:
+        if not field.nullable:
+            raise ConfigError(f"the field {field.name!r} of 'value' is NOT NULL: a value may lack any field")
+        if isinstance(field.dataType, StructType):
+            _check_nullable(field.dataType)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from pyclient.errors import ConfigError
+from pyclient.spark.columns import columns_of
 from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Specific, Time, Times
 from pyclient.spark.options import OPTIONS, Use
 from pyclient.spark.source_options import SourceOptions, source_options
@@ -116,3 +118,10 @@ def test_the_group_has_the_same_name_after_a_restart() -> None:
 def test_each_option_tells_what_it_is_and_no_two_differ_by_case_alone() -> None:
     assert all(option.doc and option.use for option in OPTIONS)
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
+
+
+def test_no_field_of_a_value_is_not_null() -> None:
+    inner = StructType([StructField("b", IntegerType(), nullable=False)])
+    schema = StructType([StructField("value", StructType([StructField("a", inner)]))])
+    with pytest.raises(ConfigError, match="the field 'b' of 'value' is NOT NULL"):
+        columns_of(schema, batch(valueFormat="json"))
