@@ -1,0 +1,1 @@
+"""Spark on our broker, by ``format("pybroker")`` and by Spark's own connector."""
