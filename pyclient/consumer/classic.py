@@ -41,6 +41,13 @@ class _Late(KafkaError):
     text = "no poll for max.poll.interval.ms"
 
 
+class _Unwanted(KafkaError):
+    """The assignment is by another subscription: ours has changed, or a static member is back with another."""
+
+    text = "the assignment does not match the subscription"
+    retriable = True
+
+
 class ClassicMembership(Membership):
     """A member whose group's leader, one of the members, assigns the partitions."""
 
@@ -144,7 +151,13 @@ class ClassicMembership(Membership):
         await self._while_member(self._adopt(assigned))
 
     async def _adopt(self, assigned: set[TopicPartition]) -> None:
-        """What was assigned becomes ours, when what was taken is given up."""
+        """What was assigned becomes ours, when what was taken is given up. None of it does where some is not
+        subscribed to: the group is joined again, by what it says then (as in Java's client).
+        """
+        with self._lock:
+            unwanted = sorted(tp for tp in assigned if not self._subscription.wants(tp.topic))
+        if unwanted:
+            raise _Unwanted(f"assigned, but not subscribed to: {unwanted}")
         if self._is_cooperative:
             given_up = self.owned() - assigned
             await self.revoke(given_up)

@@ -144,6 +144,10 @@ class Subscription:
         self.topics = matching
         return changed
 
+    def wants(self, topic: str) -> bool:
+        """The topic is subscribed to; by a pattern also where it is not known here yet."""
+        return topic in self.topics if self.pattern is None else self.pattern.fullmatch(topic) is not None
+
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions, in the place of those before, without a group."""
         self._enter(Mode.ASSIGNED)

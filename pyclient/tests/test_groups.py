@@ -167,6 +167,25 @@ def test_static_member_comes_back_without_a_rebalance(broker, new_topic, join, a
     assert len(admin.describe_consumer_groups(group)[group].members) == 2
 
 
+@BOTH
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_static_member_that_comes_back_with_another_subscription_gets_that(broker, new_topic, join, protocol, leads):
+    before, after = new_topic(2), new_topic(1)
+    fill(broker, after, 1)
+    members = {}
+    for name in ("i-1", "i-2"):
+        members[name] = join(before, group_protocol=protocol, group_instance_id=name)
+        settled(list(members.values()), 2)
+    name = "i-1" if leads else "i-2"
+    members.pop(name).close()
+    again = join(after, group_protocol=protocol, group_instance_id=name)
+    (other,) = members.values()
+    found = settled([again, other], 3)
+    assert again.assignment() == {TopicPartition(after, 0)}
+    until(lambda: found.extend(again.poll(timeout=0.1)) or len(found) == 10)
+    assert {record.topic for record in found} == {after}
+
+
 def test_a_zombies_commit_is_refused(broker, topic, join, admin, group):
     """Case 41: a member that was thrown out, and took no notice."""
     fill(broker, topic, 1)

@@ -17,7 +17,7 @@ from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
-PLACE = TopicPartition("t", 0)
+PLACE, UNWANTED = TopicPartition("t", 0), TopicPartition("u", 0)
 REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID = 27, 25
 
 
@@ -83,6 +83,7 @@ class Group:
 
     def __init__(self) -> None:
         self.generation = 0
+        self.assigned = [PLACE]
         self.beat = 0
         self.client = Coordinated(
             {JoinGroup: self.join, SyncGroup: self.sync, Heartbeat: self.heartbeat, LeaveGroup: lambda _: None}
@@ -102,7 +103,7 @@ class Group:
         )
 
     def sync(self, request: SyncGroup.Request) -> SyncGroup.Response:
-        return SyncGroup.Response(assignment=encoded([PLACE]))
+        return SyncGroup.Response(assignment=encoded(self.assigned))
 
     def heartbeat(self, request: Heartbeat.Request) -> Heartbeat.Response:
         error, self.beat = self.beat, 0
@@ -178,3 +179,15 @@ async def test_a_member_that_was_put_out_during_a_rebalance_loses_its_partitions
     await group.until(group.has(2))
     assert group.application.told == [LOST, ASSIGNED]
     assert await group.rebalanced() == [REVOKED, ASSIGNED]
+
+
+@in_group
+async def test_a_member_that_is_assigned_what_it_does_not_want_takes_none_of_it_and_joins_again(group: Group) -> None:
+    group.application.told.clear()
+    group.assigned = [PLACE, UNWANTED]
+    group.beat = REBALANCE_IN_PROGRESS
+    await group.until(lambda: group.generation == 4)
+    assert group.subscription.states == {}
+    group.assigned = [PLACE]
+    await group.until(lambda: PLACE in group.subscription.states)
+    assert group.application.told == [REVOKED, ASSIGNED]

@@ -90,3 +90,13 @@ def test_pauses_outlive_an_eager_rebalance_of_what_comes_back() -> None:
     assert subscription.paused() == {A0}
     subscription.set_assigned([A0, A1, B0])
     assert subscription.paused() == {A0}, "it was another's meanwhile"
+
+
+def test_topic_that_the_pattern_matches_is_wanted_before_it_is_known() -> None:
+    subscription = Subscription()
+    subscription.subscribe_pattern(re.compile("a.*"))
+    assert subscription.match(["a", "b"])
+    assert [subscription.wants(topic) for topic in ("a", "ab", "b", "ba")] == [True, True, False, False]
+    subscription.unsubscribe()
+    subscription.subscribe(["b"])
+    assert [subscription.wants(topic) for topic in ("a", "b")] == [False, True]

@@ -163,6 +163,23 @@ def test_semantics_29_older_clients_are_told_their_former_id_as_the_leader() -> 
     assert (again.leader, again.members, again.skip_assignment) == (old, [], False)
 
 
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_semantics_29_a_static_member_with_another_subscription_waits_until_it_joins_again(leads: bool) -> None:
+    """As in Kafka, which looks at the protocol's name alone; Java's consumer joins again, in its new generation."""
+    driver = Driver()
+    ids = [driver.member(instance=instance)[0] for instance in ("i1", "i2")]
+    driver.pass_ms(10)
+    driver.settle(ids)
+    instance, generation = "i1" if leads else "i2", driver.group().generation
+    back = driver.join(instance=instance, protocols={"range": subscription("u")}).answer
+    assert (back.generation_id, back.skip_assignment) == (generation, leads)
+    assert driver.group().state == "Stable"
+    told = driver.join(back.member_id, instance=instance, protocols={"range": subscription("u") + b"again"})
+    assert driver.group().state == "PreparingRebalance"
+    driver.join(ids[1] if leads else ids[0], instance="i2" if leads else "i1")
+    assert told.answer.generation_id == generation + 1
+
+
 def test_semantics_29_a_static_member_with_other_protocols_starts_a_rebalance() -> None:
     driver = Driver()
     both = {"range": subscription("t"), "sticky": subscription("t")}
