@@ -82,8 +82,10 @@ class Recorder:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.file: Path | None = config.getoption(OPTION)
+        self.commit = commit() if self.file else ""
         self.trials: dict[str, Trial] = {}
-        self.ended = self.total = 0
+        self.ended: set[str] = set()
+        self.total = 0
         self._began = self._told = time.monotonic()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -115,18 +117,18 @@ class Recorder:
 
     def _progress(self, node_id: str, trial: Trial) -> None:
         """One line, written over where that is possible; a failure stays."""
-        self.ended += 1
+        self.ended.add(node_id)
         if self.file is None:
             return
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         name = test_of(node_id).name
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        line = f"{minutes:3}:{seconds:02} {self.ended} of {self.total}: {name}, {trial.seconds:.1f} s"
+        line = f"{minutes:3}:{seconds:02} {len(self.ended)} of {self.total}: {name}, {trial.seconds:.1f} s"
         if trial.outcome != "passed":
             reporter.write_line(f"{trial.outcome.upper()} {node_id}")
         if reporter.isatty:
             reporter.rewrite(line[:110], erase=True)
-        elif time.monotonic() - self._told > LINE_EVERY_S or self.ended == self.total:
+        elif time.monotonic() - self._told > LINE_EVERY_S or len(self.ended) == self.total:
             self._told = time.monotonic()
             reporter.write_line(line)
 
@@ -154,5 +156,7 @@ class Recorder:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
         for trial in self.trials.values():
             trial.seconds = round(trial.seconds, 2)
-            trial.commit, trial.at = commit(), now
-        save(self.file, load(self.file) | self.trials)
+            trial.commit, trial.at = self.commit, now
+        cut_short = {node_id for node_id, trial in self.trials.items() if trial.outcome == "passed"} - self.ended
+        shown = {node_id: trial for node_id, trial in self.trials.items() if node_id not in cut_short}
+        save(self.file, load(self.file) | shown)

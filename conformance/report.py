@@ -3,20 +3,28 @@
     python -m conformance.report [docs/conformance.json [docs/conformance.md]]
 
 makes it of what ``pytest --conformance-report docs/conformance.json`` has left (``tox -e conformance`` does both).
+
+A row passes when every test of it that the suite has was run and passed: pytest is asked which those are, parameters
+included. What was run on another commit than the last run counts, but is called old; when all was run on one commit,
+the rest is forgotten.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from conformance import rows
-from conformance.recorder import Trial, in_words, load, test_of
+from conformance.recorder import Trial, in_words, load, save, test_of
 
 RESULTS = rows.ROOT / "docs" / "conformance.json"
 PAGE = rows.ROOT / "docs" / "conformance.md"
+DUE = "not long or row"
+"""What ``tox -e conformance`` runs, as ``pytest -m`` takes it."""
 SPARK = "PySpark"
 MOST_COUNTS = 12
 HEAD = """# Conformance
@@ -33,76 +41,145 @@ TAIL = """
 `format("pybroker")` consumed, too; rows about membership of groups, about what a producer does by itself or about the
 broker's files have nothing for Spark to consume. **CI**: `all` of the row's cases run in `tox -e tests`, which keeps
 within half an hour; a fraction says how many do, the others take minutes each and run in `tox -e conformance` only.
+**Result**: every case there is must have been run and have passed; *old* is what the last run on that commit left out.
 **Seconds** are those of all cases one after the other, on a busy machine with two cores.
 """
 
 
+class Row(NamedTuple):
+    """What shows a row, and what is yet to."""
+
+    found: dict[str, Trial]
+    #: Cases that the suite has and nobody has run.
+    missing: list[str]
+    #: What the last run was of.
+    commit: str
+
+    @property
+    def failed(self) -> int:
+        """How many did not pass."""
+        return sum(trial.outcome != "passed" for trial in self.found.values())
+
+    @property
+    def old(self) -> int:
+        """How many were run on another commit than the last."""
+        return sum(trial.commit != self.commit for trial in self.found.values())
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether all passed."""
+        return bool(self.found) and not self.missing and not self.failed
+
+    @property
+    def result(self) -> str:
+        """In words."""
+        total = len(self.found) + len(self.missing)
+        old = f", {self.old} of {total} old" if self.old else ""
+        if self.is_shown:
+            return f"passed{old}"
+        if not self.found:
+            return "**not run**"
+        counts = {"failed": self.failed, "not run": len(self.missing)}
+        return f"**{', '.join(f'{count} of {total} {what}' for what, count in counts.items() if count)}**{old}"
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Returns 1 where a row is not shown."""
+    """Returns 1 where a row is not shown.
+
+    Raises:
+        RuntimeError: pytest cannot collect the suite.
+    """
     results = Path(arguments[0]) if arguments else RESULTS
     page = Path(arguments[1]) if len(arguments) > 1 else PAGE
-    trials = load(results)
-    page.write_text(rendered(trials))
-    print(f"{page}: {summary(trials)}")
-    return int(bool(unshown(trials)))
+    due = collected()
+    trials = current(load(results), due)
+    save(results, trials)
+    page.write_text(rendered(trials, due))
+    print(f"{page}: {summary(trials, due)}")
+    return int(bool(unshown(trials, due)))
 
 
-def by_row(trials: Mapping[str, Trial]) -> dict[str, dict[str, Trial]]:
-    """The trials of each row, by test id."""
-    found: dict[str, dict[str, Trial]] = {row: {} for row in rows.sentences()}
+def collected() -> list[str]:
+    """The ids of all cases of rows, as pytest finds them.
+
+    Raises:
+        RuntimeError: a module cannot be imported; the text has what pytest printed.
+    """
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib"]
+    told = subprocess.run(
+        [*command, "-m", DUE, *rows.FOLDERS], cwd=rows.ROOT, capture_output=True, text=True, check=False
+    )
+    if told.returncode != 0:
+        raise RuntimeError(f"pytest cannot collect the suite:\n{told.stdout[-4000:]}{told.stderr[-4000:]}")
+    return [line for line in told.stdout.splitlines() if "::" in line and rows.of_test(test_of(line).name)]
+
+
+def last_commit(trials: Iterable[Trial]) -> str:
+    """What the last run was of."""
+    return max(((trial.at, trial.commit) for trial in trials), default=("", ""))[1]
+
+
+def current(trials: Mapping[str, Trial], due: Iterable[str]) -> dict[str, Trial]:
+    """The trials of the last commit where they are of all cases, else what there is."""
+    last = last_commit(trials.values())
+    newest = {node_id: trial for node_id, trial in trials.items() if trial.commit == last}
+    return newest if newest.keys() >= set(due) else dict(trials)
+
+
+def by_row(trials: Mapping[str, Trial], due: Collection[str]) -> dict[str, Row]:
+    """What there is of each row."""
+    last = last_commit(trials.values())
+    found = {name: Row({}, [], last) for name in rows.sentences()}
     for node_id, trial in trials.items():
-        for row in rows.of_test(test_of(node_id).name):
-            found[row][node_id] = trial
+        for name in rows.of_test(test_of(node_id).name):
+            found[name].found[node_id] = trial
+    for node_id in due:
+        for name in rows.of_test(test_of(node_id).name) if node_id not in trials else ():
+            found[name].missing.append(node_id)
     return found
 
 
-def unshown(trials: Mapping[str, Trial]) -> list[str]:
-    """The rows that failed, or that nothing showed."""
-    return [row for row, found in by_row(trials).items() if result(found.values()) != "passed"]
+def unshown(trials: Mapping[str, Trial], due: Collection[str]) -> list[str]:
+    """The rows of which a case failed, or was never run."""
+    return [name for name, row in by_row(trials, due).items() if not row.is_shown]
 
 
-def result(trials: Iterable[Trial]) -> str:
-    """What the cases of a row have come to."""
-    outcomes = Counter(trial.outcome for trial in trials)
-    if not outcomes:
-        return "not run"
-    bad = outcomes.total() - outcomes["passed"]
-    return f"**{bad} of {outcomes.total()} failed**" if bad else "passed"
-
-
-def summary(trials: Mapping[str, Trial]) -> str:
+def summary(trials: Mapping[str, Trial], due: Collection[str]) -> str:
     """How many rows are shown, on which commit, when."""
     all_rows = rows.sentences()
-    shown = len(all_rows) - len(unshown(trials))
+    shown = len(all_rows) - len(unshown(trials, due))
     commits = Counter(trial.commit for trial in trials.values())
     shares = {name: f" ({count} cases)" if len(commits) > 1 else "" for name, count in commits.items()}
     where = ", ".join(f"`{name}`{share}" for name, share in shares.items())
     times = sorted(trial.at for trial in trials.values())
     when = f", {times[0]} to {times[-1]}" if times else ""
-    return f"{shown} of {len(all_rows)} rows pass in {len(trials)} cases, on commit {where or 'none'}{when}"
+    cases = len(trials.keys() | set(due))
+    return f"{shown} of {len(all_rows)} rows pass in {len(trials)} of {cases} cases, on commit {where or 'none'}{when}"
 
 
-def rendered(trials: Mapping[str, Trial]) -> str:
+def rendered(trials: Mapping[str, Trial], due: Collection[str]) -> str:
     """The page."""
-    lines = [HEAD, f"**{summary(trials)}.**\n"]
-    if missing := unshown(trials):
+    lines = [HEAD, f"**{summary(trials, due)}.**\n"]
+    if missing := unshown(trials, due):
         lines.append(f"Not shown: {', '.join(missing)}.\n")
+    if old := [name for name, row in by_row(trials, due).items() if row.old]:
+        lines.append(f"Shown in part by old runs, before `{last_commit(trials.values())}`: {', '.join(old)}.\n")
     lines += [
         "| Row | What must hold | Tests | Clients | PySpark | Counted | Result | CI | Seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     sentences = rows.sentences()
-    lines += [_line(row, sentences[row], found) for row, found in by_row(trials).items()]
+    lines += [_line(name, sentences[name], row) for name, row in by_row(trials, due).items()]
     return "\n".join([*lines, TAIL])
 
 
-def _line(row: str, sentence: str, found: Mapping[str, Trial]) -> str:
-    trials = list(found.values())
+def _line(name: str, sentence: str, row: Row) -> str:
+    trials = list(row.found.values())
     clients = sorted({client for trial in trials for client in trial.clients})
     spark = "yes" if SPARK in clients else "–"
     others = ", ".join(client for client in clients if client != SPARK)
     seconds = f"{sum(trial.seconds for trial in trials):.0f}"
-    cells = [row, sentence, _tests(found), others, spark, _counts(trials), result(trials), _in_ci(trials), seconds]
+    cells = [name, sentence, _tests(row.found), others, spark, _counts(trials), row.result, _in_ci(trials), seconds]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

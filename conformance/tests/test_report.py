@@ -25,27 +25,64 @@ def test_a_count_is_told_in_words() -> None:
     assert in_words({"kills": 2}) == "2 kills"
 
 
-def a_row() -> tuple[str, rows.Test]:
+def a_row() -> tuple[str, str]:
+    """Its id, and the start of its cases' ids."""
     test = next(rows.tests())
-    return rows.of_test(test.name)[0], test
+    return rows.of_test(test.name)[0], f"{test.path}::{test.name}"
+
+
+def line_of(row: str, trials: dict[str, Trial], due: list[str]) -> str:
+    return next(line for line in report.rendered(trials, due).splitlines() if line.startswith(f"| {row} "))
 
 
 def test_a_row_passes_when_all_its_cases_do() -> None:
-    row, (path, name) = a_row()
+    row, name = a_row()
     good, bad = Trial(clients=["PySpark", "kcat"], seconds=2), Trial("failed", is_long=True)
-    assert row not in report.unshown({f"{path}::{name}": good})
-    both = {f"{path}::{name}[a]": good, f"{path}::{name}[b]": bad}
-    assert row in report.unshown(both)
-    line = next(line for line in report.rendered(both).splitlines() if line.startswith(f"| {row} "))
+    assert row not in report.unshown({name: good}, [name])
+    both = {f"{name}[a]": good, f"{name}[b]": bad}
+    assert row in report.unshown(both, [*both])
+    line = line_of(row, both, [*both])
     assert "×2" in line
     assert "| kcat | yes |" in line
     assert "**1 of 2 failed** | 1 of 2 | 2 |" in line
 
 
+def test_a_row_does_not_pass_while_one_of_its_cases_was_never_run() -> None:
+    row, name = a_row()
+    trials = {f"{name}[a]": Trial()}
+    due = [f"{name}[a]", f"{name}[b]", f"{name}_of_another_function"]
+    assert row in report.unshown(trials, due)
+    assert "| **2 of 3 not run** |" in line_of(row, trials, due)
+    assert "| **not run** |" in line_of(row, {}, due)
+
+
+def test_what_another_commit_has_shown_is_called_old() -> None:
+    row, name = a_row()
+    trials = {f"{name}[a]": Trial(commit="new", at="2026-02"), f"{name}[b]": Trial(commit="aged", at="2026-01")}
+    assert row not in report.unshown(trials, [*trials])
+    assert "| passed, 1 of 2 old |" in line_of(row, trials, [*trials])
+    assert f"Shown in part by old runs, before `new`: {row}." in report.rendered(trials, [*trials])
+
+
+def test_a_run_of_all_cases_replaces_what_was_there() -> None:
+    _, name = a_row()
+    new, old = Trial(commit="new", at="2026-02"), Trial(commit="aged", at="2026-01")
+    trials = {f"{name}[a]": new, f"{name}[b]": new, f"{name}[gone]": old}
+    assert report.current(trials, [f"{name}[a]", f"{name}[b]"]) == {f"{name}[a]": new, f"{name}[b]": new}
+    assert report.current(trials, [f"{name}[a]", f"{name}[c]"]) == trials
+
+
+def test_pytest_tells_all_cases_of_all_rows_those_too_that_take_minutes() -> None:
+    due = report.collected()
+    assert {report.test_of(node_id) for node_id in due} <= set(rows.tests())
+    assert all(row.missing for row in report.by_row({}, due).values())
+    assert [node_id for node_id in due if "test_s100_" in node_id and "5000" in node_id]
+
+
 def test_the_file_keeps_what_other_runs_showed_and_forgets_tests_that_are_gone(tmp_path: Path) -> None:
-    _, (path, name) = a_row()
-    trials = {f"{path}::{name}[a]": Trial(counts=[{"case": "", "lost": 1}]), f"{path}::test_s01_gone": Trial()}
+    _, name = a_row()
+    trials = {f"{name}[a]": Trial(counts=[{"case": "", "lost": 1}]), f"{name}_gone": Trial()}
     save(tmp_path / "results.json", trials)
     found = load(tmp_path / "results.json")
-    assert list(found) == [f"{path}::{name}[a]"]
-    assert found[f"{path}::{name}[a]"] == trials[f"{path}::{name}[a]"]
+    assert list(found) == [f"{name}[a]"]
+    assert found[f"{name}[a]"] == trials[f"{name}[a]"]
