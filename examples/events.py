@@ -22,7 +22,8 @@ import msgspec
 
 from flight_data import MINUTES, Flight, flights
 from pyclient import Admin, Consumer, NewTopic, Producer, RebalanceListener, Record, TopicPartition
-from stage import broker, parser, picture, play, read, tell
+from reading import read
+from stage import broker, parser, picture, play, tell
 
 PARTITIONS = 3
 COMMANDS = NewTopic("aircraft-commands", PARTITIONS)

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from pyclient import KafkaError, NewTopic, Producer
-from stage import read
+from reading import read
 
 LOOK_EVERY_S = 0.2
 
@@ -68,7 +68,7 @@ class Collector:
         identity = identify(file)
         start = self.positions.get(identity, 0)
         file.seek(start)
-        lines = file.read(self.portion).split(b"\n")[:-1]
+        lines = (file.read(self.portion) + file.readline()).split(b"\n")[:-1]
         if not lines:
             return 0
         end = start + sum(map(len, lines)) + len(lines)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import log_collector
 from pybroker.embedded import environment
-from stage import broker, parser, picture, play, read, tell
+from reading import read
+from stage import broker, parser, picture, play, tell
 
 TOPIC = "logs"
 PORTIONS = 9

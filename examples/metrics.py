@@ -17,7 +17,8 @@ from pathlib import Path
 import msgspec
 
 from pyclient import NewTopic, aio
-from stage import broker, parser, picture, play, read, tell
+from reading import read
+from stage import broker, parser, picture, play, tell
 
 SAMPLES = NewTopic("metrics", 2)
 WINDOWS = NewTopic("metrics-by-second", 2)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pybroker
 from pybroker.embedded import BrokerFailed
-from pyclient import Admin, Consumer, KafkaError, NewTopic, Record, TopicPartition
-from pyclient.admin import OffsetSpec
+from pyclient import Admin, KafkaError, NewTopic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,21 +60,6 @@ def broker(bootstrap: str | None, topics: list[NewTopic]) -> Iterator[str]:
         with Admin(bootstrap) as admin:
             admin.create_topics(topics)
         yield bootstrap
-
-
-def read(bootstrap: str, topic: str, isolation_level: str = "read_committed") -> Iterator[Record]:
-    """All records that a topic has now, partition by partition as they come; waits until transactions that are open
-    now have ended.
-    """
-    with (
-        Admin(bootstrap) as admin,
-        Consumer(bootstrap, isolation_level=isolation_level, auto_offset_reset="earliest") as consumer,
-    ):
-        partitions = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]
-        ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-        consumer.assign(partitions)
-        while any(consumer.position(each) < end.offset for each, end in ends.items()):
-            yield from consumer.poll(1.0)
 
 
 @contextmanager
