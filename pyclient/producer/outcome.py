@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -105,14 +106,23 @@ class Outcomes:
                 log.exception("%r: what was answered could not be dealt with", batch)
                 batch.maybe_written = True
                 error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
-                self.refuse(lane, batch, error)
+                self._take_out(lane, batch, error)
             if lane.denied:
-                self._refuse_doubtful(lane)
+                for doubtful in lane.doubtful():
+                    self._take_out(lane, doubtful, doubtful.last_error)
 
-    def _refuse_doubtful(self, lane: Lane) -> None:
-        for doubtful in lane.doubtful():
-            lane.queue.remove(doubtful)
-            self.refuse(lane, doubtful, doubtful.last_error)
+    def _take_out(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
+        """Refuses the batch, which may wait again. Whatever that meets, whoever waits for it is told: it is
+        neither under way nor in the queue then, so nothing else would find it.
+        """
+        try:
+            lane.queue.remove(batch)
+            self.refuse(lane, batch, error)
+        except Exception:
+            log.exception("%r: could not be refused", batch)
+            self._tell_failure(batch, error, None)
+            with suppress(Exception):  # it may be this that has just been logged
+                self.queues.release(batch)
 
     def _rows(self, sent: Sent, response: Produce.Response) -> list[Any]:
         """What is answered of each of the batches; None: nothing."""

@@ -105,6 +105,47 @@ def test_what_one_batch_meets_is_not_the_others_matter(code):
     assert queues.used == 0
 
 
+@pytest.mark.parametrize("of", ["queues", "identities"])
+def test_a_second_fault_while_a_batch_is_refused_is_not_the_others_matter(of):
+    """Nothing else would find them: they are neither under way nor in the queue."""
+    client, queues, sender = make()
+    reports = [queues.send("t", b"v", partition=number) for number in (0, 2)]
+    inner = sender.outcomes._row
+
+    def row(lane, batch, row):
+        if batch.partition == 0:
+            raise ZeroDivisionError("here")
+        inner(lane, batch, row)
+
+    def fault(batch, *_):
+        assert batch.partition != 0, "a second fault"
+
+    sender.outcomes._row = row
+    met = SimpleNamespace(release=fault, batch_failed=fault, is_over=False)
+    setattr(sender.outcomes, of, met)
+    sender.run()
+    answer(client)
+    assert "ZeroDivisionError" in str(reports[0].error)
+    assert (reports[1].done, reports[1].error) == (True, None)
+
+
+def test_a_batch_that_waits_again_when_a_fault_comes_is_not_sent_again():
+    client, queues, sender = make()
+    report = queues.send("t", b"v", partition=0)
+
+    def fault(lane):
+        raise ZeroDivisionError("here")
+
+    sender.outcomes._again = fault
+    sender.run()
+    answer(client, 5)
+    assert "ZeroDivisionError" in str(report.error)
+    client.now = 60.0
+    sender.run()
+    assert client.posts == []
+    assert queues.used == 0
+
+
 def test_a_gap_ends_with_its_transaction():
     """What the refused batch leaves is a gap; the next transaction has sequences of its own."""
     client, queues, sender = make_transaction(batch_size=0)
