@@ -19,6 +19,7 @@ _entry = struct.Struct(">q")
 _read = _entry.unpack_from
 _LOW = 0xFFFF_FFFF
 MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
+MAX_POSITION = _LOW
 
 
 class OffsetPosition(NamedTuple):

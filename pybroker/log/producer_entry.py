@@ -40,6 +40,7 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "is_partial",
         "last_timestamp",
         "producer_id",
         "transaction_first_offset",
@@ -52,6 +53,8 @@ class ProducerEntry:
         """The last ``WINDOW`` batches of this epoch, oldest first."""
         self.appended = 0
         """Records that are known to have been appended in this epoch, up to the last one."""
+        self.is_partial = False
+        """Read from a snapshot, which has the last batch alone: those before it were not looked for in the log."""
         self.last_timestamp = -1
         self.coordinator_epoch = -1
         """Epoch of the transaction coordinator that wrote the last marker."""
@@ -79,13 +82,14 @@ class ProducerEntry:
             self.epoch = epoch
             self.batches.clear()
             self.appended = 0
+            self.is_partial = False
 
     def recall(self, earlier: list[BatchMetadata]) -> None:
         """Remembers batches of this epoch that lie before those that are known, oldest first."""
         if self.batches:
             missing = [batch for batch in earlier if batch.last_offset < self.batches[0].last_offset]
             self.batches = (missing + self.batches)[-WINDOW:]
-            self.appended += sum(batch.offset_delta + 1 for batch in missing)
+            self.appended = max(self.appended, sum(batch.offset_delta + 1 for batch in self.batches))
 
     def add(self, batch: BatchMetadata) -> None:
         """Remembers a batch, the oldest beyond the window is forgotten."""

@@ -78,4 +78,5 @@ def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
     if offset >= 0:
         entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
         entry.appended = sequence + 1
+        entry.is_partial = sequence != delta
     return entry

@@ -10,11 +10,11 @@ import logging
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch
 from pybroker.log import marker as markers
-from pybroker.log.batches import MalformedBatch
+from pybroker.log.batches import SCAN_BYTES, MalformedBatch
 from pybroker.log.marker import Marker
 from pybroker.log.producer_entry import WINDOW, BatchMetadata, ProducerEntry
 from pybroker.log.producer_state import ProducerStates
-from pybroker.log.segment import Segment
+from pybroker.log.segment import NO_BATCH, Segment
 from pybroker.log.segments import Segments
 from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 from pyclient.protocol import errors
@@ -92,13 +92,13 @@ def duplicate_of(
     producers: ProducerStates, segments: Segments, batch: Batch, transaction_version: int, with_sequence: bool
 ) -> BatchMetadata | None:
     """``ProducerStates.check``, which after a clean stop knows the last batch of a producer only: others whose
-    acknowledgements were lost are looked for in the log when they are sent again. Kafka takes them for a gap.
+    acknowledgements were lost are looked for in the log when one is sent again, once. Kafka takes them for a gap.
     """
     try:
         return producers.check(batch, transaction_version, with_sequence=with_sequence)
     except errors.DuplicateSequenceNumber:
         entry = producers.get(batch.producer_id)
-        if entry is None or len(entry.batches) == WINDOW:
+        if entry is None or not entry.is_partial:
             raise
         try:
             _recall_producer(producers, entry, segments)
@@ -108,34 +108,52 @@ def duplicate_of(
 
 
 def _recall_producer(producers: ProducerStates, entry: ProducerEntry, segments: Segments) -> None:
+    """Goes back by pieces, for what is looked for mostly lies close before what is known, up to ``REACH_BYTES``.
+    A segment counts as a read at least, however short it is.
+    """
     end, left = entry.batches[0].first_offset, REACH_BYTES
     while end > segments[0].base_offset and left > 0 and len(entry.batches) < WINDOW:
         segment = segments[segments.find(end - 1)]
-        recall_batches(producers, segment, end, entry.producer_id)
-        end, left = segment.base_offset, left - segment.size
+        end, size = recall_batches(producers, segment, end, PIECE_BYTES, entry.producer_id)
+        left -= max(size, SCAN_BYTES)
+    entry.is_partial = False
 
 
 def recall_batches(
-    producers: ProducerStates, segment: Segment, end_offset: int, producer_id: int | None = None
-) -> None:
-    """Tells ``producers`` of the batches, or of those of one producer, in the last ``REACH_BYTES`` or so of the
-    segment before ``end_offset``. Raises OSError.
+    producers: ProducerStates,
+    segment: Segment,
+    end_offset: int,
+    reach: int = REACH_BYTES,
+    producer_id: int | None = None,
+) -> tuple[int, int]:
+    """Tells ``producers`` of the batches, or of those of one producer, in the ``reach`` bytes of the segment before
+    ``end_offset``, and in what the offset index cannot part from them.
+
+    Returns the offset at which that begins, and its bytes. Raises OSError.
     """
-    beyond = max(0.0, 1 - REACH_BYTES / segment.size) if segment.size else 0.0
-    first = segment.base_offset + int((end_offset - segment.base_offset) * beyond)
     found: list[Batch] = []
+    begin, start, end = segment.base_offset, 0, segment.size
     try:
-        position = segment.position_of(first)
-        if position >= 0:
-            for _, batch in segment.batches(position):
-                if batch.last_offset >= end_offset:
-                    break
-                is_asked = batch.producer_id >= 0 if producer_id is None else batch.producer_id == producer_id
-                if is_asked and not batch.is_control:
-                    found.append(batch)
+        start, end = _last_bytes(segment, end_offset, reach)
+        for position, batch in segment.batches(start):
+            if position >= end:
+                break
+            if position == start > 0:
+                begin = batch.base_offset
+            is_asked = batch.producer_id >= 0 if producer_id is None else batch.producer_id == producer_id
+            if is_asked and not batch.is_control:
+                found.append(batch)
     except MalformedBatch as error:
         logger.warning("%s: batches that were under way may be unknown: %s", segment.path, error)
     producers.recall(found)
+    return begin, end - start
+
+
+def _last_bytes(segment: Segment, end_offset: int, reach: int) -> tuple[int, int]:
+    """Where the last ``reach`` bytes before ``end_offset`` lie: from a batch that begins there or earlier."""
+    end = segment.position_of(end_offset)
+    end = segment.size if end == NO_BATCH else end
+    return segment.start_upto(max(0, end - reach)), end
 
 
 def replay_batch(

@@ -37,7 +37,7 @@ from pybroker.log.batches import (
 )
 from pybroker.log.file_cache import FileCache
 from pybroker.log.log_slice import LogSlice
-from pybroker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetPosition
+from pybroker.log.offset_index import MAX_POSITION, MAX_RELATIVE_OFFSET, OffsetPosition
 from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.storage import Bytes, DataFile, Storage
 from pybroker.log.time_index import TimestampEntry
@@ -393,10 +393,17 @@ class Segment(SegmentFiles):
 
     def _last_indexed(self) -> int:
         """Where the last batch begins that the offset index truly knows; 0 where it knows none."""
-        if len(self.offset_index) and not self._agrees(self.offset_index.last()):
+        return self.start_upto(MAX_POSITION)
+
+    def start_upto(self, position: int) -> int:
+        """Where the last batch at or before ``position`` begins that the offset index truly knows; 0 where it
+        knows none.
+        """
+        entry = self.offset_index.last_upto(position)
+        if entry is not None and not self._agrees(entry):
             self._rebuild_once()
-        entry = self.offset_index.last()
-        return entry.position if self._agrees(entry) else 0
+            entry = self.offset_index.last_upto(position)
+        return entry.position if entry is not None and self._agrees(entry) else 0
 
     # Cutting and closing
 

@@ -1,0 +1,116 @@
+"""Batches before a producer's last one, which no snapshot has: they are found in the log, with bounded work."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.log.config import LogConfig
+from pybroker.log.segment import Segment
+from pybroker.log.tests.helpers import NOW, idempotent, open_log
+from pyclient.protocol import errors
+
+OTHER = 8
+LARGE, SMALL = (bytes(9_000),), (b"",) * 1_000
+LAST = 0x7FFF_FFFF
+
+
+class Others:
+    """Fills a log with another producer's batches."""
+
+    def __init__(self, log):
+        self.log = log
+        self.sequence = 0
+
+    def send(self, values, count):
+        for _ in range(count):
+            self.log.append_as_leader(idempotent(self.sequence, *values, producer=OTHER), 0, NOW)
+            self.sequence += len(values)
+
+
+@pytest.fixture
+def walked(monkeypatch):
+    """The segments' batches that were looked at, by position."""
+    inner, seen = Segment.batches, []
+
+    def batches(self, position=0):
+        for located in inner(self, position):
+            seen.append(located.position)
+            yield located
+
+    monkeypatch.setattr(Segment, "batches", batches)
+    return seen
+
+
+def send(log, sequence):
+    return log.append_as_leader(idempotent(sequence), 0, NOW)
+
+
+def reopened(tmp_path, log, config=None):
+    log.close()
+    return open_log(tmp_path, config, recovery_point=log.log_end_offset)
+
+
+def test_few_batches_are_looked_at_though_most_offsets_lie_far_before_most_bytes(tmp_path, walked):
+    log = open_log(tmp_path)
+    others = Others(log)
+    others.send(SMALL, 20)
+    others.send(LARGE, 400)
+    offsets = [send(log, sequence).first_offset for sequence in range(5)]
+    again = reopened(tmp_path, log)
+    walked.clear()
+    assert [send(again, sequence).first_offset for sequence in range(5)] == offsets
+    assert 0 < len(walked) < 30
+
+
+def test_batches_are_found_though_most_bytes_lie_far_before_most_offsets(tmp_path):
+    log = open_log(tmp_path)
+    others = Others(log)
+    others.send(LARGE, 400)
+    offsets = []
+    for sequence in range(5):
+        offsets.append(send(log, sequence).first_offset)
+        others.send(SMALL, 2)
+    again = reopened(tmp_path, log)
+    assert [send(again, sequence).first_offset for sequence in range(5)] == offsets
+
+
+@pytest.mark.parametrize(
+    ("segment_bytes", "values"), [(1 << 30, LARGE), (100, (b"",))], ids=["one segment", "a segment for each batch"]
+)
+def test_what_lies_too_far_back_is_looked_for_once_and_not_for_ever(tmp_path, walked, segment_bytes, values):
+    config = LogConfig(segment_bytes=segment_bytes)
+    log = open_log(tmp_path, config)
+    send(log, 0)
+    Others(log).send(values, 250)
+    send(log, 1)
+    again = reopened(tmp_path, log, config)
+    for is_first in (True, False):
+        walked.clear()
+        with pytest.raises(errors.DuplicateSequenceNumber):
+            send(again, 0)
+        assert bool(walked) is is_first
+        assert len(walked) < 150
+    assert send(again, 1).duplicate
+    assert not send(again, 2).duplicate
+
+
+def test_a_producer_that_was_seen_from_its_beginning_is_not_looked_for(tmp_path, walked):
+    log = open_log(tmp_path)
+    log.append_as_leader(idempotent(0, b"a", b"b"), 0, NOW)
+    for each in (log, reopened(tmp_path, log)):
+        walked.clear()
+        with pytest.raises(errors.DuplicateSequenceNumber):
+            send(each, 0)
+        assert walked == []
+
+
+def test_what_was_found_does_not_make_of_a_gap_a_duplicate(tmp_path):
+    log = open_log(tmp_path)
+    for sequence in range(8):
+        send(log, sequence)
+    again = reopened(tmp_path, log)
+    assert send(again, 5).duplicate
+    with pytest.raises(errors.OutOfOrderSequenceNumber):
+        send(again, LAST)
+    with pytest.raises(errors.DuplicateSequenceNumber):
+        send(again, 0)
