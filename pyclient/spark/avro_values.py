@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -33,10 +33,15 @@ class AvroValues:
         self._schema = parsed(schema)
 
     def of(self, values: pa.BinaryArray) -> pa.StructArray:
-        """A struct for each, null where the value is. Raises Unreadable with the first row that is wrong."""
-        return pa.array([self._read(row, value) for row, value in enumerate(values.to_pylist())], self._kind)
+        """A struct for each, null where the value is. Raises Unreadable with the rows that are wrong."""
+        rows = [self._read(value) for value in values.to_pylist()]
+        faults = [isinstance(row, _Fault) for row in rows]
+        if True in faults:
+            raise Unreadable(pa.array(faults), rows[faults.index(True)].why)
+        return pa.array(rows, self._kind)
 
-    def _read(self, row: int, value: bytes | None) -> Any:
+    def _read(self, value: bytes | None) -> Any:
+        """The record, or a fault."""
         from fastavro import schemaless_reader
 
         if value is None:
@@ -45,10 +50,16 @@ class AvroValues:
         try:
             found = schemaless_reader(stream, self._schema, None)
         except Exception as error:  # fastavro raises what struct, codecs, dicts … raise
-            raise Unreadable(row, f"it is no such Avro record: {error!r}") from error
+            return _Fault(f"it is no such Avro record: {error!r}")
         if stream.tell() != len(value):
-            raise Unreadable(row, f"{len(value) - stream.tell()} bytes lie behind its Avro record")
+            return _Fault(f"{len(value) - stream.tell()} bytes lie behind its Avro record")
         return found
+
+
+class _Fault(NamedTuple):
+    """Stands where a record could not be read."""
+
+    why: str
 
 
 def parsed(text: str) -> Any:

@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
         finally:
             offsets.close()
         parts = split(planned, self._options.min_partitions, self._options.max_records)
-        return [RangePartition(each) for each in parts]
+        return [RangePartition(each, offsets.topic_ids.get(each.tp.topic, "")) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
@@ -61,7 +61,7 @@ class BatchReader(DataSourceReader):
         tp, start, end = wanted
         if start > end:
             raise ConfigError(f"the starting offset {start} of {tp} is greater than its ending offset {end}")
-        if start < earliest < end or end > latest:
+        if start < min(earliest, end) or end > latest:
             told = f"offsets {start} to {end - 1} of {tp} are wanted, the log has {earliest} to {latest - 1}"
             data_loss.report(f"Offsets are gone: {told}", fails=self._options.fails_on_loss)
         start = min(max(start, earliest), latest)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from pyclient import Consumer
+from pyclient.errors import KafkaError
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "client.id": "pybroker-spark",
@@ -39,7 +40,11 @@ def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
 
 
 def _keep(key: frozenset[tuple[str, str]], consumer: Consumer) -> None:
-    """Without what it has fetched."""
-    consumer.assign([])
-    consumer.poll(timeout=0)
-    _kept[key] = consumer
+    """Without what it has fetched; unless an error was fetched."""
+    try:
+        consumer.assign([])
+        consumer.poll(timeout=0)
+    except KafkaError:
+        consumer.close(timeout=1.0)
+    else:
+        _kept[key] = consumer

@@ -26,15 +26,15 @@ class JsonValues:
         self._read = pa.schema([field.with_type(_readable(field.type)) for field in kind])
 
     def of(self, values: pa.BinaryArray) -> pa.StructArray:
-        """A struct for each, null where the value is. Raises Unreadable with the first row that is wrong, if the
-        structure is; ArrowInvalid where a field is not of its type.
+        """A struct for each, null where the value is. Raises Unreadable with the rows of which the structure is
+        wrong; ArrowInvalid where a field is not of its type, a string not UTF-8.
         """
         values = pa.concat_arrays([values]) if values.offset else values
         validity, offsets, data = values.buffers()
         lines, size, wrong = join_objects(len(values), validity, offsets, data, pa.allocate_buffer)
         bad = pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(wrong)])
-        if (row := pc.index(bad, True).as_py()) >= 0:
-            raise Unreadable(row, "it is no JSON object")
+        if bad.true_count:
+            raise Unreadable(bad, "it is no JSON object")
         if not len(values):
             return pa.array([], self._kind)
         table = reader.read_json(
@@ -43,7 +43,9 @@ class JsonValues:
             reader.ParseOptions(explicit_schema=self._read, unexpected_field_behavior="ignore"),
         )
         columns = [column.combine_chunks().cast(field.type) for column, field in zip(table, self._kind, strict=True)]
-        return pa.StructArray.from_arrays(columns, fields=list(self._kind), mask=pc.is_null(values))
+        found = pa.StructArray.from_arrays(columns, fields=list(self._kind), mask=pc.is_null(values))
+        found.validate(full=True)  # the reader takes any bytes for a string
+        return found
 
 
 def _readable(kind: Any) -> Any:

@@ -81,6 +81,11 @@ class LogOffsets:
         assigned = self._assigned()
         return list(subscribed) if assigned is None else sorted({tp.topic for tp in assigned})  # type: ignore[arg-type]
 
+    def id_of(self, topic: str) -> str | None:
+        """What a topic is now, asked once; None where it is not there."""
+        found = self.admin.describe_topics([topic], check=False)
+        return found[topic].topic_id if topic in found else None
+
     # -- offsets ---------------------------------------------------------------------------------------
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:

@@ -1,7 +1,7 @@
 """The lag of a stream, for everyone to see: what a batch has finished is committed to a group of Kafka's.
 
-The group has no members, and nothing is read by it: Spark's checkpoint alone says where a query goes on. So a commit
-that fails is logged, and made good by the next.
+The group has no members, and nothing is read by it: Spark's checkpoint alone says where a query goes on, for the
+group always lacks the last batch. So a commit that fails is logged, and made good by the next.
 """
 
 from __future__ import annotations
@@ -33,14 +33,3 @@ class Progress:
             log.warning("the offsets of group %s were not committed: %s", self._group, error)
         else:
             self._told = dict(end)
-
-    def known(self) -> Offsets | None:
-        """What was committed last, by an earlier run too; None where nothing is known."""
-        if self._group is None:
-            return None
-        try:
-            found = self._offsets.admin.list_consumer_group_offsets(self._group)
-        except KafkaError as error:
-            log.warning("the offsets of group %s are not known: %s", self._group, error)
-            return None
-        return {tp: row.offset for tp, row in found.items()} or None

@@ -1,8 +1,8 @@
 """A task: a range of offsets of a partition, as Arrow batches. No Python object is made for a record.
 
-Records of the range may be gone by the time it is read: before it (retention, DeleteRecords), which the
-broker says, or at its end, behind which the log ends now (the topic was made anew, or truncated), which
-shows only in that nothing comes.
+Records of the range may be gone by the time it is read, which the broker says (OFFSET_OUT_OF_RANGE), or the
+topic is another one, by its id. Anything else is waited for: a leader that has just been elected may not know
+yet how far its log is decided, and an error may be that of the leader before.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,10 +18,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyclient import Consumer
-from pyclient.errors import OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
+from pyclient.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from pyclient.spark.clients import consumer_of
 from pyclient.spark.columns import Columns
 from pyclient.spark.data_loss import report
+from pyclient.spark.log_offsets import LogOffsets
 from pyclient.spark.ranges import Range
 from pyclient.spark.source_options import SourceOptions
 
@@ -31,15 +33,17 @@ BATCH_BYTES: Final = 8 << 20
 LEAST_ROWS: Final = 10_000
 MOST_ROWS: Final = 100_000
 PATIENCE_S: Final = 1.0
-"""Without a record, until one looks whether any can come."""
+"""Without a record, until one looks whether the topic is still the same."""
 
 
 class RangePartition(InputPartition):
     """A task of Spark's."""
 
-    def __init__(self, wanted: Range) -> None:
+    def __init__(self, wanted: Range, topic_id: str = "") -> None:
         super().__init__(tuple(wanted))
         self.range = wanted
+        self.topic_id = topic_id
+        """As planned; empty where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class RangeReader:
         """The records; nothing for the partition that Spark makes up where there is none."""
         if isinstance(partition, RangePartition):
             with consumer_of(self.options.client) as consumer:
-                reading = _Reading(self, consumer, partition.range)
+                reading = _Reading(self, consumer, partition)
                 for batch in gathered(reading.batches()):
                     yield self.columns.of(batch, partition.range.tp)
 
@@ -79,12 +83,14 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 class _Reading:
     """One range that is being read."""
 
-    def __init__(self, how: RangeReader, consumer: Consumer, wanted: Range) -> None:
+    def __init__(self, how: RangeReader, consumer: Consumer, wanted: RangePartition) -> None:
         self._how = how
         self._options = how.options
         self._consumer = consumer
-        self._range = wanted
+        self._range = wanted.range
+        self._topic_id = wanted.topic_id
         self._rows = LEAST_ROWS
+        self._moved_at = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Up to the end. Raises DataLoss, RequestTimedOut."""
@@ -93,8 +99,7 @@ class _Reading:
         except UnknownTopicOrPartition as error:
             self._lose(self._range.start, self._range.end, str(error))
             return
-        silent_since = time.monotonic()
-        while self._position() < self._range.end:
+        while (position := self._position()) < self._range.end:
             try:
                 batch = self._consumer.poll_arrow(self._rows, PATIENCE_S, self._how.columns.client)
             except OffsetOutOfRange:
@@ -103,9 +108,10 @@ class _Reading:
             if batch.num_rows:
                 self._rows = min(max(BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1), LEAST_ROWS), MOST_ROWS)
                 yield batch
-                silent_since = time.monotonic()
-            elif self._position() < self._range.end:
-                self._on_silence(time.monotonic() - silent_since)
+            if self._position() > position:  # over records of aborted transactions too
+                self._moved_at = time.monotonic()
+            else:
+                self._on_silence()
 
     def _position(self) -> int:
         return self._consumer.position(self._range.tp)
@@ -114,24 +120,41 @@ class _Reading:
         self._consumer.assign_range(self._range.tp, offset, self._range.end)
 
     def _on_gone(self) -> None:
-        """The log does not have the position: before its start, or behind its end."""
+        """The log did not have the position: it lies before its start, or behind its end."""
         tp, position = self._range.tp, self._position()
         first = self._consumer.beginning_offsets([tp])[tp]
         last = self._consumer.end_offsets([tp])[tp]
+        if first <= position <= last:  # another leader has it
+            self._check_patience()
+            time.sleep(self._options.retry_interval_ms / 1000)
+            self._go_to(position)
+            return
         after = min(first, self._range.end) if position < first else self._range.end
         self._lose(position, after, f"the log has offsets {first} to {last} now")
         self._go_to(after)
 
-    def _on_silence(self, seconds: float) -> None:
-        tp, position = self._range.tp, self._position()
-        last = self._consumer.end_offsets([tp])[tp]
-        if last <= position:
-            if seconds >= PATIENCE_S * self._options.retries:
-                self._lose(position, self._range.end, f"the log ends at {last} now")
-                self._go_to(self._range.end)
-        elif seconds * 1000 >= self._options.poll_timeout_ms:
+    def _on_silence(self) -> None:
+        if self._is_other_topic():
+            self._lose(self._position(), self._range.end, "the topic was deleted and made anew")
+            self._go_to(self._range.end)
+        else:
+            self._check_patience()
+
+    def _is_other_topic(self) -> bool:
+        if not self._topic_id:
+            return False
+        try:
+            with closing(LogOffsets(self._options)) as offsets:
+                return offsets.id_of(self._range.tp.topic) not in (None, self._topic_id)
+        except KafkaError as error:
+            log.warning("whether %s is still the same topic is not known: %s", self._range.tp.topic, error)
+            return False
+
+    def _check_patience(self) -> None:
+        if (time.monotonic() - self._moved_at) * 1000 >= self._options.poll_timeout_ms:
             raise RequestTimedOut(
-                f"Cannot fetch record for offset {position} of {tp} in {self._options.poll_timeout_ms} milliseconds"
+                f"Cannot fetch record for offset {self._position()} of {self._range.tp} "
+                f"in {self._options.poll_timeout_ms} milliseconds"
             )
 
     def _lose(self, start: int, end: int, why: str) -> None:

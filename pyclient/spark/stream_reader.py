@@ -34,7 +34,8 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        return [RangePartition(each) for each in self._source.ranges(from_json(start), from_json(end))]
+        ranges = self._source.ranges(from_json(start), from_json(end))
+        return [RangePartition(each, self._source.topic_id(each.tp.topic)) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""

@@ -1,8 +1,10 @@
 """What the driver of a stream decides: where it begins, how far each micro-batch goes, and what its tasks read.
 
-Partitions that are new begin at their first record. A log that ends before what was read has lost records, by
-an unclean election, or was made anew: of a topic whose id is still the same the latest offset stays where it
-was until the log has grown over it; any other is read from its start, if ``failOnDataLoss`` is off.
+Partitions that are new begin at their first record. A topic that is known to be another, by its id, is read from its
+start, if ``failOnDataLoss`` is off. Any other log that ends before what was read is waited for until it has grown over
+that: its leader may lag, or records were lost by an unclean election. Only ids that this process has seen are known,
+for the checkpoint has none: a log that is too short when a query starts again may be another, which ``failOnDataLoss``
+does not pass over.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from collections.abc import Callable
 from pyclient.errors import KafkaError
 from pyclient.spark import data_loss
 from pyclient.spark.limits import Patience, Sizes, at_most, at_most_bytes, count
-from pyclient.spark.log_offsets import LogOffsets
+from pyclient.spark.log_offsets import LogOffsets, Partitions
 from pyclient.spark.offsets import Offsets, named
 from pyclient.spark.progress import Progress
 from pyclient.spark.ranges import Range, split
 from pyclient.spark.source_options import SourceOptions
+from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class StreamSource:
         self._target: Offsets | None = None
         self._ids: dict[str, str] = {}
         self._renewed: tuple[Offsets, frozenset[str]] = {}, frozenset()
-        """Topics that are others than before these offsets."""
+        """Topics that are others than those that these offsets, a start, are of."""
         self.newest: Offsets = {}
         """As of the last look."""
 
@@ -51,27 +54,27 @@ class StreamSource:
 
     def aim(self) -> None:
         """The query ends when it has read what there is now (``Trigger.AvailableNow``)."""
-        self._target = self._looked({})
+        self._target = self._offsets.latest(self._there(), {})
 
     def latest(self, start: Offsets, *, is_limited: bool) -> Offsets:
         """Where the batch that begins at ``start`` ends; all before that is finished. ``start`` itself: no batch."""
         self._progress.finished(start)
-        end = self.newest = self._looked(start) if self._target is None else self._target
+        end = self.newest = self._looked(start)
+        if self._target is not None:
+            end = self._up_to(self._target, start, end)
+            self._target |= {tp: offset for tp, offset in end.items() if tp.topic in self._renewed_of(start)}
         if not is_limited:
             return end
-        begin = {**self._beginning(end, start), **start}
+        begin = {**self._beginning(end, start), **start, **self._anew(start, end)}
         if self._target is None and self._patience.wants_more(count(begin, end), self._clock()):
             return start
         return self._limited(begin, end)
 
     def latest_of_unknown_start(self, last: Offsets | None) -> Offsets:
-        """The same where Spark does not tell the start (before 4.2): after a restart no limit can be kept, but by
-        what the group has.
-        """
+        """The same where Spark does not tell the start (before 4.2): after a restart no limit can be kept."""
         with contextlib.suppress(KafkaError):  # Spark asks for it later, and is told then
             self.initial()
-        start = last or self._progress.known()
-        return self.latest(start or {}, is_limited=start is not None)
+        return self.latest(last or {}, is_limited=last is not None)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
         """What the tasks of a batch read. Raises DataLoss."""
@@ -83,9 +86,17 @@ class StreamSource:
         for tp, offset in sorted(first.items()):
             if offset > 0:
                 data_loss.report(f"Added partition {tp} starts from {offset} instead of 0", fails=fails)
-        begin = {**first, **start, **self._anew(start, end)}
+        anew = self._anew(start, end)
+        for tp in sorted(end.keys() - anew.keys()):
+            if end[tp] < start.get(tp, 0):
+                data_loss.report(_changed(tp, start, end), fails=fails)
+        begin = {**first, **start, **anew}
         ranges = [Range(tp, begin[tp], end[tp]) for tp in sorted(end) if tp in begin]
         return split(ranges, self._options.min_partitions, self._options.max_records)
+
+    def topic_id(self, topic: str) -> str:
+        """As of the last look; empty where it is not known."""
+        return self._ids.get(topic, "")
 
     def finished(self, end: Offsets) -> None:
         """Spark is done with the batch that ended here."""
@@ -98,42 +109,53 @@ class StreamSource:
     # -- looking ---------------------------------------------------------------------------------------
 
     def _looked(self, start: Offsets) -> Offsets:
-        partitions = self._offsets.partitions(missing_is_error=self._options.fails_on_loss)
+        """Where the logs end now; not before ``start``, but of topics that are others."""
+        partitions = self._there()
         renewed = self._renewal(start)
         known = {tp: offset for tp, offset in start.items() if tp.topic not in renewed}
         found = self._offsets.latest(partitions, known)
-        back = {tp: offset for tp, offset in known.items() if found.get(tp, offset) < offset}
-        held = {tp: offset for tp, offset in back.items() if self._is_same(tp.topic)}
+        held = {tp: offset for tp, offset in known.items() if found.get(tp, offset) < offset}
+        for tp in sorted(held):
+            if tp.topic not in self._ids:
+                data_loss.report(_changed(tp, start, found), fails=self._options.fails_on_loss)
         if held:
             log.warning("the logs of %s are shorter than they were: nothing of them is read before they have grown "
                         "over offsets that were read", named(held))
         self._ids |= self._offsets.topic_ids
         return found | held
 
-    def _is_same(self, topic: str) -> bool:
-        """The topic was there before, by its id."""
-        return topic in self._ids and self._ids[topic] == self._offsets.topic_ids.get(topic)
+    def _there(self) -> Partitions:
+        return self._offsets.partitions(missing_is_error=self._options.fails_on_loss)
+
+    def _up_to(self, target: Offsets, start: Offsets, end: Offsets) -> Offsets:
+        """Nothing behind the target, but what was read already."""
+        anew = self._renewed_of(start)
+        least = {tp: 0 if tp.topic in anew else offset for tp, offset in start.items()}
+        return {
+            tp: max(min(offset, target.get(tp, 0)), least.get(tp, 0))
+            for tp, offset in end.items()
+            if tp in target or tp in start
+        }
 
     def _renewal(self, start: Offsets) -> frozenset[str]:
-        """Topics that were deleted and made again since the last look."""
+        """Topics that were deleted and made again since ``start``."""
         now = self._offsets.topic_ids
         topics = frozenset(tp.topic for tp in start)
         renewed = frozenset(name for name in topics & now.keys() if self._ids.get(name, now[name]) != now[name])
         if renewed:
             told = f"Topics {', '.join(sorted(renewed))} were deleted and made anew"
             data_loss.report(told, fails=self._options.fails_on_loss)
-            self._renewed = dict(start), renewed
-        return renewed
+            self._renewed = dict(start), renewed | self._renewed_of(start)
+        return self._renewed_of(start)
+
+    def _renewed_of(self, start: Offsets) -> frozenset[str]:
+        since, topics = self._renewed
+        return topics if since == start else frozenset()
 
     def _anew(self, start: Offsets, end: Offsets) -> Offsets:
         """Where to begin with partitions whose offsets count from 0 again."""
-        since, topics = self._renewed
-        renewed = {tp for tp in end if tp.topic in topics and tp in start} if since == start else set()
-        back = {tp for tp, offset in end.items() if offset < start.get(tp, offset)} - renewed
-        for tp in sorted(back):
-            told = f"Partition {tp}'s offset was changed from {start[tp]} to {end[tp]}"
-            data_loss.report(told, fails=self._options.fails_on_loss)
-        return self._offsets.earliest(renewed | back)
+        topics = self._renewed_of(start)
+        return self._offsets.earliest({tp for tp in end.keys() & start.keys() if tp.topic in topics})
 
     def _beginning(self, end: Offsets, start: Offsets) -> Offsets:
         """Of partitions that are new."""
@@ -153,3 +175,7 @@ class StreamSource:
         first, sizes = self._offsets.earliest(end), self._offsets.bytes_of(end)
         last = self._offsets.latest(end, {})
         return {tp: sizes[tp] / max(1, last[tp] - first[tp]) for tp in end}
+
+
+def _changed(tp: TopicPartition, start: Offsets, end: Offsets) -> str:
+    return f"Partition {tp}'s offset was changed from {start[tp]} to {end[tp]}"

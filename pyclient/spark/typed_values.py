@@ -1,7 +1,7 @@
 """Values as a struct column: by ``valueFormat``, behind the prefix of a schema registry where there is one.
 
-A value that cannot be read fails the query, which names its offset, or is null (``valueErrors``). Which one it
-is shows by halving the batch: no cost where all are right.
+A value that cannot be read fails the query, which names its offset, or is null (``valueErrors``). Which ones these
+are the reader of the format says, or it shows by halving the batch: no cost where all are right.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ PREFIX: Final = 5
 
 
 class Unreadable(ValueError):
-    """A row of the values is not what they are said to be."""
+    """Rows of the values are not what they are said to be."""
 
-    def __init__(self, row: int, why: str) -> None:
+    def __init__(self, bad: pa.BooleanArray, why: str) -> None:
         super().__init__(why)
-        self.row = row
+        self.bad = bad
+        """True for each such row; without nulls."""
 
 
 class BadValue(ClientError):
@@ -58,20 +59,25 @@ class TypedValues:
         """The column; ``where`` says which record a row is. Raises BadValue."""
         try:
             return self._plain(values)
-        except (Unreadable, pa.ArrowInvalid) as error:
+        except Unreadable as error:
+            self._on_bad(where(pc.index(error.bad, True).as_py()), error.bad.true_count, error)
+            return self.of(pc.if_else(error.bad, pa.scalar(None, values.type), values), where)
+        except pa.ArrowInvalid as error:
             if len(values) > 1:
-                row = error.row if isinstance(error, Unreadable) else len(values) // 2
-                return self._parted(values, [0, max(row, 1), len(values)], where)
-            told = f"the value at {where(0)} cannot be read: {error}"
-            if self.fails:
-                raise BadValue(f"{told}; with valueErrors=null it is null") from error
-            log.warning("%s", told)
+                return self._halved(values, where)
+            self._on_bad(where(0), 1, error)
             return self._plain(pa.nulls(1, values.type))
 
-    def _parted(self, values: pa.BinaryArray, edges: list[int], where: Callable[[int], str]) -> Any:
-        first, middle, last = edges
-        head = self.of(values[first:middle], where)
-        tail = self.of(values[middle:last], lambda row: where(row + middle))
+    def _on_bad(self, first: str, count: int, error: Exception) -> None:
+        told = f"the value at {first} cannot be read: {error}"
+        if self.fails:
+            raise BadValue(f"{told}; with valueErrors=null it is null") from error
+        log.warning("%s%s", told, "" if count == 1 else f"; nor can {count - 1} behind it")
+
+    def _halved(self, values: pa.BinaryArray, where: Callable[[int], str]) -> Any:
+        middle = len(values) // 2
+        head = self.of(values[:middle], where)
+        tail = self.of(values[middle:], lambda row: where(row + middle))
         return pa.concat_arrays([head, tail])
 
     def _plain(self, values: pa.BinaryArray) -> pa.StructArray:
@@ -82,7 +88,8 @@ class TypedValues:
         right = pc.equal(pc.binary_slice(values, 0, 1), b"\0")
         if number is not None:
             right = pc.and_(right, pc.equal(pc.binary_slice(values, 1, PREFIX), number))
-        if (row := pc.index(pc.fill_null(right, True), False).as_py()) >= 0:
+        bad = pc.invert(pc.fill_null(right, True))
+        if bad.true_count:
             wanted = "" if self.schema_id is None else f" {self.schema_id}"
-            raise Unreadable(row, f"it does not begin with the number{wanted} of a schema in a registry")
+            raise Unreadable(bad, f"it does not begin with the number{wanted} of a schema in a registry")
         return pc.binary_slice(values, PREFIX, None)

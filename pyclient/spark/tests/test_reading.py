@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from conformance.brokers import Broker
 from pyclient import Admin, Producer, TopicPartition
+from pyclient.errors import RequestTimedOut
 from pyclient.spark.batch_reader import batch_reader
 from pyclient.spark.clients import _kept, consumer_of
 from pyclient.spark.columns import source_schema
@@ -207,15 +209,77 @@ def test_records_that_went_while_they_were_read_are_named(
     strict.stop()
 
 
-def test_a_range_that_ends_behind_the_log_ends_with_it(options: Options, topic: str, fill: Callable[..., None]) -> None:
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_what_the_log_does_not_have_yet_is_waited_for(
+    options: Options, topic: str, fill: Callable[..., None], fails: str
+) -> None:
     fill(topic, *range(10))
+    reader = stream(options, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "1500"})
+    (task,) = reader.partitions(reader.initialOffset(), {topic: {"0": 15, "1": 0, "2": 0}})
+    with pytest.raises(RequestTimedOut, match=rf"Cannot fetch record for offset 10 of {topic}-0"):
+        rows(stream_reader_of(reader), [task])
+    fill(topic, *range(10, 15))
+    assert [int(row["value"]) for row in rows(stream_reader_of(reader), [task])] == list(range(15))
+    reader.stop()
+
+
+def test_a_topic_made_anew_before_its_task_is_lost_by_its_id(options: Options, topic: str, admin: Admin,
+                                                             fill: Callable[..., None]) -> None:
+    fill(topic, *range(3))
     strict, lax = stream(options), stream(options, failOnDataLoss="false")
-    beyond = {topic: {"0": 15, "1": 0, "2": 0}}
-    (task,) = strict.partitions(strict.initialOffset(), beyond)
-    with pytest.raises(DataLoss, match=rf"Offsets 10 to 14 of {topic}-0 are gone: the log ends at 10 now"):
-        rows(stream_reader_of(strict), [task])
-    assert [int(row["value"]) for row in rows(stream_reader_of(lax), [task])] == list(range(10))
+    start = strict.initialOffset()
+    tasks = strict.partitions(start, strict.latestOffset(start, limit(strict)))
+    batch = batch_reader(options, schema(options)).partitions()
+    admin.delete_topics(topic)
+    admin.create_topics(topic, num_partitions=3, replication_factor=1)
+    for task in (*tasks, *batch):
+        with pytest.raises(DataLoss, match=rf"Offsets 0 to 2 of {topic}-0 are gone: the topic was deleted and made"):
+            rows(stream_reader_of(strict), [task])
+        assert rows(stream_reader_of(lax), [task]) == []
     strict.stop()
+
+
+@pytest.mark.parametrize("offsets", [(0, 50), (0, 100), (0, 150)])
+def test_a_batch_of_records_that_are_gone_is_told(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None], offsets: tuple[int, int]
+) -> None:
+    fill(topic, *range(200))
+    admin.delete_records({TopicPartition(topic, 0): 100})
+    first, last = ({topic: {"0": offset, "1": 0, "2": 0}} for offset in offsets)
+    ends = {"startingOffsets": json.dumps(first), "endingOffsets": json.dumps(last)}
+    strict = batch_reader({**options, **ends}, schema(options))
+    with pytest.raises(DataLoss, match=f"offsets 0 to {offsets[1] - 1} of {topic}-0 are wanted, the log has 100 to"):
+        strict.partitions()
+    lax = batch_reader({**options, **ends, "failOnDataLoss": "false"}, schema(options))
+    assert [int(row["value"]) for row in rows(lax, lax.partitions())] == list(range(100, offsets[1]))
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_range_ends_though_its_last_records_are_not_given(
+    broker: Broker, options: Options, topic: str, isolation: str  # noqa: F811
+) -> None:
+    def run(first: int, *, keep: bool) -> None:
+        producer.begin_transaction()
+        producer.send_many(topic, [b"%d" % number for number in range(first, first + 10)], partition=0)
+        producer.flush()
+        producer.commit_transaction() if keep else producer.abort_transaction()
+
+    reader = stream(options, **{"kafka.isolation.level": isolation, "kafkaConsumer.pollTimeoutMs": "5000"})
+    edges = [reader.initialOffset()]
+    with Producer(broker.bootstrap, config={"transactional.id": topic}) as producer:
+        producer.init_transactions()
+        for turn, keep in enumerate((True, False, False, True, False)):
+            run(10 * turn, keep=keep)
+            edges.append(reader.latestOffset(edges[-1], limit(reader)))
+    assert [edge[topic]["0"] for edge in edges] == [0, 11, 22, 33, 44, 55]  # a marker ends each
+    given = {turn for turn in range(5) if isolation == "read_uncommitted" or turn in (0, 3)}
+    for turn, (start, end) in enumerate(pairwise(edges)):
+        assert values(reader, start, end) == [*range(10 * turn, 10 * turn + 10)] * (turn in given)
+    whole = [number for turn in sorted(given) for number in range(10 * turn, 10 * turn + 10)]
+    assert values(reader, edges[0], edges[-1]) == whole
+    marker = {topic: {"0": 54, "1": 0, "2": 0}}
+    assert values(reader, marker, edges[-1]) == []  # a control record and nothing else
+    reader.stop()
 
 
 def test_without_a_start_from_spark_the_batch_before_is_it(

@@ -73,6 +73,27 @@ def test_what_is_no_such_object_is_null_or_fails_by_name_and_harms_no_other(bad:
         typed(JsonValues(NAMES), fails=True).of(values, where)
 
 
+@pytest.mark.parametrize("prefix", ["none", "registry"])
+def test_a_batch_may_have_any_number_of_such_values(prefix: str, caplog: pytest.LogCaptureFixture) -> None:
+    before = b"" if prefix == "none" else b"\0\0\0\0\x07"
+    good = [None if number % 7 == 0 else {"a": number} for number in range(3000)]
+    rows = [b"not json" if row is None else before + json.dumps(row).encode() for row in good]
+    found = typed(JsonValues(NAMES), prefix=prefix).of(column(*rows), where).to_pylist()
+    assert [row and {"a": row["a"]} for row in found] == good
+    (told,) = caplog.messages
+    assert "row 0 cannot be read" in told
+    assert "nor can 428 behind it" in told
+
+
+def test_a_string_that_is_no_utf_8_is_such_a_value() -> None:
+    kind = pa.struct([("s", pa.string()), ("l", pa.list_(pa.struct([("s", pa.string())])))])
+    values = column(b'{"s":"\xff"}', b'{"s":"\xc3\xa4"}', b'{"l":[{"s":"\xff"}]}')
+    found = typed(JsonValues(kind)).of(values, where).to_pylist()
+    assert found == [None, {"s": "ä", "l": None}, None]
+    with pytest.raises(BadValue, match="the value at row 0 cannot be read"):
+        typed(JsonValues(kind), fails=True).of(values, where)
+
+
 def test_dates_and_times_are_iso_strings_in_json() -> None:
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("s", pa.struct([("d", pa.date32())]))])
     values = column(b'{"t":"2024-01-02T03:04:05Z","s":{"d":"2024-02-29"}}', b'{"s":{"d":"2023-02-29"}}')
