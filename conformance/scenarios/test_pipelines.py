@@ -24,10 +24,12 @@ from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.support import consumer
+from conformance.spark_tables import committed_files
 from conformance.wire_client import Wire
 from conformance.witnesses import used
 
 LOGS = ("/var/log/dpkg.log", "/var/log/alternatives.log", "/var/log/apt/term.log")
+FEW_FLIGHTS = 5_000
 SESSION_GAP = timedelta(hours=12)
 WINDOW_MS = 1000
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -103,6 +105,15 @@ def flights(months: int) -> Iterator[Flight]:
     yield from csv.DictReader([header, *(line for line in lines if int(line.split(",", 2)[1]) <= months)])
 
 
+def real_log() -> tuple[str, bytes]:
+    """A log of this machine and its name; where it has none, the departures of the data set as lines of words."""
+    for path in map(Path, LOGS):
+        if path.exists() and path.stat().st_size:
+            return path.name, path.read_bytes()
+    lines = dataset.flights().replace(b",", b" ").split(b"\n", FEW_FLIGHTS)[:-1]
+    return "the data set", b"".join(line + b"\n" for line in lines)
+
+
 def due(flight: Flight) -> datetime:
     return datetime.fromisoformat(flight["time_hour"]) + timedelta(minutes=int(flight["minute"]))
 
@@ -119,13 +130,22 @@ def test_s113_lines_of_a_real_log_are_collected_once_each_in_order_though_the_co
     broker: Broker, tmp_path: Path, counted: Counted, by_spark: BySpark
 ) -> None:
     log = tmp_path / "real.log"
-    log.write_bytes(next(path for path in map(Path, LOGS) if path.exists() and path.stat().st_size).read_bytes())
+    source, data = real_log()
+    log.write_bytes(data)
     printed = run("logs", tmp_path, "--bootstrap", broker.bootstrap, log)
     collected = [record.value for record in records(broker, "logs")]
     assert collected == log.read_bytes().split(b"\n")[:-1]
     assert by_spark.values(broker, "logs", {"kafka.isolation.level": "read_committed"}) == collected
     assert "killed 2 times" in printed
-    counted("log collection", lines=len(collected), kills=2)
+    counted(f"log collection, {source}", lines=len(collected), kills=2)
+
+
+def test_a_machine_without_logs_has_those_of_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.scenarios.test_pipelines.LOGS", ("/var/log/of-another-system",))
+    source, data = real_log()
+    assert source == "the data set"
+    assert data.count(b"\n") == FEW_FLIGHTS
+    assert data.endswith(b"\n")
 
 
 def test_s113_sessions_of_real_activity_are_those_of_a_direct_computation(
@@ -222,7 +242,7 @@ def pipeline(broker: Broker, folder: Path, months: int, counted: Counted) -> Non
     for flight in flights(months):
         due_at[due(flight).replace(minute=0), flight["origin"]].append(flight["dep_delay"])
         carriers[flight["carrier"], flight["flight"], flight["origin"], flight["dest"], str(due(flight))] += 1
-    hours = {(row["hour"], row["origin"]): row for row in parquet(listed(folder / "hours"))}
+    hours = {(row["hour"], row["origin"]): row for row in parquet(committed_files(folder / "hours"))}
     assert {place: (row["flights"], row["departed"], row["minutes_late"]) for place, row in hours.items()} == {
         place: (len(delays), *late(delays)) for place, delays in due_at.items()
     }
@@ -235,12 +255,6 @@ def late(delays: Iterable[str]) -> tuple[int, int | None]:
     """How many left, and by how many minutes late in all."""
     known = [int(delay) for delay in delays if delay != "NA"]
     return len(known), sum(known) if known else None
-
-
-def listed(table: Path) -> list[str]:
-    """The files that Spark's file sink has committed."""
-    lines = [line for each in (table / "_spark_metadata").glob("[0-9]*") for line in each.read_text().splitlines()[1:]]
-    return sorted({json.loads(line)["path"].removeprefix("file://") for line in lines})
 
 
 def parquet(files: str | list[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -25,7 +24,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
-from urllib.parse import urlsplit
 
 from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
 
@@ -36,6 +34,7 @@ from conformance.spark.hooks.planted import MUTANTS
 from conformance.spark.hooks.stages import STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
+from conformance.spark_tables import committed_files
 from conformance.wire_client import Wire
 
 PARTITIONS = 3
@@ -172,14 +171,9 @@ def _missing_and_doubled(found: Counter[int], rows: int) -> tuple[int, int]:
 
 
 def table_of(folder: Path) -> Counter[int]:
-    """What a stream has written: the files that its log names; others are of attempts that were given up."""
-    found: Counter[int] = Counter()
-    for log in (folder / "_spark_metadata").iterdir():
-        if not log.name.startswith("."):
-            for line in log.read_text().splitlines()[1:]:
-                path = Path(urlsplit(json.loads(line)["path"]).path)
-                found.update(int(value) for value in parquet.read_table(path)["value"].to_pylist())
-    return found
+    """What a stream has written."""
+    values = (parquet.read_table(path)["value"].to_pylist() for path in committed_files(folder))
+    return Counter(int(value) for each in values for value in each)
 
 
 def plan(kills: int, seed: int) -> list[Strike]:
