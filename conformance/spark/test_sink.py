@@ -70,10 +70,11 @@ def test_every_column_goes_into_its_record(spark, broker, new_topic):
 
 
 def test_a_named_write_that_was_done_is_not_done_again(spark, broker, new_topic):
-    options = to(broker, topic=new_topic(1), writeId="of 2026-11-22", **EXACTLY_ONCE)
+    topic = new_topic(1)
+    options = to(broker, topic=topic, writeId=f"of {topic}", **EXACTLY_ONCE)
     for _ in range(2):
         save(numbers(spark, 100), options)
-    assert values(broker, options["topic"]) == once(100)
+    assert values(broker, topic) == once(100)
 
 
 def test_a_batch_that_fails_leaves_nothing_that_readers_would_see_or_wait_for(spark, broker, new_topic):

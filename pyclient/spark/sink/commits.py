@@ -17,6 +17,8 @@ from pyclient.spark.sink.exactly_once import (
     Deposed,
     NotDecided,
     Opened,
+    Plan,
+    Record,
     State,
     Verdict,
     claim,
@@ -26,6 +28,7 @@ from pyclient.spark.sink.exactly_once import (
     orphans,
     unfit,
     verdict,
+    withdrawal,
 )
 from pyclient.spark.sink.ledger import Ledger
 
@@ -56,12 +59,14 @@ class Job(NamedTuple):
 class Commits:
     """One run of a query at the ledger. Blocking; raises KafkaError."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, plan: Plan) -> None:
+        """``plan``: of the batch that this process has to do with."""
         self.job = job
+        self.plan = plan
         client = {key: value for key, value in job.client if key in ADMIN}
         self._admin = Admin(config=client)
         try:
-            self._ledger = Ledger(client, job.topic, job.prefix, self._admin)
+            self._ledger = Ledger(client, job.topic, self._admin)
         except BaseException:
             self._admin.close()
             raise
@@ -82,18 +87,18 @@ class Commits:
         """The state in which this run may write: claimed, and with what the runs before have left put in order."""
         if not self.job.is_named:
             self._mend()
-        return self._own(self.job.run)
+        state = self._ledger.state(self.job.query)
+        while (record := claim(state, self.job.query, self.job.run, self.plan)) is not None:
+            state = self._claim(record)
+        return state
 
-    def _own(self, run: str) -> State:
-        """Claims the query for ``run`` until it has it."""
-        query = self.job.query
-        state = self._ledger.state(query)
-        while (record := claim(state, query, run)) is not None:
-            left = transactions.opened(self._admin, self._begin)
-            self._ledger.append(record)
-            state = self._ledger.state(query)
-            if state.run == run:
-                self._put_in_order(state, left, transactions.begin_of(self.job.prefix, query, run))
+    def _claim(self, record: Record) -> State:
+        """The state after this claim, and if it counts everything in order."""
+        left = transactions.opened(self._admin, self._begin)
+        self._ledger.append(record)
+        state = self._ledger.state(record.query)
+        if state.run == record.run:
+            self._put_in_order(state, left, transactions.begin_of(self.job.prefix, record.query, record.run))
         return state
 
     def _put_in_order(self, state: State, left: list[Opened], spared: str) -> None:
@@ -105,14 +110,15 @@ class Commits:
         self._abort(orphans(left, state.transactions, spared))
 
     def _mend(self) -> None:
-        """Ends what batch writes without a name have decided and not ended, as their drivers died."""
+        """Ends what batch writes without a name have decided and not ended, as their drivers died or gave up."""
+        begin = f"{self.job.prefix}/{UNNAMED}"
         for query, state in self._ledger.states().items():
-            if query.startswith(UNNAMED) and state.has_decided:
+            if any(one.transactional_id.startswith(begin) for one in state.transactions):
                 try:
                     self._end_decided(query, state)
                 except BatchLost as error:
                     log.error("%s", error)
-                self._ledger.bury(query, state.run)
+                self._ledger.bury(query, *state.past, state.run)
 
     # -- the driver --------------------------------------------------------------------------------
 
@@ -123,15 +129,24 @@ class Commits:
         found = verdict(state, job.query, job.run, term, batch)
         if found is Verdict.DECIDE and written:
             state = self._decide(state, batch, written)
+        elif found is Verdict.DECIDE:
+            self._sweep(state)
         elif found is Verdict.END:
             self._finish(state)
             self._abort([one for one in written if one not in state.transactions])
         if not job.is_named:
             self._ledger.bury(job.query, job.run)
 
+    def _sweep(self, state: State) -> None:
+        """Aborts what attempts have left open, of a batch without rows: there is no decision after which to do it."""
+        opened = transactions.opened(self._admin, self._begin)
+        if self._ledger.state(self.job.query, state.term).run == self.job.run:
+            self._abort(orphans(opened, state.transactions))
+
     def _decide(self, state: State, batch: int, written: Collection[PreparedTransaction]) -> State:
         job = self.job
-        opened = transactions.opened(self._admin, self._begin)
+        margin_ms = min(MARGIN_MS, job.timeout_ms // 4)
+        opened = transactions.opened(self._admin, self._begin, job.timeout_ms - margin_ms)
         self._check_fit(batch, written, opened)
         record = decision(state, job.query, batch, written, job.timeout_ms)
         self._ledger.append(record)
@@ -140,15 +155,14 @@ class Commits:
             raise Deposed(f"query {job.query}, batch {batch}: run {decided.run} has taken over from run {job.run}")
         self._finish(decided)
         self._abort(orphans(opened, written))
-        if not state.has_decided and state.past:
-            self._ledger.bury(job.query, state.past[-1])
+        if not state.has_decided:
+            self._ledger.bury(job.query, *state.past)
         return decided
 
     def _check_fit(
         self, batch: int, written: Collection[PreparedTransaction], opened: list[Opened]
     ) -> None:
-        margin = min(MARGIN_MS, self.job.timeout_ms // 4)
-        wrong = unfit(written, opened, transactions.now_ms(), margin)
+        wrong = unfit(written, opened)
         if wrong:
             raise NotDecided(
                 f"query {self.job.query}, batch {batch} is not written and can be run again; "
@@ -179,11 +193,23 @@ class Commits:
         """Takes back what is not decided. Where another run has taken over, it has done so."""
         state = self._ledger.state(self.job.query, term)
         if (state.term, state.run) == (term, self.job.run):
-            self.put_in_order()
+            self._take_back(state)
 
-    def put_in_order(self) -> None:
-        """Claims the query in the name of nobody: ends what is decided, aborts all else, deposes whoever writes."""
-        self._own(f"nobody.{uuid4().hex[:8]}")
+    def abort_own(self) -> None:
+        """The same without a term, as no task has told it: only where this driver knows the run for its own."""
+        state = self._ledger.state(self.job.query)
+        run, driver = self.job.run, self.plan.driver
+        if state.run == run if run else driver and state.plan.driver == driver:
+            self._take_back(state)
+
+    def _take_back(self, state: State) -> None:
+        """Claims the query in the name of nobody, unless another run was quicker: ends what is decided, aborts all
+        else.
+        """
+        record = withdrawal(state, self.job.query, f"nobody.{uuid4().hex[:8]}")
+        found = self._claim(record)
+        if not self.job.is_named and found.run == record.run:
+            self._ledger.bury(record.query, *found.past, found.run)
 
     # -- ends --------------------------------------------------------------------------------------
 

@@ -15,7 +15,10 @@ became of it. Nobody is locked out; who comes too late finds its record ignored.
 
 **Terms.** Two drivers may work on one query: one that was thought dead, and its successor. Each run of a query
 (Spark's run id) *claims* it before it writes anything: the first of its tasks to come appends a claim with the
-next term. Decisions count in the term of the last claim only. A run that was deposed cannot claim again.
+next term. Decisions count in the term of the last claim only. A run that was deposed cannot claim again, and one
+that comes for the first time only from a run whose batch was planned before its own (``Plan``): else a task of a
+dead driver, that had waited for its slot, would depose the driver that came after it. When a batch was planned its
+driver's clock says; of two drivers whose clocks differ, the later one may be refused for as long as they differ.
 
 **Names.** ``prefix/query/run/process-n``. A transactional id belongs to one Python process of one run, and only
 that process ever asks for its producer id (which would abort what is open under it). It uses the name again in a
@@ -38,11 +41,16 @@ Invariants, on which the rest stands:
    committed, rows of a decided batch are lost, which is an error (``lost``), never silence. That takes a driver that
    died between decision and end and was away for longer than ``transaction.timeout.ms``.
 5. *A failed commit is taken back by a claim* in the name of nobody, so that an append of which no answer came
-   cannot decide afterwards what ``abort`` is about to abort.
+   cannot decide afterwards what ``abort`` is about to abort. It is one claim, for the term after that in which the
+   driver has found itself: where another run was quicker it does not count. A driver that no task has told
+   anything of its run takes back only what its own JVM has planned, and where it does not know, nothing.
 
 Compaction keeps the last record of each (query, run). A decision carries the whole state, so a claim before it may
-go; a claim carries none of it, so the records of the run before stay until the successor's first decision, which
+go; a claim carries none of it, so the records of the runs before stay until the successor's first decision, which
 buries them. Of one term only the run that holds it decides, so a decision counts more than a claim.
+
+The ledger knows a query by its id alone. The prefix is only in the names of transactions: another one forgets no
+decision, but does not find what was left open under the old one.
 
 Batch writes are queries of one batch. Without ``writeId`` the query's name is new each time; its record is buried
 when everything has ended. If the driver dies between decision and end, the next batch write with the same prefix
@@ -84,6 +92,15 @@ class NotDecided(ClientError):
     name = "NOT_DECIDED"
 
 
+class Plan(NamedTuple):
+    """Where and when a run has planned the batch with which it claims."""
+
+    at_ms: int = 0
+    """Since 1970, by the driver's clock."""
+    driver: str = ""
+    """Its JVM; empty where that is not known."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """One record of the ledger: a claim, or where ``batch`` is not ``NOTHING`` a decision."""
 
@@ -95,6 +112,7 @@ class Record(msgspec.Struct, frozen=True):
     past: tuple[str, ...] = ()
     timeout_ms: int = 0
     """transaction.timeout.ms, for the text of an error."""
+    plan: Plan = Plan()
 
     @property
     def decides(self) -> bool:
@@ -113,6 +131,8 @@ class State(NamedTuple):
     transactions: tuple[PreparedTransaction, ...] = ()
     past: tuple[str, ...] = ()
     timeout_ms: int = 0
+    plan: Plan = Plan()
+    """Of the run that holds it."""
 
 
 def replay(state: State, record: Record) -> State:
@@ -121,20 +141,32 @@ def replay(state: State, record: Record) -> State:
         holds = record.term > state.term or record.run == state.run or not state.has_decided
         if record.term < state.term or not holds:
             return state
-        return State(record.term, record.run, True, record.batch, record.transactions, record.past, record.timeout_ms)
+        rest = (record.batch, record.transactions, record.past, record.timeout_ms, record.plan)
+        return State(record.term, record.run, True, *rest)
     if record.term <= state.term:
         return state
     past = (*state.past, state.run)[-REMEMBERED:] if state.run else state.past
-    return state._replace(term=record.term, run=record.run, has_decided=False, past=past)
+    return state._replace(term=record.term, run=record.run, has_decided=False, past=past, plan=record.plan)
 
 
-def claim(state: State, query: str, run: str) -> Record | None:
+def claim(state: State, query: str, run: str, plan: Plan) -> Record | None:
     """What ``run`` has to append before it writes; None where it may write. Raises Deposed."""
     if state.run == run:
         return None
     if run in state.past:
         raise Deposed(f"query {query}: run {state.run} has taken over from run {run}")
-    return Record(query, run, state.term + 1)
+    later_ms = state.plan.at_ms - plan.at_ms
+    if later_ms > 0:
+        raise Deposed(
+            f"query {query}: run {state.run} has it, whose batch was planned {later_ms} ms after this one of run "
+            f"{run}. If it was not, the clocks of the drivers differ by as much: start the query again then"
+        )
+    return Record(query, run, state.term + 1, plan=plan)
+
+
+def withdrawal(state: State, query: str, name: str) -> Record:
+    """The claim in the name of nobody that takes back what the state's run has not decided."""
+    return Record(query, name, state.term + 1, plan=state.plan)
 
 
 class Verdict(Enum):
@@ -158,7 +190,7 @@ def decision(
     state: State, query: str, batch: int, transactions: Collection[PreparedTransaction], timeout_ms: int
 ) -> Record:
     """The record that decides a batch."""
-    return Record(query, state.run, state.term, batch, tuple(transactions), state.past, timeout_ms)
+    return Record(query, state.run, state.term, batch, tuple(transactions), state.past, timeout_ms, state.plan)
 
 
 def is_decided(state: State, record: Record) -> bool:
@@ -172,8 +204,8 @@ class Opened(NamedTuple):
     """A transaction that its coordinator holds open."""
 
     transaction: PreparedTransaction
-    ends_ms: int
-    """When the coordinator will abort it by itself, since 1970."""
+    is_old: bool = False
+    """By its coordinator's clock so little of its time is left that it must not be decided."""
 
 
 def orphans(
@@ -188,17 +220,15 @@ def orphans(
     ]
 
 
-def unfit(
-    transactions: Iterable[PreparedTransaction], opened: Iterable[Opened], now_ms: int, margin_ms: int
-) -> dict[PreparedTransaction, str]:
+def unfit(transactions: Iterable[PreparedTransaction], opened: Iterable[Opened]) -> dict[PreparedTransaction, str]:
     """Why some of these must not be decided."""
-    ends = {one.transaction: one.ends_ms for one in opened}
+    old = {one.transaction: one.is_old for one in opened}
     wrong = {}
     for one in transactions:
-        if one not in ends:
+        if one not in old:
             wrong[one] = "the broker has ended it, by transaction.timeout.ms or because it was fenced"
-        elif ends[one] - now_ms < margin_ms:
-            wrong[one] = f"{max(0, ends[one] - now_ms)} ms of its transaction.timeout.ms are left, which may be too few"
+        elif old[one]:
+            wrong[one] = "so little of its transaction.timeout.ms is left that its end may come too late"
     return wrong
 
 

@@ -4,14 +4,14 @@ One partition, since its order is what counts; compacted, as only the last state
 segments, so that reading it whole is reading little. A commit reads it backwards from the end, as far as the last
 decision of its own term. It is replicated as the cluster's transaction log is.
 
-    key    prefix/query/run
+    key    query/run
     value  JSON of ``exactly_once.Record``; null: buried
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from types import TracebackType
@@ -22,7 +22,7 @@ import msgspec
 from pyclient.admin import Admin, NewTopic
 from pyclient.admin.types import ConfigResource, ResourceType
 from pyclient.consumer import Consumer
-from pyclient.errors import RequestTimedOut
+from pyclient.errors import ConfigError, RequestTimedOut
 from pyclient.producer.blocking import Producer
 from pyclient.protocol.errors import TopicAlreadyExists
 from pyclient.spark.sink.exactly_once import Record, State, replay
@@ -35,17 +35,16 @@ SEGMENT_BYTES: Final = 4 << 20
 
 
 class Ledger:
-    """Of one prefix, in one topic. Blocking; raises KafkaError."""
+    """In one topic. Blocking; raises KafkaError."""
 
-    def __init__(self, client: Mapping[str, str], topic: str, prefix: str, admin: Admin) -> None:
+    def __init__(self, client: Mapping[str, str], topic: str, admin: Admin) -> None:
         """``client``: the settings that all clients share."""
         self.topic = topic
-        self.prefix = prefix
         self._place = TopicPartition(topic, 0)
         self._client = client
         self._admin = admin
         self._create()
-        self._consumer = Consumer(config=client)
+        self._consumer = Consumer(config={**client, "auto.offset.reset": "none"})
         self._consumer.assign([self._place])
         self._producer: Producer | None = None
         self._appended = 0
@@ -62,11 +61,17 @@ class Ledger:
             self._producer.close(0)
 
     def _create(self) -> None:
-        """The topic, if it is not there."""
+        """The topic, if it is not there. Raises ConfigError for one that would forget."""
         if not self._admin.describe_topics(self.topic, check=False).errors:
+            policy = self._config(ResourceType.TOPIC, self.topic)["cleanup.policy"]
+            if policy != "compact":
+                raise ConfigError(
+                    f"ledgerTopic {self.topic} has cleanup.policy={policy}: it must be compact, else what is written "
+                    "is forgotten, and written again"
+                )
             return
         brokers = self._admin.describe_cluster().brokers
-        found = self._broker_config(str(brokers[0].id))
+        found = self._config(ResourceType.BROKER, str(brokers[0].id))
         replicas = min(int(found.get("transaction.state.log.replication.factor") or 3), len(brokers))
         configs = {
             "cleanup.policy": "compact",
@@ -76,8 +81,8 @@ class Ledger:
         with suppress(TopicAlreadyExists):
             self._admin.create_topics(NewTopic(self.topic, 1, replicas, configs=configs))
 
-    def _broker_config(self, broker: str) -> dict[str, str | None]:
-        resource = ConfigResource(ResourceType.BROKER, broker)
+    def _config(self, kind: ResourceType, name: str) -> dict[str, str | None]:
+        resource = ConfigResource(kind, name)
         return {name: entry.value for name, entry in self._admin.describe_configs(resource)[resource].items()}
 
     # -- reading -----------------------------------------------------------------------------------
@@ -115,31 +120,27 @@ class Ledger:
         """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``."""
         self._consumer.seek(self._place, start)
         deadline = time.monotonic() + PATIENCE_S
-        begin = f"{self.prefix}/"
         while self._consumer.position(self._place) < end:
             if time.monotonic() > deadline:
                 raise RequestTimedOut(f"{self.topic} was not read up to offset {end} in {PATIENCE_S:.0f} s")
             for record in self._consumer.poll(timeout=0.2):
-                key = bytes(record.key or b"").decode()
-                if record.offset < end and key.startswith(begin):
-                    query, run = key.removeprefix(begin).rsplit("/", 1)
+                if record.offset < end:
+                    query, run = bytes(record.key or b"/").decode().rsplit("/", 1)
                     yield query, run, record.value and msgspec.json.decode(bytes(record.value), type=Record)
 
     # -- writing -----------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
         """Returns when it is safe; ``state`` tells what became of it. If this raises, it may come in yet."""
-        self._send(self._key(record.query, record.run), msgspec.json.encode(record))
+        self._send(record.query, [record.run], msgspec.json.encode(record))
 
-    def bury(self, query: str, run: str) -> None:
-        """The last record of a run is not needed any more."""
-        self._send(self._key(query, run), None)
+    def bury(self, query: str, *runs: str) -> None:
+        """The last records of these runs are not needed any more."""
+        self._send(query, runs, None)
 
-    def _key(self, query: str, run: str) -> bytes:
-        return f"{self.prefix}/{query}/{run}".encode()
-
-    def _send(self, key: bytes, value: bytes | None) -> None:
+    def _send(self, query: str, runs: Sequence[str], value: bytes | None) -> None:
         if self._producer is None:
             self._producer = Producer(config=self._client, acks="all", enable_idempotence=True, linger_ms=0)
-        sent = self._producer.send(self.topic, value=value, key=key, partition=0)
-        self._appended = sent.result(PATIENCE_S).offset + 1
+        send = self._producer.send
+        for sent in [send(self.topic, value=value, key=f"{query}/{run}".encode(), partition=0) for run in runs]:
+            self._appended = sent.result(PATIENCE_S).offset + 1

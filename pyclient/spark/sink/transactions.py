@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Collection, Iterable
 from typing import Final
 
 from pyclient.admin import Admin
 from pyclient.admin.types import TransactionDescription
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, UnsupportedByBroker
 from pyclient.prepared_transaction import PreparedTransaction
+from pyclient.protocol.errors import TransactionalIdAuthorizationFailed, TransactionalIdNotFound
 from pyclient.spark.sink.exactly_once import Opened
 
 OPEN: Final = "Ongoing"
@@ -39,15 +39,26 @@ def begin_of(prefix: str, query: str, run: str = "") -> str:
     return f"{prefix}/{query}/{run}/" if run else f"{prefix}/{query}/"
 
 
-def opened(admin: Admin, begin: str) -> list[Opened]:
-    """What is open now under ids that begin so."""
+def opened(admin: Admin, begin: str, longest_ms: int | None = None) -> list[Opened]:
+    """What is open now under ids that begin so; it is old if it is open for longer than ``longest_ms``."""
     listed = admin.list_transactions(states=[OPEN])
     names = [row.transactional_id for row in listed if row.transactional_id.startswith(begin)]
+    old = set() if longest_ms is None else _older(admin, longest_ms)
     return [
-        Opened(PreparedTransaction(name, row.producer_id, row.producer_epoch), row.start_time_ms + row.timeout_ms)
+        Opened(PreparedTransaction(name, row.producer_id, row.producer_epoch), name in old)
         for name, row in _described(admin, names).items()
         if row.state == OPEN
     ]
+
+
+def _older(admin: Admin, longest_ms: int) -> set[str]:
+    """What is open for longer, by the clocks of the coordinators (KIP-994), which will also end it by time-out.
+    Brokers before Kafka 3.8 do not tell: none.
+    """
+    try:
+        return {row.transactional_id for row in admin.list_transactions(states=[OPEN], longer_than_ms=longest_ms)}
+    except UnsupportedByBroker:
+        return set()
 
 
 def states(admin: Admin, ids: Iterable[str]) -> dict[str, str]:
@@ -56,13 +67,15 @@ def states(admin: Admin, ids: Iterable[str]) -> dict[str, str]:
 
 
 def _described(admin: Admin, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    """Without those that their coordinators do not know. Raises KafkaError where a coordinator was not reached."""
+    """Without those that their coordinators do not know. Raises KafkaError where a coordinator was not reached, or
+    does not tell us.
+    """
     wanted = list(ids)
     if not wanted:
         return {}
     results = admin.describe_transactions(wanted, check=False)
     for error in results.errors.values():
-        if error.retriable:
+        if not isinstance(error, TransactionalIdNotFound):
             raise error
     return results
 
@@ -70,23 +83,20 @@ def _described(admin: Admin, ids: Iterable[str]) -> dict[str, TransactionDescrip
 def end(
     admin: Admin, transactions: Collection[PreparedTransaction], *, commit: bool, timeout_s: float
 ) -> dict[PreparedTransaction, str]:
-    """Ends these; of each that was refused, why. Raises KafkaError where nobody knows what became of it."""
+    """Ends these; of each that was refused, why. Raises KafkaError where nobody knows what became of it, or where we
+    are not allowed to.
+    """
     if not transactions:
         return {}
     results = admin.end_transactions(transactions, commit=commit, timeout=timeout_s, check=False)
     refused = {}
     for one in transactions:
         error = results.errors.get(one.transactional_id)
-        if error is not None and error.retriable:
+        if error is not None and (error.retriable or isinstance(error, TransactionalIdAuthorizationFailed)):
             raise error
         if error is not None:
             refused[one] = _said(error)
     return refused
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 def _said(error: KafkaError) -> str:

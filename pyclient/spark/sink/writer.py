@@ -7,10 +7,10 @@ comes in the tasks' messages. A task that failed has None for a message.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -25,7 +25,9 @@ from pyclient.spark.api import StreamWriter
 from pyclient.spark.options import Given, Use, read
 from pyclient.spark.sink.checkpoint import query_of
 from pyclient.spark.sink.commits import UNNAMED, Commits, Job
-from pyclient.spark.sink.exactly_once import Deposed, State
+from pyclient.spark.sink.driver import driver
+from pyclient.spark.sink.exactly_once import Deposed, Plan, State
+from pyclient.spark.sink.producers import producer_of
 from pyclient.spark.sink.rows import Rows, rows_of
 from pyclient.spark.sink.settings import EXACTLY_ONCE, client_settings
 from pyclient.spark.sink.transactions import Names
@@ -40,6 +42,9 @@ BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
 """Local properties of a stream's tasks; its job group is its run."""
+RUNS: Final = 8
+"""That a process knows; it finds its place anew with any other."""
+_runs: dict[Job, tuple[State, Names]] = {}
 Messages = Sequence[WriterCommitMessage | None]
 
 
@@ -60,33 +65,27 @@ class AtLeastOnce:
 
     def __init__(self, rows: Rows, client: Mapping[str, str]) -> None:
         self._rows = rows
-        self._client = tuple(sorted(client.items()))
+        self._client = client
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Returns when all rows are delivered. Raises KafkaError."""
-        producer = _shared_producer(self._client)
         count = 0
         pending: deque[Deliveries] = deque()
-        for batch in batches:
-            pending.extend(self._rows.send(producer, batch))
-            count += batch.num_rows
-            while pending and pending[0].done:
-                pending.popleft().outcome()
-        producer.flush()
-        for deliveries in pending:
-            deliveries.outcome()
+        with producer_of(self._client) as producer:
+            for batch in batches:
+                pending.extend(self._rows.send(producer, batch))
+                count += batch.num_rows
+                while pending and pending[0].done:
+                    pending.popleft().outcome()
+            producer.flush()
+            for deliveries in pending:
+                deliveries.outcome()
         return Written(count)
 
     def commit(self, messages: Messages) -> None:
         """Everything is written already."""
 
     abort = commit
-
-
-@lru_cache(maxsize=4)
-def _shared_producer(client: tuple[tuple[str, str], ...]) -> Producer:
-    """One for all tasks of this process: connections and metadata are kept."""
-    return Producer(config=dict(client))
 
 
 class ExactlyOnce:
@@ -97,6 +96,7 @@ class ExactlyOnce:
     ) -> None:
         self._rows = rows
         self._checkpoint = checkpoint
+        self._plan = Plan(int(time.time() * 1000), driver())
         write_id = None if streaming else given["writeId"]
         if write_id is not None and ("/" in write_id or write_id.startswith(UNNAMED)):
             raise ConfigError(f"option writeId={write_id}: it must not have a slash nor begin with {UNNAMED}")
@@ -115,7 +115,7 @@ class ExactlyOnce:
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Writes the rows in a transaction and leaves it open; nothing, if the batch is decided already."""
         job, batch = self._task()
-        state, names = _joined(job)
+        state, names = _joined(job, self._plan)
         if batch <= state.batch:
             for _ in batches:
                 pass
@@ -159,25 +159,30 @@ class ExactlyOnce:
         first = written[0]
         if first.job is None or len({(one.job, one.term, one.batch) for one in written}) > 1:
             raise Deposed("the tasks of the batch have not written in one run of the query")
-        with Commits(first.job) as commits:
+        with Commits(first.job, self._plan) as commits:
             commits.commit(first.term, first.batch, [one.transaction for one in written if one.transaction])
 
     def abort(self, messages: Messages) -> None:
-        """Takes the batch back, if it is not decided. A query that is stopped in a batch has no messages."""
+        """Takes the batch back, if it is not decided. A query that is stopped in a batch has no messages: then only
+        what this driver has planned itself.
+        """
         told = _told(messages)
         if told and told[0].job is not None:
-            with Commits(told[0].job) as commits:
+            with Commits(told[0].job, self._plan) as commits:
                 commits.abort(told[0].term)
         elif query := self._job.query or query_of(self._checkpoint):
-            with Commits(self._job._replace(query=query)) as commits:
-                commits.put_in_order()
+            with Commits(self._job._replace(query=query), self._plan) as commits:
+                commits.abort_own()
 
 
-@lru_cache(maxsize=8)
-def _joined(job: Job) -> tuple[State, Names]:
+def _joined(job: Job, plan: Plan) -> tuple[State, Names]:
     """Where this process stands with a run: the batches after the state's are not decided but by this run."""
-    with Commits(job) as commits:
-        return commits.join(), Names(job.prefix, job.query, job.run)
+    if job not in _runs:
+        with Commits(job, plan) as commits:
+            _runs[job] = commits.join(), Names(job.prefix, job.query, job.run)
+        while len(_runs) > RUNS:
+            del _runs[next(iter(_runs))]
+    return _runs[job]
 
 
 def _give_up(producer: Producer, error: BaseException) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
+from pyspark.sql.types import StructType
 
 from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient.errors import RequestTimedOut
 from pyclient.spark.sink import transactions
 from pyclient.spark.sink.commits import UNNAMED, Commits, Job
-from pyclient.spark.sink.exactly_once import BatchLost, Deposed, NotDecided
+from pyclient.spark.sink.exactly_once import BatchLost, Deposed, NotDecided, Plan
+from pyclient.spark.sink.writer import stream_writer
 from pyclient.tests.brokers import broker, unique  # noqa: F401
 from pyclient.tests.support import PATIENCE_S, read_all, until
 
 LEDGER = "ledger-of-tests"
+PLAN = Plan(1_000)
 
 
 @pytest.fixture
@@ -29,12 +36,12 @@ class Query:
         self.bootstrap, self.topic, self.timeout_ms = bootstrap, topic, timeout_ms
         self.name = name or unique("query")
 
-    def job(self, run, named=True, fails=True):
+    def job(self, run, named=True, fails=True, prefix="test"):
         client = (("bootstrap.servers", self.bootstrap),)
-        return Job(client, LEDGER, "test", self.name, run, self.timeout_ms, named, fails)
+        return Job(client, LEDGER, prefix, self.name, run, self.timeout_ms, named, fails)
 
-    def run(self, run, **settings):
-        return Commits(self.job(run, **settings))
+    def run(self, run, plan=PLAN, **settings):
+        return Commits(self.job(run, **settings), plan)
 
     def write(self, run, *values):
         name = transactions.Names("test", self.name, run).take(0)
@@ -152,6 +159,99 @@ def test_a_failed_batch_is_taken_back(query):
     assert query.seen() == []
 
 
+def kept(run, query):
+    """The runs of the query of which the ledger keeps a record, once it is compacted."""
+    last = {(name, of): record for name, of, record in run._ledger._records(*run._ledger._bounds())}
+    return {of for (name, of), record in last.items() if name == query.name and record is not None}
+
+
+def test_a_task_of_a_dead_driver_that_comes_late_does_not_depose_its_successor(query):
+    with query.run("late", Plan(1_000)) as late, query.run("new", Plan(2_000)) as new:
+        term = new.join().term
+        written = query.write("new", b"once")
+        with pytest.raises(Deposed, match="planned 1000 ms after"):
+            late.join()
+        new.commit(term, 0, [written])
+    assert query.seen() == [b"once"]
+
+
+def test_a_driver_that_no_task_has_told_anything_takes_back_only_its_own_batch(query, tmp_path, monkeypatch):
+    """Driver a hung, b has taken over; then a wakes and its stage is cancelled."""
+    (tmp_path / "metadata").write_text(json.dumps({"id": query.name}))
+    options = {
+        "kafka.bootstrap.servers": query.bootstrap, "topic": query.topic, "delivery": "exactly-once",
+        "ledgerTopic": LEDGER, "transactionalIdPrefix": "test", "checkpointLocation": str(tmp_path),
+    }
+    schema = StructType().add("value", "string")
+    with query.run("of b", Plan(2_000, "driver b")) as run:
+        term = run.join().term
+        written = query.write("of b", b"once")
+        for other in ("driver a", ""):
+            monkeypatch.setattr("pyclient.spark.sink.writer.driver", lambda other=other: other)
+            stream_writer(options, schema, False).abort([], 0)
+        run.commit(term, 0, [written])
+        query.write("of b", b"gone")
+        monkeypatch.setattr("pyclient.spark.sink.writer.driver", lambda: "driver b")
+        stream_writer(options, schema, False).abort([], 1)
+        assert query.opened() == []
+    assert query.seen() == [b"once"]
+
+
+def test_a_batch_without_rows_aborts_what_its_attempts_have_left_open(query):
+    with query.run("r") as run:
+        term = run.join().term
+        query.write("r", b"gone")
+        run.commit(term, 0, [])
+        assert query.opened() == []
+    assert query.seen() == []
+
+
+def test_of_the_runs_before_nothing_is_kept_when_the_next_one_has_decided(query):
+    with query.run("r1") as run:
+        term = run.join().term
+        run.commit(term, 0, [query.write("r1", b"a")])
+        run.abort(term)
+    with query.run("r2") as run:
+        run.commit(run.join().term, 1, [query.write("r2", b"b")])
+        assert kept(run, query) == {"r2"}
+
+
+def test_of_a_batch_write_without_a_name_that_failed_nothing_is_kept(broker, topic):  # noqa: F811
+    query = Query(broker.bootstrap, topic, UNNAMED + unique("write"))
+    with query.run("r", named=False) as run:
+        term = run.join().term
+        query.write("r", b"gone")
+        run.abort(term)
+        assert kept(run, query) == set()
+    assert query.seen() == []
+
+
+def test_another_prefix_does_not_forget_what_is_decided(query):
+    with query.run("r1") as run:
+        run.commit(run.join().term, 3, [query.write("r1", b"once")])
+    with query.run("r2", prefix="another") as run:
+        assert run.join().batch == 3
+
+
+def test_a_driver_whose_clock_is_ahead_decides(query, monkeypatch):
+    ahead_s = 10 * query.timeout_ms / 1000
+    with query.run("r") as run:
+        term = run.join().term
+        written = query.write("r", b"once")
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + ahead_s)
+        run.commit(term, 0, [written])
+    assert query.seen() == [b"once"]
+
+
+def test_a_transaction_is_old_by_the_clock_of_its_coordinator(query):
+    query.write("r", b"gone")
+    begin = transactions.begin_of("test", query.name)
+    with Admin(query.bootstrap) as admin:
+        until(lambda: [one.is_old for one in transactions.opened(admin, begin, 1)] == [True], "a millisecond")
+        assert [one.is_old for one in transactions.opened(admin, begin, query.timeout_ms)] == [False]
+
+
 def test_a_decided_batch_is_not_taken_back(query, monkeypatch):
     with query.run("r1") as run:
         term = run.join().term
@@ -214,6 +314,27 @@ def test_a_batch_write_whose_driver_died_while_ending_is_ended_by_the_next_one(b
         run.commit(term, 0, [second.write("r", b"b")])
         assert not {first.name, second.name} & set(run._ledger.states())
     assert first.seen() == [b"a", b"b"]
+
+
+def test_a_batch_write_that_was_decided_and_could_neither_be_ended_nor_taken_back_is_ended_by_the_next_one(
+    broker, topic, monkeypatch  # noqa: F811
+):
+    first, second = (Query(broker.bootstrap, topic, UNNAMED + unique("write")) for _ in range(2))
+    with first.run("r", named=False) as run:
+        term = run.join().term
+        monkeypatch.setattr(run, "_end", timed_out)
+        with pytest.raises(RequestTimedOut):
+            run.commit(term, 0, [first.write("r", b"a")])
+        with pytest.raises(RequestTimedOut):
+            run.abort(term)
+    with second.run("r", named=False) as run:
+        run.join()
+        assert first.seen() == [b"a"]
+        assert kept(run, first) == set()
+
+
+def timed_out(*_, **__):
+    raise RequestTimedOut("the coordinator is away")
 
 
 def test_the_ledger_is_compacted_and_read_backwards_only_as_far_as_needed(query, monkeypatch):

@@ -1,0 +1,52 @@
+"""What is asked of transactions is answered, or an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyclient.admin.results import Results
+from pyclient.admin.types import TransactionListing
+from pyclient.errors import UnsupportedByBroker
+from pyclient.prepared_transaction import PreparedTransaction
+from pyclient.protocol.errors import TransactionalIdAuthorizationFailed, TransactionalIdNotFound
+from pyclient.spark.sink import transactions
+
+A = PreparedTransaction("a", 1, 0)
+
+
+class Refusing:
+    """An admin client of which each request meets this error."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def describe_transactions(self, ids, check):
+        return Results({}, dict.fromkeys(ids, self.error))
+
+    def end_transactions(self, some, *, commit, timeout, check):
+        return Results({}, {one.transactional_id: self.error for one in some})
+
+
+def test_what_may_not_be_described_is_not_taken_for_gone():
+    with pytest.raises(TransactionalIdAuthorizationFailed):
+        transactions.states(Refusing(TransactionalIdAuthorizationFailed("no")), ["a"])
+    assert transactions.states(Refusing(TransactionalIdNotFound("gone")), ["a"]) == {}
+
+
+def test_what_may_not_be_ended_is_an_error_and_no_loss():
+    with pytest.raises(TransactionalIdAuthorizationFailed):
+        transactions.end(Refusing(TransactionalIdAuthorizationFailed("no")), [A], commit=True, timeout_s=1)
+    assert set(transactions.end(Refusing(TransactionalIdNotFound("gone")), [A], commit=True, timeout_s=1)) == {A}
+
+
+class Old(Refusing):
+    """A broker that does not filter by duration; one transaction is open."""
+
+    def list_transactions(self, *, states, longer_than_ms=-1):
+        if longer_than_ms >= 0:
+            raise UnsupportedByBroker("no")
+        return [TransactionListing("a", 1, "Ongoing")]
+
+
+def test_brokers_that_do_not_tell_durations_call_nothing_old():
+    assert transactions.opened(Old(TransactionalIdNotFound("gone")), "a", 1) == []
