@@ -7,6 +7,8 @@ against the real one and so proves the tests.
 from __future__ import annotations
 
 import base64
+import contextlib
+import itertools
 import os
 import re
 import select
@@ -17,7 +19,7 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -27,6 +29,8 @@ from conformance.wire_client import Wire
 START_TIMEOUT_S = 120.0
 #: A JVM on a machine that is busy with other tests takes its time.
 KAFKA_START_TIMEOUT_S = 180.0
+WORKERS = 8
+LOWEST_PORT, PORTS_EACH = 16_384, 2_048
 READY = re.compile(r"pybroker ready: bootstrap=(\S+):(\d+) pids=(\d+)\n")
 
 
@@ -34,12 +38,24 @@ class BrokerError(RuntimeError):
     """A broker did not start or stop as it should; the text ends with what it logged."""
 
 
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _ports() -> Iterator[int]:
+    """All of this process: another worker of pytest has others, and the kernel hands out none of them (from 32768)."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    own = range(LOWEST_PORT + worker * PORTS_EACH, LOWEST_PORT + (worker + 1) * PORTS_EACH)
+    start = os.getpid() % PORTS_EACH  # another run of pytest begins elsewhere
+    yield from itertools.cycle([*own[start:], *own[:start]])
+
+
+_own_ports = _ports()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nothing listens on, and that nobody else is given before the caller listens on it."""
+    for port in itertools.islice(_own_ports, PORTS_EACH):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise BrokerError(f"none of {PORTS_EACH} ports is free")
 
 
 class Broker(ABC):

@@ -10,7 +10,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from conformance.brokers import START_TIMEOUT_S, BrokerError
+from conformance.brokers import START_TIMEOUT_S, BrokerError, free_port
 from conformance.scenarios.support import until
 from conformance.wire_client import Wire
 
@@ -45,14 +44,9 @@ def is_running(pid: int) -> bool:
 def consecutive_ports(count: int) -> int:
     """The first of some ports in a row that nobody listens on."""
     while True:
-        with contextlib.ExitStack() as taken:
-            first = taken.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            try:
-                for port in range(first + 1, first + count):
-                    taken.enter_context(socket.create_server(("127.0.0.1", port)))
-            except (OSError, OverflowError):
-                continue
-            return int(first)
+        found = [free_port() for _ in range(count)]
+        if found == list(range(found[0], found[0] + count)):
+            return found[0]
 
 
 class Brokers(ABC):

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from conformance.brokers import free_port
+
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
@@ -25,13 +27,6 @@ TICK_MS = 500
 
 class EnsembleError(RuntimeError):
     """A server could not be started; the text has what it printed."""
-
-
-def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on now."""
-    with contextlib.ExitStack() as open_sockets:
-        sockets = [open_sockets.enter_context(socket.create_server((host, 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
 
 
 class Server:
@@ -103,7 +98,7 @@ class Ensemble:
 
     def __init__(self, folder: Path, servers: int = 1, host: str = "127.0.0.1") -> None:
         """``host``: the address on which the servers listen."""
-        ports = free_ports(3 * servers, host)
+        ports = [free_port(host) for _ in range(3 * servers)]
         self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n], host) for n in range(servers)]
         members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
         for server in self.servers:
