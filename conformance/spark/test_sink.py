@@ -141,3 +141,16 @@ def test_a_stream_goes_on_where_it_stopped(spark, broker, new_topic, tmp_path, o
     if options:
         assert max(found.values()) == 1
         assert len(found) % 500 == 0
+
+
+def test_a_stream_that_is_stopped_in_a_batch_leaves_nothing_that_readers_wait_for(spark, broker, new_topic, tmp_path):
+    """One task has written its rows when the other one, which sleeps, is cancelled: long before any time-out."""
+    given = to(broker, topic=new_topic(1), checkpointLocation=str(tmp_path), **EXACTLY_ONCE)
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).option("numPartitions", 2).load()
+    slept = "if(value = 499, java_method('java.lang.Thread', 'sleep', 300000L), '')"
+    rows = source.selectExpr(f"concat(cast(value as string), {slept}) value")
+    query = rows.writeStream.format("pybroker").options(**given).start()
+    with Wire(broker.address) as wire:
+        until(lambda: wire.end_offset(given["topic"], 0) > 0, "the rows of a task", PATIENCE_S)
+    query.stop()
+    assert values(broker, given["topic"]) == Counter()
