@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from conformance import librdkafka
-from conformance.conftest import Counted
+from conformance.conftest import Counted, NewBroker
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.support import take, until, write
+from conformance.wire_client import Wire
 from conformance.witnesses import used
 
 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT = 38, 39
@@ -58,6 +60,14 @@ def test_s90_replicas_are_spread_over_racks_first(two_racks: OpenCluster, topic:
     assert Counter(row.leader for row in rows) == dict.fromkeys((1, 2, 3, 4), 3)
     others = Counter(broker for row in rows for broker in row.replicas if broker != 4)
     assert others == dict.fromkeys((1, 2, 3), 4)
+
+
+@pytest.mark.ours
+def test_s90_the_rack_of_a_broker_is_its_host_unless_told_otherwise(new_broker: NewBroker) -> None:
+    """So that replicas are spread over hosts, as they are over racks."""
+    for settings, rack in (({}, socket.gethostname()), ({"broker_rack": "b"}, "b")):
+        with Wire(new_broker(**settings).address) as wire:
+            assert [row.rack for row in wire.ask("Metadata", 9, topics=[]).brokers] == [rack]
 
 
 def test_s61_a_consumer_reads_from_the_follower_in_its_rack(
