@@ -85,10 +85,11 @@ def consume(
         raise click.UsageError("--group begins where it has committed: only --from earliest or latest go with it")
     header, line = writer(output, pattern, null)
     isolation = "read_committed" if committed else None
+    seen = isolation or "read_uncommitted"
     with cluster.admin() as admin:
         partitions = partitions_of(admin, topics, numbers)
-        starts = {} if group is not None else offsets_at(admin, partitions, begin)
-        ends = {} if stop is None else offsets_at(admin, partitions, stop)
+        starts = {} if group is not None else offsets_at(admin, partitions, begin, seen)
+        ends = {} if stop is None else offsets_at(admin, partitions, stop, seen)
     with cluster.consumer(
         group_id=group,
         isolation_level=isolation,

@@ -89,21 +89,26 @@ def chosen(admin: Admin, text: str) -> list[TopicPartition]:
     return partitions_of(admin, [name], [int(each) for each in numbers.split(",") if each])
 
 
-def edges(admin: Admin, partitions: list[TopicPartition], *, latest: bool) -> dict[TopicPartition, int]:
-    """The first offsets, or those behind the last."""
+def edges(
+    admin: Admin, partitions: list[TopicPartition], *, latest: bool, isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, int]:
+    """The first offsets, or those behind the last that readers of this isolation level get."""
     from pyclient.admin import OffsetSpec
 
-    spec = OffsetSpec.LATEST if latest else OffsetSpec.EARLIEST
-    return {tp: row.offset for tp, row in admin.list_offsets(dict.fromkeys(partitions, spec)).items()}
+    specs = dict.fromkeys(partitions, OffsetSpec.LATEST if latest else OffsetSpec.EARLIEST)
+    return {tp: row.offset for tp, row in admin.list_offsets(specs, isolation_level=isolation).items()}
 
 
-def offsets_at(admin: Admin, partitions: list[TopicPartition], spot: Spot) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition, within what there is; a time behind the last record
-    is the end.
+def offsets_at(
+    admin: Admin, partitions: list[TopicPartition], spot: Spot, isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, int]:
+    """The offset of a place in each partition, within what there is for readers of this isolation level; a time
+    behind the last record is the end.
     """
     if not partitions:
         return {}
-    first, last = edges(admin, partitions, latest=False), edges(admin, partitions, latest=True)
+    first = edges(admin, partitions, latest=False)
+    last = edges(admin, partitions, latest=True, isolation=isolation)
     wanted = {
         EARLIEST: lambda tp: first[tp],
         LATEST: lambda tp: last[tp],

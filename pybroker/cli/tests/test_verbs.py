@@ -174,6 +174,7 @@ def test_a_transaction_is_listed_described_and_aborted(shell: Shell, topic: str)
         (found,) = shell.done("txn", "describe", "etl", "-o", "jsonl").documents
         assert (found["state"], found["partitions"]) == ("Ongoing", [f"{topic}-1"])
         assert shell.done("txn", "list", "--state", "Ongoing", "-o", "name").out == "etl\n"
+        assert read(shell, topic, "-p", 1, "--from-beginning", "--committed") == []  # the end is before what is open
         shell.done("txn", "abort", "etl")
     assert read(shell, topic, "-p", 1, "--from-beginning", "--committed") == []
     assert "TRANSACTIONAL_ID_NOT_FOUND" in shell.refused("txn", "abort", "nobody")
