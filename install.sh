@@ -1,5 +1,6 @@
 #!/bin/sh
 # sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
+# sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, examples) as well
 # sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, iproute2, tox
 set -eu
 cd "$(dirname "$0")"
@@ -9,6 +10,7 @@ needed() {
     echo "gcc gcc --version"
     echo "python3-dev $python -c 'import sysconfig,os,sys;sys.exit(not os.path.exists(sysconfig.get_path(\"include\")+\"/Python.h\"))'"
     echo "python3-venv $python -c 'import ensurepip,venv'"
+    case "${1:-}" in spark | examples) echo "default-jre-headless java -version" ;; esac
     [ "${1:-}" = tests ] || return 0
     echo "libc6-dev test -e /usr/include/stdio.h"
     echo "kcat kcat -V"
@@ -40,5 +42,5 @@ if [ "${1:-}" = tests ]; then
     .venv/bin/python -m pip install --quiet "tox>=4.25"
 else
     echo "install.sh: compiling and installing pybroker into .venv: a few minutes"
-    .venv/bin/python -m pip install --quiet .
+    .venv/bin/python -m pip install --quiet ".${1:+[$1]}"
 fi

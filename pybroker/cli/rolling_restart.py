@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.verbs import Failure
 from pybroker.data_folder import LOCK, PID
+from pybroker.log.meta_properties import FILE_NAME, decode
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -67,10 +68,20 @@ class RollingRestart:
             raise Failure(f"{self._root}: no broker runs here: --data-dir names another folder")
         with self._cluster.admin() as admin:
             found = admin.describe_cluster()
+        self._check_cluster(brokers, found.cluster_id)
         self._cluster = self._cluster._replace(bootstrap=",".join(f"{each.host}:{each.port}" for each in found.brokers))
         controller = found.controller_id
         for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
             self._restart(node_id)
+
+    def _check_cluster(self, brokers: list[int], cluster_id: str) -> None:
+        """Those who answer are of the cluster whose folder it is. With ``log.dirs`` the folder does not tell."""
+        for node_id in brokers:
+            file = self._root / f"broker-{node_id}" / FILE_NAME
+            owner = decode(file.read_bytes()).cluster_id if file.exists() else cluster_id
+            if owner != cluster_id:
+                answers = f"{self._cluster.bootstrap} answers for cluster {cluster_id}"
+                raise Failure(f"{self._root} belongs to cluster {owner}, {answers}: -b names the brokers of the folder")
 
     def _brokers(self) -> list[int]:
         """The brokers that the supervisor of the folder would start again."""

@@ -149,6 +149,10 @@ def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(t
         with Admin(bootstrap) as admin:
             admin.create_topics([NewTopic("t", 4, 2)])
         restart = ("cluster", "restart", "--data-dir", tmp_path)
+        with broker(tmp_path / "another") as other:
+            ended = run(*restart, "-b", f"127.0.0.1:{other.port}")
+        assert ended.code == 1
+        assert "-b names the brokers of the folder" in one_line(ended.err)
         ended = run(*restart, "-b", bootstrap)
         assert ended.code == 0, ended
         assert sorted(line.partition(":")[0] for line in ended.err.splitlines()) == ["broker 1", "broker 2"]
