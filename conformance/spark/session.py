@@ -36,8 +36,10 @@ def _home(folder: Path) -> Path:
 
 
 @contextmanager
-def local_spark(folder: Path) -> Iterator[SparkSession]:
-    """A local Spark of two cores; the Python workers find the data source as an installed one would be found."""
+def local_spark(folder: Path, **config: str) -> Iterator[SparkSession]:
+    """A local Spark of two cores; the Python workers find the data source as an installed one would be found.
+    ``config``: more of Spark's configuration, with ``_`` for ``.``.
+    """
     from pyspark.sql import SparkSession
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -45,7 +47,9 @@ def local_spark(folder: Path) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("conformance")
-    for key, value in {**CONFIG, "spark.sql.warehouse.dir": str(folder), "spark.local.dir": str(folder)}.items():
+    own = {"spark.sql.warehouse.dir": str(folder), "spark.local.dir": str(folder)}
+    given = {key.replace("_", "."): value for key, value in config.items()}
+    for key, value in {**CONFIG, **own, **given}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

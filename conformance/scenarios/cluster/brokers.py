@@ -182,6 +182,11 @@ class OpenCluster(Cluster):
         folder = self.partition_dir(broker, topic, partition)
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
 
+    def log_dir(self, broker: int) -> Path:
+        """Of ``another`` on a ZooKeeper it is in a data folder of its own."""
+        other = self.data_dir / f"other-{broker}" / f"broker-{broker}"
+        return other if other.exists() else super().log_dir(broker)
+
     def partition_dir(self, broker: int, topic: str, partition: int = 0) -> Path:
         """Where a replica lies."""
         return self.log_dir(broker) / f"{topic}-{partition}"
