@@ -222,4 +222,3 @@ cdef class HeaderColumn:
             raise IndexError(f"{row} of {self.rows} rows")
         cdef Py_ssize_t length = self.get(row, &at)
         return PyBytes_FromStringAndSize(<const char *>at, length)
-

@@ -126,8 +126,10 @@ def test_acks_that_a_clean_stop_has_lost_are_told_in_order_and_nothing_is_double
             for number in range(1, 9):
                 on_delivery = lambda metadata, error, n=number: told.append((n, error or metadata.offset))  # noqa: E731
                 producer.send("t", value=b"%d" % number + bytes(1000), partition=0, on_delivery=on_delivery)
-            until(lambda: log.stat().st_size > 5_000, "five batches that are not acknowledged")
+            # five at once, or four where a request for metadata waits for its answer beside them
+            until(lambda: log.stat().st_size > 4_000, "batches that are not acknowledged")
             own_broker.stop()
+            last = log.stat().st_size // 1_000
             proxy.heal()
             proxy.cut()
             own_broker.start()
@@ -136,5 +138,5 @@ def test_acks_that_a_clean_stop_has_lost_are_told_in_order_and_nothing_is_double
     assert values == [b"%d" % number for number in range(9)]
     known = [number for number, offset in told if offset == number]
     assert [number for number, _ in told] == list(range(1, 9))
-    assert known == (list(range(1, 9)) if pytestconfig.getoption("--broker") == "ours" else [5, 6, 7, 8])
+    assert known == list(range(1 if pytestconfig.getoption("--broker") == "ours" else last, 9))
     assert all(offset == -1 for number, offset in told if number not in known)
