@@ -166,8 +166,10 @@ class Link:
         self.client = Wire.of(client)
         self.broker = broker
         self.keys: dict[int, int] = {}
-        #: Something was swallowed: nothing that comes after it is passed on.
+        #: A request was swallowed: nothing that comes after it is passed on.
         self.is_dead = False
+        #: A reply was swallowed: no other is passed on.
+        self.is_mute = False
         for wire in (self.client, self.broker):
             wire.socket.settimeout(None)
 
@@ -217,8 +219,8 @@ class Link:
         (correlation_id,) = struct.unpack_from(">i", frame)
         if self.proxy.loses(self.keys.pop(correlation_id, -1), correlation_id):
             return False
-        self.is_dead |= self.proxy.swallows_replies
-        if self.is_dead:
+        self.is_mute |= self.proxy.swallows_replies
+        if self.is_dead or self.is_mute:
             return True
         size = self.proxy.reply_cut_size()
         self.client.send((struct.pack(">i", len(frame)) + frame)[:size])
