@@ -217,6 +217,8 @@ def fleet(flown: Iterable[Flight]) -> dict[str, tuple[int, int]]:
     return dict(found)
 
 
+@pytest.mark.row
+@pytest.mark.long
 def test_s114_a_stream_of_real_flights_fills_a_parquet_table_though_it_is_killed_and_a_batch_the_warehouse(
     broker: Broker, tmp_path: Path, counted: Counted
 ) -> None:

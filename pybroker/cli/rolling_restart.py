@@ -74,7 +74,7 @@ class RollingRestart:
         for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
             self._restart(node_id)
 
-    def _check_cluster(self, brokers: list[int], cluster_id: str) -> None:
+    def _check_cluster(self, brokers: list[int], cluster_id: str | None) -> None:
         """Those who answer are of the cluster whose folder it is. With ``log.dirs`` the folder does not tell."""
         for node_id in brokers:
             file = self._root / f"broker-{node_id}" / FILE_NAME
