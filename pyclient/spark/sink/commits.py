@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -35,6 +36,10 @@ from pyclient.spark.sink.ledger import Ledger
 log = logging.getLogger("pyclient.spark")
 END_S: Final = 120.0
 """How long the ends of a batch's transactions may take."""
+LATE_S: Final = 3.0
+"""How long tasks of a batch that is taken back may still do something: Spark kills a worker that does not end within
+two seconds (spark.python.task.killTimeout).
+"""
 MARGIN_MS: Final = 30_000
 """What must be left of a transaction's time when it is decided, or a quarter of that, if it is less."""
 
@@ -208,8 +213,21 @@ class Commits:
         """
         record = withdrawal(state, self.job.query, f"nobody.{uuid4().hex[:8]}")
         found = self._claim(record)
-        if not self.job.is_named and found.run == record.run:
+        if found.run != record.run:
+            return
+        self._abort_late(state)
+        if not self.job.is_named:
             self._ledger.bury(record.query, *found.past, found.run)
+
+    def _abort_late(self, state: State) -> None:
+        """Aborts what tasks of the run that was taken back open while Spark ends them: they cannot be decided any
+        more, and readers of committed records would wait for their time-out.
+        """
+        begin = transactions.begin_of(self.job.prefix, self.job.query, state.run)
+        end = time.monotonic() + LATE_S
+        while time.monotonic() < end:
+            time.sleep(LATE_S / 10)
+            self._abort(orphans(transactions.opened(self._admin, begin), state.transactions))
 
     # -- ends --------------------------------------------------------------------------------------
 

@@ -43,7 +43,9 @@ Invariants, on which the rest stands:
 5. *A failed commit is taken back by a claim* in the name of nobody, so that an append of which no answer came
    cannot decide afterwards what ``abort`` is about to abort. It is one claim, for the term after that in which the
    driver has found itself: where another run was quicker it does not count. A driver that no task has told
-   anything of its run takes back only what its own JVM has planned, and where it does not know, nothing.
+   anything of its run takes back only what its own JVM has planned, and where it does not know, nothing. Spark
+   ends the tasks of a batch while it is taken back, so they may open transactions after that claim: the driver
+   looks for them for as long as Spark lets them live. What comes later still is for the next start.
 
 Compaction keeps the last record of each (query, run). A decision carries the whole state, so a claim before it may
 go; a claim carries none of it, so the records of the runs before stay until the successor's first decision, which

@@ -159,6 +159,22 @@ def test_a_failed_batch_is_taken_back(query):
     assert query.seen() == []
 
 
+def test_what_a_task_opens_while_its_batch_is_taken_back_is_aborted_too(query, monkeypatch):
+    """Spark ends tasks and takes their batch back at the same time."""
+    with query.run("r1") as run:
+        term = run.join().term
+        put_in_order = run._put_in_order
+
+        def and_a_task_goes_on(*arguments):
+            put_in_order(*arguments)
+            query.write("r1", b"late")
+
+        monkeypatch.setattr(run, "_put_in_order", and_a_task_goes_on)
+        run.abort(term)
+        assert query.opened() == []
+    assert query.seen() == []
+
+
 def kept(run, query):
     """The runs of the query of which the ledger keeps a record, once it is compacted."""
     last = {(name, of): record for name, of, record in run._ledger._records(*run._ledger._bounds())}
