@@ -17,7 +17,6 @@ FEW = (
 """One of each kind: before and after the commit point, each victim."""
 
 
-@pytest.mark.long
 def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path, counted):
     verdict = campaign(tmp_path, FEW)
     counted("", kills=len(FEW), rows=verdict.rows, lost=verdict.lost, doubled=verdict.doubled)
