@@ -66,8 +66,24 @@ cdef enum:
 cdef str HEADERS = "a list of structs of name and value"
 
 
+cdef class BytesColumn:
+    cdef Py_ssize_t get(self, Py_ssize_t row, const uint8_t **at) noexcept nogil:
+        at[0] = NULL
+        return -1
+
+    def __len__(self):
+        return self.rows
+
+    def __getitem__(self, Py_ssize_t row):
+        cdef const uint8_t *at
+        if not 0 <= row < self.rows:
+            raise IndexError(f"{row} of {self.rows} rows")
+        cdef Py_ssize_t length = self.get(row, &at)
+        return None if length < 0 else PyBytes_FromStringAndSize(<const char *>at, length)
+
+
 @final
-cdef class ArrowColumn:
+cdef class ArrowColumn(BytesColumn):
     def __init__(self, array):
         schema_capsule, array_capsule = array.__arrow_c_array__()
         cdef ArrowSchema *schema = <ArrowSchema *>PyCapsule_GetPointer(
@@ -93,16 +109,6 @@ cdef class ArrowColumn:
         end = offset_at(self.offsets, row + 1, self.is_large)
         at[0] = self.data + begin
         return end - begin
-
-    def __len__(self):
-        return self.rows
-
-    def __getitem__(self, Py_ssize_t row):
-        cdef const uint8_t *at
-        if not 0 <= row < self.rows:
-            raise IndexError(f"{row} of {self.rows} rows")
-        cdef Py_ssize_t length = self.get(row, &at)
-        return None if length < 0 else PyBytes_FromStringAndSize(<const char *>at, length)
 
 
 cdef struct Leaf:
@@ -183,7 +189,7 @@ cdef void encode(const Lists *given, uint8_t *begin, int64_t *offsets) noexcept 
 
 
 @final
-cdef class HeaderColumn:
+cdef class HeaderColumn(BytesColumn):
     def __init__(self, array):
         schema_capsule, array_capsule = array.__arrow_c_array__()
         cdef ArrowSchema *schema = <ArrowSchema *>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
@@ -212,13 +218,3 @@ cdef class HeaderColumn:
     cdef Py_ssize_t get(self, Py_ssize_t row, const uint8_t **at) noexcept nogil:
         at[0] = self.data + self.offsets[row]
         return self.offsets[row + 1] - self.offsets[row]
-
-    def __len__(self):
-        return self.rows
-
-    def __getitem__(self, Py_ssize_t row):
-        cdef const uint8_t *at
-        if not 0 <= row < self.rows:
-            raise IndexError(f"{row} of {self.rows} rows")
-        cdef Py_ssize_t length = self.get(row, &at)
-        return PyBytes_FromStringAndSize(<const char *>at, length)

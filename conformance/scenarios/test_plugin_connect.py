@@ -115,24 +115,18 @@ def check_sink(flow: Flow, back: Path) -> None:
     assert flow.worker.stop() in (0, 143)
 
 
-@pytest.mark.timeout(600)
-def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
-    new_broker: NewBroker, tmp_path: Path, lines: list[str]
-) -> None:
-    flow = Flow(new_broker(), tmp_path)
-    with flow.worker:
-        flow_under_kills(flow, lines[:3_000], ["worker", "broker"])
-        check_sink(flow, tmp_path / "out")
-
-
-@pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_s115_a_distributed_worker_moves_the_whole_file_exactly_once_over_twelve_kills(
-    new_broker: NewBroker, tmp_path: Path, lines: list[str]
+@pytest.mark.parametrize(
+    ("count", "victims"),
+    [(3_000, ["worker", "broker"]), pytest.param(60_000, ["worker", "broker", "broker"] * 4, marks=pytest.mark.long)],
+    ids=["two kills", "twelve kills"],
+)
+def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
+    new_broker: NewBroker, tmp_path: Path, lines: list[str], count: int, victims: list[str]
 ) -> None:
     flow = Flow(new_broker(), tmp_path)
     with flow.worker:
-        flow_under_kills(flow, lines[:60_000], ["worker", "broker", "broker"] * 4)
+        flow_under_kills(flow, lines[:count], victims)
         check_sink(flow, tmp_path / "out")
 
 

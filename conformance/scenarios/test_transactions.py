@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -331,7 +332,7 @@ def test_s41_each_guarantee_has_its_counts_under_the_same_fault(
     assert counts == {AtMostOnce: (13, 0), AtLeastOnce: (0, 7), ExactlyOnce: (0, 0)}
 
 
-class Copy:
+class Copy(ABC):
     """Copies a partition in portions, as a group that commits its offsets; may break off in the middle of one."""
 
     PORTION = 20
@@ -369,9 +370,9 @@ class Copy:
         assert sorted(found) == list(range(start, start + self.PORTION))
         return [found[offset] for offset in sorted(found)]
 
+    @abstractmethod
     def portion(self, producer: Producer, consumer: Consumer, values: list[bytes], left: int) -> bool:
         """Processes a portion, or ``left`` records of it; whether it came to its end."""
-        raise NotImplementedError
 
     def copy(self, producer: Producer, values: list[bytes], left: int) -> bool:
         send_all(producer, [(self.target, value) for value in values[:left]])

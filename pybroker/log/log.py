@@ -35,6 +35,7 @@ from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
 from pybroker.log.marker import Marker
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.producer_entry import BatchMetadata
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.reading import ReadableLog
 from pybroker.log.replay import append_marker, duplicate_of, replay_producers
@@ -182,7 +183,7 @@ class Log(ReadableLog):
             if batch.is_control:
                 self.producers.check_marker(batch, marker, transaction_version)
             else:
-                earlier = duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
+                earlier = self._duplicate_of(batch, transaction_version, from_client)
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
                     return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
@@ -266,6 +267,12 @@ class Log(ReadableLog):
             fits = last - self.log_end_offset <= MAX_RELATIVE_OFFSET
             return self.roll(now_ms, self.log_end_offset if fits else first)
         return segment
+
+    def _duplicate_of(self, batch: Batch, transaction_version: int, from_client: bool) -> BatchMetadata | None:
+        try:
+            return duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
+        except OSError as error:
+            raise self.log_dir.fail(error, f"looking back in {self.segments[0].path}") from error
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
         """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""

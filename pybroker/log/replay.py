@@ -93,6 +93,7 @@ def duplicate_of(
 ) -> BatchMetadata | None:
     """``ProducerStates.check``, which after a clean stop knows the last batch of a producer only: others whose
     acknowledgements were lost are looked for in the log when one is sent again, once. Kafka takes them for a gap.
+    Raises what ``check`` raises, and OSError.
     """
     try:
         return producers.check(batch, transaction_version, with_sequence=with_sequence)
@@ -100,10 +101,7 @@ def duplicate_of(
         entry = producers.get(batch.producer_id)
         if entry is None or not entry.is_partial:
             raise
-        try:
-            _recall_producer(producers, entry, segments)
-        except OSError as error:
-            logger.warning("%s: which batch was sent again is not known: %s", segments[0].path, error)
+        _recall_producer(producers, entry, segments)
     return producers.check(batch, transaction_version, with_sequence=with_sequence)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from cy.buffer import DecodeError
@@ -21,7 +22,7 @@ class BrokenStream(Exception):
     """What came is not the response to what was asked."""
 
 
-class FrameStream:
+class FrameStream(ABC):
     """Owns the socket. A subclass says what becomes of a frame, and of the end, which comes once."""
 
     __slots__ = ("_fd", "_loop", "_out", "_reader", "_sock", "_writing")
@@ -37,13 +38,13 @@ class FrameStream:
         self._writing = False
         loop.add_reader(self._fd, self._on_readable)
 
+    @abstractmethod
     def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
         """A whole frame, without its length. May raise BrokenStream, DecodeError: the stream ends."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _on_end(self, cause: Exception | str) -> None:
         """The stream has ended."""
-        raise NotImplementedError
 
     @property
     def is_closed(self) -> bool:

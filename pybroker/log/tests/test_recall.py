@@ -114,3 +114,18 @@ def test_what_was_found_does_not_make_of_a_gap_a_duplicate(tmp_path):
         send(again, LAST)
     with pytest.raises(errors.DuplicateSequenceNumber):
         send(again, 0)
+
+
+def test_case_11_a_disk_that_cannot_be_read_there_takes_the_log_dir_offline(tmp_path, monkeypatch):
+    log = open_log(tmp_path)
+    for sequence in range(5):
+        send(log, sequence)
+    again = reopened(tmp_path, log)
+
+    def batches(self, position=0):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Segment, "batches", batches)
+    with pytest.raises(errors.KafkaStorageError):
+        send(again, 0)
+    assert again.log_dir.offline
