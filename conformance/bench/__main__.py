@@ -112,13 +112,9 @@ def write(suite: Suite, measurements: list[report.Measurement], command: str) ->
     report.plot(found, DOCS / "img" / f"{suite.file}.png")
     raw = json.dumps([asdict(one) for one in measurements], indent=0)
     (DOCS / f"{suite.file}.json").write_text(raw + "\n")
-    page = DOCS / "benchmarks.md"
-    start, end = f"<!-- {suite.page}: start -->", f"<!-- {suite.page}: end -->"
-    head, _, rest = page.read_text().partition(start)
-    tail = rest.partition(end)[2]
     origin = f"Measured by `{command}` on {report.machine()}."
-    measured = f"\n{origin}\n\n{report.table(found)}\n\n![plot](img/{suite.file}.png)\n"
-    page.write_text(f"{head}{start}{measured}{end}{tail}")
+    plot = f"![plot](img/{suite.file}.png)"
+    report.renew(DOCS / "benchmarks.md", suite.page, f"{origin}\n\n{report.table(found)}\n\n{plot}")
 
 
 @click.command()
@@ -166,7 +162,7 @@ def compare_clients(kind: str, rounds: int, share: float, only: tuple[str, ...],
     click.echo(clients.table(samples))
     if writes:
         origin = f"Measured by `python -m conformance.bench {' '.join(sys.argv[1:])}` on {report.machine()}."
-        clients.write(samples, DOCS / "benchmarks.md", DOCS / "clients.json", origin)
+        clients.write(samples, DOCS, origin)
 
 
 def show_breadth(kind: str) -> None:

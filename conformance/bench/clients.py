@@ -17,7 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from conformance.bench import report
 from conformance.bench.null_broker import NullBroker, batch_of
+from conformance.bench.plot import BLUE, ORANGE, Bar, draw
 from conformance.bench.workers import TOPIC
 from conformance.brokers import KINDS, Broker
 from conformance.wire_client import Wire
@@ -35,6 +37,8 @@ LATENCY = "p50_us"
 SPEED = "records_s"
 CPU = "cpu_s_per_million"
 OURS = "ours"
+PAGE = "clients"
+"""How the marks in docs/benchmarks.md, the plot and the raw figures are called."""
 
 
 class WorkerError(RuntimeError):
@@ -66,14 +70,14 @@ def _pair(title: str, theirs: tuple[str, str, int], ours: tuple[str, int], goal:
 
 PAIRS = (
     _pair("`send` / `produce`", ("confluent", "produce", 600_000), ("produce", 2_000_000), 4),
-    _pair("… with a callback", ("confluent", "produce_callback", 400_000), ("produce_callback", 1_000_000), 2),
+    _pair("`send` with a callback", ("confluent", "produce_callback", 400_000), ("produce_callback", 1_000_000), 2),
     _pair("`send_many` of a list / `produce`", ("confluent", "produce", 600_000), ("produce_many", 5_000_000), 10),
     _pair("`send_many` of Arrow / `produce`", ("confluent", "produce", 600_000), ("produce_arrow", 5_000_000), 10),
     _pair("`send_many` / `produce_batch`", ("confluent", "produce_many", 800_000), ("produce_many", 5_000_000)),
     _pair("`poll`, values read / `consume`, tuned", ("confluent", "consume", 2_000_000), ("consume", 3_000_000), 4),
     _pair("`for record in` / `poll`", ("confluent", "consume_one_by_one", 600_000), ("consume_one_by_one", 2_000_000)),
     _pair("`poll_arrow` / `consume`, tuned", ("confluent", "consume", 2_000_000), ("consume_arrow", 10_000_000), 5),
-    _pair("… default", ("confluent", "consume_default", 300_000), ("consume_arrow", 10_000_000), 10),
+    _pair("`poll_arrow` / its default", ("confluent", "consume_default", 300_000), ("consume_arrow", 10_000_000), 10),
     _pair("one at a time, acked", ("confluent", "latency", 4_000), ("latency", 4_000), 1),
     _pair("asyncio: `send` / aiokafka", ("aio_kafka", "aio_send", 60_000), ("aio_send", 1_000_000), 20),
     _pair("asyncio: `poll` / `getmany`", ("aio_kafka", "aio_getmany", 400_000), ("aio_getmany", 3_000_000), 10),
@@ -193,30 +197,39 @@ def median(samples: Iterable[Sample], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _ratio(name: str, above: Sequence[Sample], below: Sequence[Sample]) -> str:
+def _ratio(name: str, above: Sequence[Sample], below: Sequence[Sample]) -> float | None:
     """The median of the rounds' ratios."""
     ratios = [
         one.figures[name] / other.figures[name]
         for one, other in zip(above, below, strict=True)
         if name in one.figures and other.figures.get(name)
     ]
-    return f"{statistics.median(ratios):.2f}" if ratios else "–"
+    return statistics.median(ratios) if ratios else None
+
+
+def gains(pair: Pair, samples: Samples) -> tuple[float | None, float | None]:
+    """How many times faster ours is, and how many times less CPU it takes."""
+    theirs, ours = samples[pair.theirs], samples[pair.ours]
+    speed = _ratio(LATENCY, theirs, ours) if median(theirs, LATENCY) else _ratio(SPEED, ours, theirs)
+    return speed, _ratio(CPU, theirs, ours)
 
 
 def _cell(value: float | None, unit: float = 1, suffix: str = "") -> str:
     return "–" if value is None else f"{value / unit:.3g}{suffix}"
 
 
+def _factor(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
 def row(pair: Pair, samples: Samples) -> str:
     theirs, ours = samples[pair.theirs], samples[pair.ours]
-    if median(theirs, LATENCY):
-        name, unit, suffix, ratio = LATENCY, 1, " µs", _ratio(LATENCY, theirs, ours)
-    else:
-        name, unit, suffix, ratio = SPEED, MILLION, " M/s", _ratio(SPEED, ours, theirs)
+    name, unit, suffix = (LATENCY, 1, " µs") if median(theirs, LATENCY) else (SPEED, MILLION, " M/s")
+    speed, thrift = gains(pair, samples)
     cells = f"{_cell(median(theirs, name), unit, suffix)} | {_cell(median(ours, name), unit, suffix)}"
     goal = "" if pair.goal is None else f"≥ {pair.goal:g}"
-    cpu = f"{_cell(median(theirs, CPU))} | {_cell(median(ours, CPU))} | {_ratio(CPU, theirs, ours)}"
-    return f"| {pair.title} | {cells} | {ratio} | {goal} | {cpu} |"
+    cpu = f"{_cell(median(theirs, CPU))} | {_cell(median(ours, CPU))} | {_factor(thrift)}"
+    return f"| {pair.title} | {cells} | {_factor(speed)} | {goal} | {cpu} |"
 
 
 def table(samples: Samples) -> str:
@@ -225,7 +238,7 @@ def table(samples: Samples) -> str:
         "| Case (ours / theirs), 100 B | Theirs | Ours | Ratio | Goal | Their CPU s/M | Ours | Ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [row(pair, samples) for pair in PAIRS if pair.theirs in samples and pair.ours in samples]
+    lines += [row(pair, samples) for pair in _measured(samples)]
     skipped = {
         f"- {load.worker} `{load.case}` was not measured: {some[-1].skipped.strip().splitlines()[-1]}"
         for load, some in samples.items()
@@ -234,10 +247,24 @@ def table(samples: Samples) -> str:
     return "\n".join([*lines, *(["", *sorted(skipped)] if skipped else [])])
 
 
-def write(samples: Samples, page: Path, raw: Path, origin: str) -> None:
-    """Renews the part of the page between its marks, and the raw figures."""
-    start, end = "<!-- clients: start -->", "<!-- clients: end -->"
-    head, _, rest = page.read_text().partition(start)
-    tail = rest.partition(end)[2]
-    page.write_text(f"{head}{start}\n{origin}\n\n{table(samples)}\n{end}{tail}")
-    raw.write_text(json.dumps([asdict(sample) for some in samples.values() for sample in some], indent=0) + "\n")
+def _measured(samples: Samples) -> list[Pair]:
+    return [pair for pair in PAIRS if pair.theirs in samples and pair.ours in samples]
+
+
+def plot(samples: Samples, path: Path) -> None:
+    """Two bars a pair, speed and CPU, and the goal of the first."""
+    bars = []
+    for pair in _measured(samples):
+        title = pair.title.replace("`", "")
+        speed, thrift = gains(pair, samples)
+        bars += [Bar(title, speed, BLUE, pair.goal)] if speed else []
+        bars += [Bar(title, thrift, ORANGE)] if thrift else []
+    draw(bars, "times better than theirs (right is better; blue: speed, orange: CPU, red: the goal of speed)", path)
+
+
+def write(samples: Samples, docs: Path, origin: str) -> None:
+    """Renews the part of docs/benchmarks.md between its marks, the plot, and the raw figures."""
+    plot(samples, docs / "img" / f"{PAGE}.png")
+    report.renew(docs / "benchmarks.md", PAGE, f"{origin}\n\n{table(samples)}\n\n![plot](img/{PAGE}.png)")
+    raw = json.dumps([asdict(sample) for some in samples.values() for sample in some], indent=0)
+    (docs / f"{PAGE}.json").write_text(raw + "\n")

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
+from conformance.bench.plot import BLUE, ORANGE, Bar, draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,32 +173,22 @@ def machine() -> str:
 
 
 def plot(found: Sequence[Row], path: Path) -> None:
-    """Each figure as the factor by which ours is better than Kafka's, on a logarithmic scale."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found = [row for row in found if row.ratio]
-    gains = [row.ratio if row.figure.more_is_better else 1 / row.ratio for row in found if row.ratio]
-    colours = ["#3b6ea5" if row.phase == "cold" else "#d9822b" for row in found]
-    figure, axes = plt.subplots(figsize=(9, 0.42 * len(found) + 1.4))
-    places = range(len(found), 0, -1)
-    axes.barh(list(places), [gain - 1 for gain in gains], left=1, color=colours, height=0.7)
-    axes.set_yticks(list(places), [f"{row.figure.title} ({row.phase})" for row in found], fontsize=8)
-    axes.set_xscale("log")
-    axes.axvline(1, color="#444444", linewidth=0.8)
-    for place, gain in zip(places, gains, strict=True):
-        axes.annotate(
-            f"{gain:.2g}×",
-            (gain, place),
-            xytext=(4 if gain >= 1 else -4, 0),
-            textcoords="offset points",
-            ha="left" if gain >= 1 else "right",
-            va="center",
-            fontsize=8,
+    """Each figure as the factor by which ours is better than Kafka's."""
+    bars = [
+        Bar(
+            f"{row.figure.title} ({row.phase})",
+            row.ratio if row.figure.more_is_better else 1 / row.ratio,
+            BLUE if row.phase == "cold" else ORANGE,
         )
-    axes.margins(x=0.12)
-    axes.set_xlabel("times better than Apache Kafka 4.3.1 (right is better; blue: cold, orange: warm)", fontsize=8)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+        for row in found
+        if row.ratio
+    ]
+    draw(bars, "times better than Apache Kafka 4.3.1 (right is better; blue: cold, orange: warm)", path)
+
+
+def renew(page: Path, name: str, text: str) -> None:
+    """Replaces what stands on the page between the marks of this name."""
+    start, end = f"<!-- {name}: start -->", f"<!-- {name}: end -->"
+    head, _, rest = page.read_text().partition(start)
+    tail = rest.partition(end)[2]
+    page.write_text(f"{head}{start}\n{text}\n{end}{tail}")

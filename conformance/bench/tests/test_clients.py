@@ -68,17 +68,21 @@ def test_less_latency_is_better_and_medians_count() -> None:
     assert "| 60 µs | 30 µs | 2.00 |" in clients.row(PAIR, samples)
 
 
-def test_what_was_skipped_is_written_into_the_page(tmp_path: Path) -> None:
-    pair = clients.PAIRS[0]
+def test_what_was_skipped_is_written_into_the_page_and_what_was_not_is_drawn(tmp_path: Path) -> None:
+    pair, other = clients.PAIRS[0], clients.PAIRS[9]
     samples = {
         pair.theirs: [Sample(pair.theirs, {SPEED: 1e6, CPU: 1.0})],
         pair.ours: [Sample(pair.ours, {}, "no Producer")],
+        other.theirs: [Sample(other.theirs, {LATENCY: 60.0})],
+        other.ours: [Sample(other.ours, {LATENCY: 30.0})],
     }
-    page = tmp_path / "page.md"
+    page = tmp_path / "benchmarks.md"
     page.write_text("before\n<!-- clients: start -->\nold\n<!-- clients: end -->\nafter\n")
-    clients.write(samples, page, tmp_path / "raw.json", "Measured here.")
+    clients.write(samples, tmp_path, "Measured here.")
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("-->\nafter\n")
     assert "old" not in text
     assert "- ours `produce` was not measured: no Producer" in text
+    assert "![plot](img/clients.png)" in text
+    assert (tmp_path / "img" / "clients.png").stat().st_size > 0
