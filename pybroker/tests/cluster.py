@@ -79,6 +79,8 @@ class Cluster:
         broker.net.stop_accepting()
         broker.peers.close()
         await broker.node._store.close()
+        await broker.node.leave()
+        broker.node._membership = None  # whoever is killed hands no leadership over
         with contextlib.suppress(Exception):
             await broker.stop()
         for log_dir in broker.folder.log_dirs:

@@ -32,6 +32,8 @@ PATIENCE_S: Final = 60.0
 WINDOW: Final = 64
 """Records that are looked at first, from the end; eight times as many, if they do not tell."""
 SEGMENT_BYTES: Final = 4 << 20
+FETCH_WAIT_MS: Final = 10
+"""How long a fetch may wait for records: a broker answers what is asked next on the connection behind it."""
 
 
 class Ledger:
@@ -44,8 +46,10 @@ class Ledger:
         self._client = client
         self._admin = admin
         self._create()
-        self._consumer = Consumer(config={**client, "auto.offset.reset": "none"})
+        settings = {"auto.offset.reset": "none", "fetch.max.wait.ms": str(FETCH_WAIT_MS)}
+        self._consumer = Consumer(config={**client, **settings})
         self._consumer.assign([self._place])
+        self._consumer.pause([self._place])
         self._producer: Producer | None = None
         self._appended = 0
         """The offset behind what was appended here."""
@@ -119,6 +123,7 @@ class Ledger:
     def _records(self, start: int, end: int) -> Iterator[tuple[str, str, Record | None]]:
         """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``."""
         self._consumer.seek(self._place, start)
+        self._consumer.resume([self._place])
         deadline = time.monotonic() + PATIENCE_S
         while self._consumer.position(self._place) < end:
             if time.monotonic() > deadline:
@@ -127,6 +132,7 @@ class Ledger:
                 if record.offset < end:
                     query, run = bytes(record.key or b"/").decode().rsplit("/", 1)
                     yield query, run, record.value and msgspec.json.decode(bytes(record.value), type=Record)
+        self._consumer.pause([self._place])
 
     # -- writing -----------------------------------------------------------------------------------
 
