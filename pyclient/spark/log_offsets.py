@@ -1,7 +1,8 @@
 """What the driver asks the brokers: which partitions there are, and where they begin and end.
 
-A question that fails is asked again (``fetchOffset.numRetries``), and so is one for the latest offsets
-whose answer goes back behind what is known: a leader that has just been elected may not know better yet.
+A question that fails is asked again (``fetchOffset.numRetries``), unless no broker could be reached for the whole of
+``default.api.timeout.ms``; and so is one for the latest offsets whose answer goes back behind what is known: a leader
+that has just been elected may not know better yet.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from pyclient import Admin
 from pyclient.config import ADMIN
-from pyclient.errors import ConfigError, KafkaError, UnsupportedByBroker
+from pyclient.errors import ConfigError, ConnectionFailed, KafkaError, UnsupportedByBroker
 from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Offsets, Place, Specific, Time, Times, named
 from pyclient.spark.source_options import SourceOptions
 from pyclient.topic_partition import TopicPartition
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Partitions = frozenset[TopicPartition]
-_LASTING: Final = (ConfigError, UnsupportedByBroker)
+_LASTING: Final = (ConfigError, ConnectionFailed, UnsupportedByBroker)
 
 
 class LogOffsets:

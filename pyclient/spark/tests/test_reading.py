@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from conformance.brokers import Broker
 from pyclient import Admin, Producer, TopicPartition
-from pyclient.errors import RequestTimedOut
+from pyclient.errors import ConnectionFailed, RequestTimedOut
 from pyclient.spark.batch_reader import batch_reader
 from pyclient.spark.clients import _kept, consumer_of
 from pyclient.spark.columns import source_schema
@@ -320,3 +320,11 @@ def test_a_topic_that_went_before_its_task_is_lost_by_name(
         rows(stream_reader_of(strict), [task])
     assert rows(stream_reader_of(lax), [task]) == []
     strict.stop()
+
+
+def test_a_broker_that_is_not_there_is_asked_as_long_as_a_call_may_take_and_no_longer() -> None:
+    client = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "300"}
+    patient = {"subscribe": "t", "fetchOffset.numRetries": "9", "fetchOffset.retryIntervalMs": "60000"}
+    options = {**client, **patient}
+    with pytest.raises(ConnectionFailed, match="127.0.0.1:1"):
+        batch_reader(options, source_schema(options)).partitions()
