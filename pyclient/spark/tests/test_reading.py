@@ -326,5 +326,5 @@ def test_a_broker_that_is_not_there_is_asked_as_long_as_a_call_may_take_and_no_l
     client = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "300"}
     patient = {"subscribe": "t", "fetchOffset.numRetries": "9", "fetchOffset.retryIntervalMs": "60000"}
     options = {**client, **patient}
-    with pytest.raises(ConnectionFailed, match="127.0.0.1:1"):
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
         batch_reader(options, source_schema(options)).partitions()
