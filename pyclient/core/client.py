@@ -56,6 +56,8 @@ class Coordinator(IntEnum):
 GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
 COORDINATORS: Final = 1 << 31
 """Added to a broker's id: its second connection, for what it does as coordinator."""
+QUESTIONS: Final = 1 << 32
+"""Added to a broker's id: its third connection, for questions that shall not wait behind a fetch that waits."""
 
 
 class Client:
@@ -292,6 +294,12 @@ class Client:
         found = self._nodes.get(node)
         return 0 if found is None else found.in_flight
 
+    def aside(self, node: int) -> int:
+        """Where the broker answers a question at once: its first connection while nothing is under way there,
+        else its third. -> a node id
+        """
+        return node + QUESTIONS if self.in_flight(node) else node
+
     def is_ready(self, node: int) -> bool:
         """True when a request would go out at once: connected, versions known."""
         found = self._nodes.get(node)
@@ -447,7 +455,7 @@ class Client:
 
 def broker_id(node: int) -> int:
     """The id of the broker that a connection leads to; a bootstrap server's is its own."""
-    return node - COORDINATORS if node >= COORDINATORS else node
+    return node % COORDINATORS if node >= 0 else node
 
 
 def _coordinator_request(version: int, key: str, kind: Coordinator) -> FindCoordinator.Request:

@@ -110,6 +110,14 @@ def test_lag_is_end_less_position(consumer, filled):
     assert consumer.current_lag(place) == 0
 
 
+def test_the_end_is_told_at_once_though_a_fetch_waits_for_records(broker, filled):
+    place = TopicPartition(filled, 0)
+    with Consumer(broker.bootstrap, fetch_max_wait_ms=60_000, auto_offset_reset="latest") as consumer:
+        consumer.assign([place])
+        assert not consumer.poll(timeout=1.0)  # its fetch waits for a minute
+        assert consumer.end_offsets([place], timeout=PATIENCE_S / 2) == {place: 100}
+
+
 def test_offsets_of_times_and_edges(consumer, filled, admin):
     first, second = TopicPartition(filled, 0), TopicPartition(filled, 1)
     found = consumer.offsets_for_times({first: START_MS + 50, second: START_MS + 1000})
