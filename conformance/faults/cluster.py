@@ -82,6 +82,7 @@ class Report:
     commits: Counter[str] = field(default_factory=Counter)
     transactions: Counter[str] = field(default_factory=Counter)
     hiccups: Counter[str] = field(default_factory=Counter)
+    hung: list[str] = field(default_factory=list)
     #: Seconds from the end of a fault to the next acks in every load, by fault.
     pauses_s: dict[str, list[float]] = field(default_factory=dict)
     #: Seconds from the end of a fault until every replica was in sync, where that was waited for, by fault.
@@ -106,6 +107,7 @@ class Report:
             "commits_of_offsets": dict(sorted(self.commits.items())),
             "transactions": dict(sorted(self.transactions.items())),
             "errors_that_clients_were_told": dict(sorted(self.hiccups.items())),
+            "zombies_that_hung_in_their_library": self.hung,
             "seconds_from_a_fault_to_acks_in_every_load": _spread(self.pauses_s),
             "seconds_from_a_fault_until_all_is_in_sync": _spread(self.heals_s),
             "anomalies": dict(sorted(kinds.items())),
@@ -236,6 +238,7 @@ class Campaign:
         written, done = self.streams.check(), self.transactions.check()
         report.faults = self.chaos.counts
         report.hiccups = written.hiccups + Counter({ENDED: done.faults[ENDED]})
+        report.hung = done.hung
         commits = self.foreign.done()
         report.acked = Counter({"sdk": written.acked, "librdkafka": commits.pop("librdkafka")})
         report.acked["in transactions"] = done.records

@@ -9,6 +9,7 @@ campaign's matter (``exactly_once``, ``cluster``).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import random
@@ -41,6 +42,7 @@ EAGER = {
 STUCK = "stuck"
 ENDED = "workers ended by themselves"
 #: What a worker notes when a client of it is through.
+TOLD_S = 60.0
 ENDS = ("fenced", "failed", "end")
 #: Where workers find the suite.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -87,13 +89,15 @@ class Report:
     records: int = 0
     seen: int = 0
     anomalies: list[Anomaly] = field(default_factory=list)
+    hung: list[str] = field(default_factory=list)
+    """The stacks of zombies whose library did not come back from a call."""
 
     def __str__(self) -> str:
         faults = ", ".join(f"{count} {name}" for name, count in sorted(self.faults.items()))
         words = ", ".join(f"{name} {count}" for name, count in sorted(self.words.items()))
         text = f"seed {self.seed}: {faults}; {words}; {self.records} committed records read back, {self.seen} seen "
-        text += f"on the way; {len(self.anomalies)} anomalies"
-        return "\n".join([text, *map(str, self.anomalies[:20])])
+        text += f"on the way; {len(self.anomalies)} anomalies; {len(self.hung)} zombies hung"
+        return "\n".join([text, *map(str, self.anomalies[:20]), *self.hung])
 
 
 class Process:
@@ -245,8 +249,19 @@ class Transactions:
         before = Counter({word: zombie.count(word) for word in ENDS})
         zombie.signal(signal.SIGCONT)
         self.report.faults["zombies"] += 1
-        self._await(lambda: not zombie.alive or _met_its_end(zombie, before), f"{role}'s zombie is told")
+        self._see_off(zombie, lambda: not zombie.alive or _met_its_end(zombie, before))
         zombie.kill()
+
+    def _see_off(self, zombie: Process, is_told: Callable[[], bool]) -> None:
+        """It is told of its end; librdkafka may hang instead (``drivers.confluent``), and shows where."""
+        role = zombie.options.transactional_id
+        if zombie.options.driver != "confluent":
+            return self._await(is_told, f"{role}'s zombie is told")
+        with contextlib.suppress(AssertionError):
+            return until(is_told, f"{role}'s zombie is told", TOLD_S)
+        zombie.signal(signal.SIGQUIT)
+        until(lambda: "File " in zombie.trouble(), "its stack", STALLED_S)
+        self.report.hung.append(f"{role}: {zombie.trouble()}")
 
     def end(self) -> None:
         """Lets the workers finish what they have begun; then all have ended and no transaction is open."""

@@ -5,13 +5,14 @@ A *transformer* reads committed records, writes each one to the same partition o
 in the same transaction. Both write a journal, a line before and a line after whatever matters (``transactions``).
 
 It ends on SIGTERM, after the transaction in hand; with its parent; when it is fenced; and by itself after ``life_s``.
-What it cannot get over it leaves behind, with a new client under the same transactional id.
+What it cannot get over it leaves behind, with a new client under the same transactional id. SIGQUIT shows its stacks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import json
 import os
 import random
@@ -205,6 +206,7 @@ def main(arguments: list[str]) -> None:
         worker.stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    faulthandler.register(signal.SIGQUIT)
     worker.run()
     os._exit(0)
 
