@@ -256,9 +256,11 @@ class Transactions:
         """It is told of its end; librdkafka may hang instead (``drivers.confluent``), and shows where."""
         role = zombie.options.transactional_id
         if zombie.options.driver != "confluent":
-            return self._await(is_told, f"{role}'s zombie is told")
+            self._await(is_told, f"{role}'s zombie is told")
+            return
         with contextlib.suppress(AssertionError):
-            return until(is_told, f"{role}'s zombie is told", TOLD_S)
+            until(is_told, f"{role}'s zombie is told", TOLD_S)
+            return
         zombie.signal(signal.SIGQUIT)
         until(lambda: "File " in zombie.trouble(), "its stack", STALLED_S)
         self.report.hung.append(f"{role}: {zombie.trouble()}")
