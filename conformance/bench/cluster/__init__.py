@@ -9,7 +9,7 @@ import time
 
 from conformance.bench.cases import QUICK
 from conformance.bench.cluster.kills import failover, failover_on_zookeeper
-from conformance.bench.cluster.load import replicate
+from conformance.bench.cluster.load import replicate, write
 from conformance.bench.cluster.people import crowd
 from conformance.bench.cluster.trio import KINDS, Trio
 from conformance.bench.cluster.width import many_partitions
@@ -24,4 +24,4 @@ def warm_up(trio: Trio, seconds: float) -> None:
     """Load until the time is over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        replicate(trio, QUICK)
+        write(trio, QUICK)

@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Producer
 
-from conformance.bench.cases import GB, KIB, Figures, LoadError, Scale
+from conformance.bench.cases import GB, KIB, Figures, LoadError, Scale, claim_memory
 from conformance.bench.cluster.trio import Trio
 
 PARTITIONS = 4
@@ -15,6 +15,12 @@ RECORD = bytes(range(256)) * 4
 
 def replicate(trio: Trio, scale: Scale) -> Figures:
     """CPU of all brokers per GB that the producer wrote (each is stored three times), and its throughput."""
+    claim_memory()
+    return write(trio, scale)
+
+
+def write(trio: Trio, scale: Scale) -> Figures:
+    """The load of ``replicate``, into whatever memory there is."""
     topic = trio.new_topic(PARTITIONS, min_insync_replicas=2)
     producer = Producer(
         {
