@@ -75,3 +75,18 @@ def available_memory() -> int:
 def open_files(pid: int) -> int:
     """How many file descriptors a process holds."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def family_cpu_s(pid: int) -> float:
+    """Seconds of CPU of a process and all below it, those that have ended and were waited for among them."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    own = sum(map(int, fields[11:15])) / TICKS_PER_SECOND
+    return own + sum(family_cpu_s(child) for child in children(pid))
+
+
+def children(pid: int) -> list[int]:
+    """The processes that live right below this one."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found

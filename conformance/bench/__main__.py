@@ -18,7 +18,8 @@ from typing import Any
 
 import click
 
-from conformance.bench import cases, clients, cluster, compaction, coordinators, report, scale
+from conformance.bench import cases, clients, cluster, compaction, coordinators, pairs, report, scale
+from conformance.bench.spark import suite as spark
 from conformance.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -102,8 +103,9 @@ SUITES = {
     "compaction": Suite(compaction.CASES, compaction.CASES, compaction.warm_up, "compaction", "compaction"),
     "cluster": Suite(cluster.COLD, cluster.WARM, cluster.warm_up, "cluster", "cluster", cluster.KINDS),
 }
-#: Measures clients instead of brokers.
-CLIENTS = "clients"
+#: These measure clients instead of brokers.
+CLIENTS, SPARK = "clients", "spark"
+ALL = sorted([*SUITES, CLIENTS, SPARK])
 
 
 def write(suite: Suite, measurements: list[report.Measurement], command: str) -> None:
@@ -118,7 +120,7 @@ def write(suite: Suite, measurements: list[report.Measurement], command: str) ->
 
 
 @click.command()
-@click.option("--suite", "chosen", default="records", show_default=True, type=click.Choice(sorted([*SUITES, CLIENTS])))
+@click.option("--suite", "chosen", default="records", show_default=True, type=click.Choice(ALL))
 @click.option("--rounds", default=3, show_default=True, help="how often each broker is measured")
 @click.option("--quick", is_flag=True, help="a tenth of the load, one round, cold only")
 @click.option("--warm-up", default=90.0, show_default=True, help="seconds of load before the warm figures; 0: none")
@@ -136,17 +138,21 @@ def main(
     breadth: bool,
     writes: bool,
 ) -> None:
-    """Measures our broker against a real Kafka in one run (``--suite clients``: our SDK against other clients)."""
+    """Measures our broker against a real Kafka in one run (``--suite clients``: our SDK against other clients,
+    ``--suite spark``: our data source against Spark's)."""
     if breadth:
         for kind in kinds or ("ours",):
             show_breadth(kind)
         return
+    load, share = (cases.QUICK, 0.1) if quick else (cases.FULL, 1.0)
+    rounds, warm_up = (1, 0.0) if quick else (rounds, warm_up)
     if chosen == CLIENTS:
         for kind in kinds or (clients.NULL,):
-            compare_clients(kind, 1 if quick else rounds, 0.1 if quick else 1.0, only, writes and kind == clients.NULL)
+            show(clients.PAGE, clients.measure(rounds, share, only, say, kind), writes and kind == clients.NULL)
         return
-    load = cases.QUICK if quick else cases.FULL
-    rounds, warm_up = (1, 0.0) if quick else (rounds, warm_up)
+    if chosen == SPARK:
+        show(spark.PAGE, spark.measure(rounds, share, only, say), writes)
+        return
     measurements: list[report.Measurement] = []
     for number in range(1, rounds + 1):
         for kind in kinds or ("ours", "kafka"):
@@ -156,13 +162,12 @@ def main(
         write(SUITES[chosen], measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
 
 
-def compare_clients(kind: str, rounds: int, share: float, only: tuple[str, ...], writes: bool) -> None:
-    """Our SDK and its peers against a broker; what is written is measured against the null broker."""
-    samples = clients.measure(rounds, share, only, say, kind)
-    click.echo(clients.table(samples))
+def show(page: pairs.Page, samples: pairs.Samples, writes: bool) -> None:
+    """Prints the table of our SDK and its peers; with ``writes`` renews it."""
+    click.echo(pairs.table(page, samples))
     if writes:
         origin = f"Measured by `python -m conformance.bench {' '.join(sys.argv[1:])}` on {report.machine()}."
-        clients.write(samples, DOCS, origin)
+        pairs.write(page, samples, DOCS, origin)
 
 
 def show_breadth(kind: str) -> None:

@@ -1,1 +1,1 @@
-"""Spark on our broker, by ``format("pybroker")`` and by Spark's own connector."""
+"""``format("pybroker")`` against Spark's own connector for Kafka."""
