@@ -54,13 +54,13 @@ class Trouble(NamedTuple):
 @on_cluster
 @with_output
 def health(cluster: Cluster, output: str) -> int:
-    """Shows what is not as it should be; nothing, and exit code 0, where all is well.
+    """Shows what is not as it should be; no row, and exit code 0, where all is well.
 
     error: records cannot be read or written; warning: they can, but a failure more would hurt.
     """
     with cluster.admin() as admin:
         found = [*controller_troubles(admin), *partition_troubles(admin), *log_dir_troubles(admin)]
-    show(output, Trouble._fields, found, documents=[each._asdict() for each in found])
+    show(output, Trouble._fields, found, documents=[each._asdict() for each in found], none="all is well")
     return 1 if any(each.severity == "error" for each in found) else 0
 
 

@@ -43,7 +43,7 @@ def list_groups(cluster: Cluster, output: str, states: tuple[str, ...], types: t
     with cluster.admin() as admin:
         found = admin.list_groups(states=states, types=types)
     rows = [(each.group_id, each.type or None, each.state, each.protocol_type or None) for each in found]
-    show(output, ("group", "type", "state", "protocol"), rows)
+    show(output, ("group", "type", "state", "protocol"), rows, none="no groups")
 
 
 @group.command()

@@ -1,6 +1,6 @@
 """How rows are shown: ``-o table|json|jsonl|yaml|csv|name``, always on stdout.
 
-table  aligned columns; by rich on a terminal, plain elsewhere; nothing without rows
+table  aligned columns; by rich on a terminal, plain elsewhere; nothing without rows, or a word on stderr
 json   one document: a list      jsonl  a document per line      yaml  one document
 csv    a header and rows         name   the names alone, for other commands
 """
@@ -37,9 +37,10 @@ def show(
     *,
     documents: Iterable[Mapping[str, Any]] | None = None,
     names: Iterable[str] | None = None,
+    none: str = "",
 ) -> None:
     """Writes rows. ``documents`` are what the two JSONs show instead; ``names`` what name does, by
-    default the first column.
+    default the first column; ``none`` what stderr says of a table without rows.
     """
     given = list(rows)
     if output in DOCUMENTS:
@@ -54,6 +55,8 @@ def show(
         rich_table(columns, given)
     elif given:
         write(plain_table(columns, given))
+    elif none:
+        click.echo(none, err=True)
 
 
 def yaml(documents: Sequence[Any]) -> str:

@@ -46,7 +46,7 @@ def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], off
         for name, each in found
         if each.leader < 0 or (not offline and len(each.isr) < len(each.replicas))
     ]
-    show(output, TROUBLED, rows)
+    show(output, TROUBLED, rows, none="no partition is in trouble")
 
 
 def described(admin: Admin, topics: Iterable[str]) -> list[tuple[str, PartitionDescription]]:
@@ -145,4 +145,4 @@ def reassignments(cluster: Cluster, output: str) -> None:
     with cluster.admin() as admin:
         found = admin.list_partition_reassignments()
     rows = [(*tp, each.replicas, each.adding, each.removing) for tp, each in sorted(found.items())]
-    show(output, ("topic", "partition", "replicas", "adding", "removing"), rows)
+    show(output, ("topic", "partition", "replicas", "adding", "removing"), rows, none="no partition is moving")

@@ -81,4 +81,4 @@ def profiles(output: str) -> None:
     found = load()
     rows = [(name, each.get(BOOTSTRAP), len(each) - (BOOTSTRAP in each)) for name, each in found.items()]
     documents = [{"name": name, "settings": each} for name, each in found.items()]
-    show(output, ("name", "bootstrap", "settings"), rows, documents=documents)
+    show(output, ("name", "bootstrap", "settings"), rows, documents=documents, none="no profiles")

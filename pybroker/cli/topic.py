@@ -40,9 +40,9 @@ def list_topics(cluster: Cluster, output: str, internal: bool) -> None:
         names = list(admin.list_topics(list_internal=internal))
         found = admin.describe_topics(names, check=False) if names and output != "name" else {}
     if output == "name":
-        show(output, ("name",), [(name,) for name in names])
+        show(output, ("name",), [(name,) for name in names], none="no topics")
     else:
-        show(output, LISTED, [listed(each) for each in found.values()])
+        show(output, LISTED, [listed(each) for each in found.values()], none="no topics")
 
 
 def listed(topic: TopicDescription) -> tuple[Any, ...]:

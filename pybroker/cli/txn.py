@@ -27,7 +27,7 @@ def list_ids(cluster: Cluster, output: str, states: tuple[str, ...], longer_than
     longer = -1 if longer_than_ms is None else longer_than_ms
     with cluster.admin() as admin:
         found = admin.list_transactions(states=states, longer_than_ms=longer)
-    show(output, ("id", "producer_id", "state"), found)
+    show(output, ("id", "producer_id", "state"), found, none="no transactions")
 
 
 @txn.command()

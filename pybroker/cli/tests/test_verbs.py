@@ -166,6 +166,12 @@ def test_offsets_of_a_group_at_work_are_not_reset(shell: Shell, topic: str) -> N
         assert len(shell.done("group", "describe", "at-work", "--members", "-o", "csv").out.splitlines()) == 2
 
 
+def test_an_empty_list_says_so_beside_the_data(shell: Shell) -> None:
+    ended = shell.done("txn", "list", "--state", "Dead")
+    assert (ended.out, ended.err) == ("", "no transactions\n")
+    assert shell.done("txn", "list", "--state", "Dead", "-o", "json").out == "[]\n"
+
+
 def test_a_transaction_is_listed_described_and_aborted(shell: Shell, topic: str) -> None:
     with Producer(shell.bootstrap, transactional_id="etl") as producer:
         producer.begin_transaction()
