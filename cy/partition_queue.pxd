@@ -9,6 +9,7 @@ cdef class PartitionQueue:
     cdef TopicQueues owner
     cdef ProducerBatch growing          # None where nothing grows
     cdef list closed                    # batches that wait, oldest first
+    cdef Py_ssize_t usual               # the room that the last batch needed, in bytes
     cdef readonly bint full             # there is a batch that is worth sending now
     cdef public bint available          # may be chosen for records without a key
     cdef bint listed                    # among the news
@@ -16,6 +17,7 @@ cdef class PartitionQueue:
 
     cdef Py_ssize_t waiting(self)
     cdef int close(self) except -1
+    cdef ProducerBatch grown(self)
 
 
 cdef class TopicQueues:

@@ -29,10 +29,16 @@ cdef class PartitionQueue:
     cdef int close(self) except -1:
         """The growing batch waits from now on as it is."""
         if self.growing is not None:
-            self.closed.append(self.growing)
-            self.growing = None
+            self.closed.append(self.grown())
             self.full = True
         return 0
+
+    cdef ProducerBatch grown(self):
+        """What grows, which it does no more; the next one begins with as much room as it needed."""
+        cdef ProducerBatch batch = self.growing
+        self.growing = None
+        self.usual = batch.capacity if batch.used > batch.capacity // 2 else batch.capacity // 2
+        return batch
 
     def first(self):
         """The batch that is next to be sent, None if there is none."""
@@ -44,8 +50,7 @@ cdef class PartitionQueue:
         if self.closed:
             batch = self.closed.pop(0)
         else:
-            batch = self.growing
-            self.growing = None
+            batch = self.grown()
             if self.owner.sticky == self.partition:
                 self.owner.previous = self.partition
                 self.owner.sticky = -1

@@ -15,4 +15,23 @@ cdef class Partitioner:
     cdef int32_t next_in_turn(self, TopicQueues topic)
     cdef int32_t draw(self, TopicQueues topic) except -1
     cdef uint64_t next_random(self) noexcept
-    cdef void stick(self, TopicQueues topic, Py_ssize_t size) noexcept
+    cdef void unstick(self, TopicQueues topic) noexcept
+
+
+# ``Partitioner.choose``, at once where records stick to a partition.
+cdef inline PartitionQueue queue_for(
+    Partitioner partitioner, TopicQueues topic, object key, object partition
+):
+    if topic.sticky >= 0 and key is None and partition is None:
+        return <PartitionQueue>topic.queues[topic.sticky]
+    return partitioner.choose(topic, key, partition)
+
+
+# Bytes went to a partition: after a batch of them it is another's turn to be stuck to.
+cdef inline void stick(
+    Partitioner partitioner, TopicQueues topic, PartitionQueue queue, Py_ssize_t size
+) noexcept:
+    if queue.partition == topic.sticky:
+        topic.sticky_bytes += size
+        if topic.sticky_bytes >= partitioner.batch_size:
+            partitioner.unstick(topic)

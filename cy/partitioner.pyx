@@ -96,9 +96,8 @@ cdef class Partitioner:
         self.random ^= self.random >> 27
         return (self.random * <uint64_t>0x2545F4914F6CDD1DULL) >> 11
 
-    cdef void stick(self, TopicQueues topic, Py_ssize_t size) noexcept:
-        """A record went to the sticky partition: after a batch of bytes it is another's turn."""
-        topic.sticky_bytes += size
-        if topic.sticky_bytes >= self.batch_size and topic.count > 1:
+    cdef void unstick(self, TopicQueues topic) noexcept:
+        """It is another partition's turn, if there is one."""
+        if topic.count > 1:
             topic.previous = topic.sticky
             topic.sticky = -1

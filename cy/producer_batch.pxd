@@ -1,6 +1,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from cy.blocks cimport Blocks
+from cy.varint cimport size_of_varint, size_of_varlong
 from cy.waiters cimport Waiters
 
 # The most that a record needs beside key, value and headers: length, attributes, timestamp delta,
@@ -9,8 +11,20 @@ cdef enum:
     RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 1
 
 
+# What a record says of its length, which stands before it: ``since`` the batch's first timestamp; a
+# key or value of -1 is null, headers of 0 are none.
+cdef inline int32_t length_of(
+    int64_t since, int32_t index, Py_ssize_t key, Py_ssize_t value, Py_ssize_t headers
+) noexcept nogil:
+    return <int32_t>(
+        1 + size_of_varlong(since) + size_of_varint(index)
+        + size_of_varint(<int32_t>key) + (key if key > 0 else 0)
+        + size_of_varint(<int32_t>value) + (value if value > 0 else 0) + (headers or 1)
+    )
+
+
 cdef class ProducerBatch:
-    cdef PyObject *block                # a bytes object of ``capacity``, ours alone until ``seal``
+    cdef PyObject *block                # of ``capacity`` bytes, ours alone until ``seal``
     cdef uint8_t *data                  # its first byte; NULL once sealed
     cdef Py_ssize_t used
     cdef Py_ssize_t capacity
@@ -41,12 +55,19 @@ cdef class ProducerBatch:
     cdef object before_wait             # called with this before somebody waits, see RecordQueues
     cdef list parts                     # (first index, batch) in place of this one (MESSAGE_TOO_LARGE)
 
-    cdef int grow(self, Py_ssize_t capacity) except -1
+    # A new batch needs a block, of ``size`` to ``most`` bytes.
+    cdef int settle(self, Blocks blocks, Py_ssize_t size, Py_ssize_t most) except -1
+
+    cdef int grow(self, Blocks blocks, Py_ssize_t size) except -1
+
+    # It is never sent again: its block is another's.
+    cdef int leave(self, Blocks blocks) noexcept
+
     cdef void fill_header(self, int16_t attributes) noexcept
     cdef replace_by(self, list parts)
     cdef finish(self)
 
-    # Writes a record for which there is room; a length of -1 is null, ``headers`` NULL none.
+    # Writes a record for which there is room; a length of -1 is null, headers of 0 are none.
     cdef void write(
         self, int64_t timestamp, const uint8_t *key, Py_ssize_t key_length, const uint8_t *value,
         Py_ssize_t value_length, const uint8_t *headers, Py_ssize_t headers_length,
@@ -63,7 +84,8 @@ cdef class DeliveryReport:
     cdef int deliver(self) except -1
 
 
-cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created)
+# A batch without a block.
+cdef ProducerBatch new_batch(str topic, int32_t partition, double created)
 
 cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t timestamp)
 

@@ -1,8 +1,8 @@
 """A batch that grows record by record, and what became of it.
 
-The bytes are written once, where they stay: the block is a ``bytes`` object that nobody else sees
-until ``seal``, which fills the header in (grammar: batch.py) and cuts it to its length: by its size
-alone, as memory that is given back in pieces of all sizes is found again by nobody. Then
+The bytes are written once, where they stay: in a block (``cy/blocks``) that nobody else sees until
+``seal``, which fills the header in (grammar: batch.py) and cuts it to its length: by its size alone,
+as memory that is given back in pieces of all sizes is found again by nobody. Then
 ``assign`` writes producer id, epoch and sequence, and the CRC. A batch that has once been sent may
 still lie in a send queue, so a second ``assign`` works on a copy.
 
@@ -16,7 +16,7 @@ All of it happens under the GIL, and nothing in ``write`` can yield it.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.math cimport INFINITY
@@ -27,24 +27,26 @@ from cy.batch_header cimport (
     CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT,
     MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG,
 )
+from cy.blocks cimport Blocks
 from cy.crc32c cimport update as crc32c_update
 from cy.endian cimport load_int16, store_int16, store_int32, store_int64
 from cy.record_headers cimport encode_headers
 from cy.record_metadata cimport RecordMetadata
-from cy.varint cimport size_of_varint, size_of_varlong, write_varint, write_varlong
+from cy.varint cimport write_varint, write_varlong
 from cy.waiters cimport Waiters
 
 from cy.batch import iterate
 from cy.compression import compress
 
 cdef extern from "Python.h":
-    int _PyBytes_Resize(PyObject **block, Py_ssize_t size) except -1
-    PyObject *new_block "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size) except NULL
     char *block_data "PyBytes_AS_STRING"(PyObject *block)
     void set_size "Py_SET_SIZE"(void *block, Py_ssize_t size)
 
+# Below this the GIL costs more to hand over than the sum: who wants it back waits for milliseconds.
 cdef enum:
-    GIL_BYTES = 65536
+    GIL_BYTES = 1 << 20
+
+cdef Blocks fresh = Blocks(0)           # keeps nothing
 
 
 @final
@@ -80,11 +82,30 @@ cdef class ProducerBatch:
 
     # ---- growing ------------------------------------------------------------------------------
 
-    cdef int grow(self, Py_ssize_t capacity) except -1:
-        _PyBytes_Resize(&self.block, capacity)
+    cdef int settle(self, Blocks blocks, Py_ssize_t size, Py_ssize_t most) except -1:
+        self.block = blocks.take(size, most, &self.capacity)
         self.data = <uint8_t *>block_data(self.block)
-        self.charged += capacity - self.capacity
-        self.capacity = capacity
+        self.charged = self.capacity
+        self.used = HEADER_SIZE
+        return 0
+
+    cdef int grow(self, Blocks blocks, Py_ssize_t size) except -1:
+        cdef PyObject *old = self.block
+        cdef Py_ssize_t before = self.capacity
+        self.block = blocks.take(size, size, &self.capacity)
+        self.data = <uint8_t *>block_data(self.block)
+        memcpy(self.data, block_data(old), self.used)
+        blocks.give(old, before)
+        self.charged += self.capacity - before
+        return 0
+
+    cdef int leave(self, Blocks blocks) noexcept:
+        if self.plain is None:
+            return 0
+        cdef PyObject *block = <PyObject *>self.plain
+        Py_INCREF(self.plain)
+        self.records = self.plain = None
+        blocks.give(block, self.capacity)
         return 0
 
     cdef void write(
@@ -94,17 +115,12 @@ cdef class ProducerBatch:
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         cdef int64_t since = timestamp - self.base_timestamp
-        cdef Py_ssize_t length = (
-            1 + size_of_varlong(since) + size_of_varint(self.count)
-            + size_of_varint(<int32_t>key_length) + size_of_varint(<int32_t>value_length)
-            + (key_length if key_length > 0 else 0) + (value_length if value_length > 0 else 0)
-            + (headers_length if headers != NULL else 1)
-        )
-        cdef uint8_t *at = write_varint(self.data + self.used, <int32_t>length)
+        cdef int32_t length = length_of(since, self.count, key_length, value_length, headers_length)
+        cdef uint8_t *at = write_varint(self.data + self.used, length)
         at[0] = 0
         at = write_varint(write_varlong(at + 1, since), self.count)
         at = write_field(write_field(at, key, key_length), value, value_length)
-        if headers == NULL:
+        if headers_length == 0:
             at[0] = 0
             at += 1
         else:
@@ -125,7 +141,7 @@ cdef class ProducerBatch:
         if self.data == NULL:
             raise ValueError(f"{self!r} is sealed")
         if self.used + size > self.capacity:
-            self.grow(self.used + size)
+            self.grow(fresh, self.used + size)
         self.write(
             timestamp,
             NULL if k is None else <uint8_t *>PyBytes_AS_STRING(k), -1 if k is None else len(k),
@@ -211,7 +227,7 @@ cdef class ProducerBatch:
             size += len(encode_headers(record.headers)) if record.headers else 0
             is_last = index == self.count - 1
             if part is None or part.used + size > limit or (is_last and len(parts) == 1):
-                part = new_batch(self.topic, self.partition, min(limit, 16384), self.created)
+                part = begin(self.topic, self.partition, capacity=min(limit, 16384), created=self.created)
                 part.before_wait = self.before_wait
                 parts.append((index, part))
             part.append(
@@ -292,12 +308,8 @@ cdef class ProducerBatch:
         return self.waiters.wait(told, INFINITY if timeout is None else timeout)
 
 
-cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, double created):
+cdef ProducerBatch new_batch(str topic, int32_t partition, double created):
     cdef ProducerBatch batch = ProducerBatch.__new__(ProducerBatch)
-    batch.block = new_block(NULL, max(capacity, <Py_ssize_t>HEADER_SIZE))
-    batch.data = <uint8_t *>block_data(batch.block)
-    batch.capacity = batch.charged = max(capacity, <Py_ssize_t>HEADER_SIZE)
-    batch.used = HEADER_SIZE
     batch.topic = topic
     batch.partition = partition
     batch.created = created
@@ -309,7 +321,10 @@ cdef ProducerBatch new_batch(str topic, int32_t partition, Py_ssize_t capacity, 
 
 
 def begin(str topic, int32_t partition, *, Py_ssize_t capacity=16384, double created=0):
-    return new_batch(topic, partition, capacity, created)
+    cdef ProducerBatch batch = new_batch(topic, partition, created)
+    capacity = max(capacity, <Py_ssize_t>HEADER_SIZE)
+    batch.settle(fresh, capacity, capacity)
+    return batch
 
 
 cdef inline uint8_t *write_field(

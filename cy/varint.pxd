@@ -6,6 +6,9 @@ numbers are zigzag: 0, -1, 1, -2 … are 0, 1, 2, 3 …
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+cdef extern from *:
+    int leading_zeros "__builtin_clzll"(uint64_t value) nogil
+
 
 cdef inline bint read_unsigned_varlong(
     const uint8_t **cursor, const uint8_t *end, uint64_t *value
@@ -87,11 +90,8 @@ cdef inline uint8_t *write_varlong(uint8_t *target, int64_t value) noexcept nogi
 
 
 cdef inline int size_of_unsigned_varlong(uint64_t value) noexcept nogil:
-    cdef int size = 1
-    while value >= 0x80:
-        value >>= 7
-        size += 1
-    return size
+    cdef int last = 63 - leading_zeros(value | 1)       # its highest bit
+    return (last * 9 + 73) >> 6                         # last / 7 + 1, of all up to 63
 
 
 cdef inline int size_of_varint(int32_t value) noexcept nogil:

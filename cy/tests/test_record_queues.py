@@ -146,6 +146,60 @@ def test_memory_is_free_again_after_release():
     assert queues.used == 0
 
 
+def full_batch(queues, value):
+    """The records of a batch of some 100 KB, taken and sealed, and the batch."""
+    for _ in range(1000):
+        queues.send("t", value * 100, partition=0)
+    batch = queues.topic("t").queues[0].take()
+    batch.seal()
+    batch.assign()
+    return batch.records, batch
+
+
+def test_memory_of_a_batch_that_is_done_is_left_to_the_next():
+    queues, _ = make()
+    _, batch = full_batch(queues, b"a")
+    size = batch.charged
+    assert queues.spare < size
+    del _
+    queues.release(batch)
+    assert queues.spare >= size
+    records, batch = full_batch(queues, b"b")
+    assert queues.spare < size
+    assert {bytes(record.value) for record in iterate(records)} == {b"b" * 100}
+    queues.release(batch)
+    queues.trim()
+    assert queues.spare == 0
+
+
+def test_a_batch_begins_as_large_as_the_last_one_became_while_memory_is_plentiful():
+    for memory, plentiful in ((1 << 20, True), (1 << 18, False)):
+        queues, _ = make(buffer_memory=memory)
+        _, first = full_batch(queues, b"a")
+        queues.send("t", b"", partition=0)
+        assert (queues.used - first.charged == first.charged) is plentiful
+
+
+def test_memory_that_somebody_reads_is_no_others():
+    queues, _ = make()
+    records, batch = full_batch(queues, b"a")
+    held = memoryview(records)
+    del records
+    queues.release(batch)
+    full_batch(queues, b"b")
+    assert {bytes(record.value) for record in iterate(held)} == {b"a" * 100}
+
+
+def test_spare_memory_is_bounded_and_stays_while_something_is_under_way():
+    queues, _ = make(buffer_memory=1 << 20)
+    batches = [full_batch(queues, b"a")[1] for _ in range(4)]
+    queues.send("t", b"", partition=0)
+    for batch in batches:
+        queues.release(batch)
+    queues.trim()
+    assert 0 < queues.spare <= 1 << 18
+
+
 def test_batch_that_comes_back_goes_before_what_was_sent_later():
     queues, _ = make()
     queue = queues.topic("t").queues[0]
@@ -205,6 +259,58 @@ def test_many_are_as_one_by_one(keyed):
         for number in range(3):
             wanted = [v for v, k in zip(values, keys, strict=True) if partition_for_key(k, 3) == number]
             assert found[number] == wanted
+
+
+MIXED = [b"%d" % number * 20 for number in range(3000)]
+MIXED[50] = None
+MIXED[1500] = bytearray(b"not bytes")
+
+
+@pytest.mark.parametrize("max_request_size", [20_000, 100_000, 1 << 20])
+@pytest.mark.parametrize("partition", [None, 1])
+def test_many_in_a_tuple_fill_batches_of_their_own_in_order(max_request_size, partition):
+    queues, _ = make(batch_size=1000, max_request_size=max_request_size)
+    queues.send("t", b"before", partition=1)
+    deliveries = Deliveries(len(MIXED), 1)
+    assert queues.add_many("t", tuple(MIXED), None, 0, partition, 1, deliveries) == len(MIXED)
+    queues.send("t", b"after", partition=1)
+    for queue in queues.topic("t").queues:
+        assert all(batch.size <= max_request_size for batch in queue.batches())
+    places = {}
+    for at in range(len(MIXED)):
+        places.setdefault(deliveries[at].partition, []).append(MIXED[at] and bytes(MIXED[at]))
+    places[1] = [b"before", *places.get(1, []), b"after"]
+    assert places == values_of(queues)
+
+
+def values_of(queues):
+    """As ``records_of``, with nulls."""
+    found = {}
+    for queue in queues.topic("t").queues:
+        for batch in queue.drain():
+            batch.seal()
+            batch.assign()
+            values = [record.value and bytes(record.value) for record in iterate(batch.records)]
+            found.setdefault(queue.partition, []).extend(values)
+    return found
+
+
+def test_many_in_a_tuple_stop_before_one_that_is_too_large():
+    queues, _ = make(max_request_size=50_000)
+    values = (b"v" * 100,) * 400 + (b"v" * 60_000,) + (b"v",)
+    deliveries = Deliveries(len(values), 1)
+    assert queues.add_many("t", values, None, 0, 0, 1, deliveries) == 400
+    assert len(records_of(queues)[0]) == 400
+
+
+def test_a_batch_of_many_that_has_no_room_takes_no_memory():
+    queues, _ = make(partitions=1, buffer_memory=200_000)
+    values = (b"v" * 100,) * 3000
+    deliveries = Deliveries(3000, 1)
+    at = queues.add_many("t", values, None, 0, None, 1, deliveries)
+    assert 0 < at < 3000
+    assert queues.used <= 200_000
+    assert queues.used == sum(batch.charged for batch in queues.topic("t").queues[0].batches())
 
 
 def test_many_stop_where_memory_ends_and_go_on_from_there():

@@ -314,6 +314,7 @@ class Sender:
             self.outcomes.overdue(lane, now - timeout)
         oldest = min((batch.created for batch in self._pending()), default=NEVER)
         self._expire_at = oldest + timeout
+        self.queues.trim()
         self._free_room()
 
     # -- what comes back ---------------------------------------------------------------------------
