@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,14 +80,18 @@ def open_files(pid: int) -> int:
 
 def family_cpu_s(pid: int) -> float:
     """Seconds of CPU of a process and all below it, those that have ended and were waited for among them."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = sum(map(int, fields[11:15])) / TICKS_PER_SECOND
+    own = 0.0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        own = sum(map(int, fields[11:15])) / TICKS_PER_SECOND
     return own + sum(family_cpu_s(child) for child in children(pid))
 
 
 def children(pid: int) -> list[int]:
     """The processes that live right below this one."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread of it
+                found += map(int, (task / "children").read_text().split())
     return found

@@ -1,0 +1,30 @@
+"""What /proc tells of processes and of those below them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from conformance import processes
+
+BURN = "import time\nwhile time.process_time() < 0.2: pass\n"
+#: A child that ends and is waited for, and then the process itself, which says so and lives.
+PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\n{BURN}print(flush=True)\ninput()\n"
+
+
+def test_the_cpu_of_a_family_has_that_of_children_that_have_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        assert processes.children(os.getpid()) == [parent.pid]
+        assert processes.family_cpu_s(parent.pid) >= 0.38
+        assert processes.cpu(parent.pid).total_s < processes.family_cpu_s(parent.pid)
+        parent.kill()
+
+
+def test_a_process_that_has_ended_has_no_children() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert processes.children(ended.pid) == []
+    assert processes.family_cpu_s(ended.pid) == 0
