@@ -14,6 +14,7 @@ from pyclient.config import ADMIN
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.spark.sink import transactions
 from pyclient.spark.sink.exactly_once import (
+    NOTHING,
     BatchLost,
     Deposed,
     NotDecided,
@@ -103,8 +104,23 @@ class Commits:
         self._ledger.append(record)
         state = self._ledger.state(record.query)
         if state.run == record.run:
+            state = self._confirm(state, record.query)
+        if state.run == record.run:
             self._put_in_order(state, left, transactions.begin_of(self.job.prefix, record.query, record.run))
         return state
+
+    def _confirm(self, state: State, query: str) -> State:
+        """The state after its last decision was written again by the run that has claimed; what the runs before
+        have said is not needed then.
+        """
+        if state.batch == NOTHING:
+            return state
+        record = decision(state, query, state.batch, state.transactions, state.timeout_ms)
+        self._ledger.append(record)
+        found = self._ledger.state(query)
+        if is_decided(found, record):
+            self._ledger.bury(query, *state.past)
+        return found
 
     def _put_in_order(self, state: State, left: list[Opened], spared: str) -> None:
         """Ends what the last decision names; aborts the rest of what was open before the claim. What cannot be
@@ -130,7 +146,7 @@ class Commits:
     def commit(self, term: int, batch: int, written: Collection[PreparedTransaction]) -> None:
         """Decides and ends. Raises NotDecided, Deposed, BatchLost, or what leaves it open what has happened."""
         job = self.job
-        state = self._ledger.state(job.query, term)
+        state = self._ledger.state(job.query)
         found = verdict(state, job.query, job.run, term, batch)
         if found is Verdict.DECIDE and written:
             state = self._decide(state, batch, written)
@@ -145,7 +161,7 @@ class Commits:
     def _sweep(self, state: State) -> None:
         """Aborts what attempts have left open, of a batch without rows: there is no decision after which to do it."""
         opened = transactions.opened(self._admin, self._begin)
-        if self._ledger.state(self.job.query, state.term).run == self.job.run:
+        if self._ledger.state(self.job.query).run == self.job.run:
             self._abort(orphans(opened, state.transactions))
 
     def _decide(self, state: State, batch: int, written: Collection[PreparedTransaction]) -> State:
@@ -155,7 +171,7 @@ class Commits:
         self._check_fit(batch, written, opened)
         record = decision(state, job.query, batch, written, job.timeout_ms)
         self._ledger.append(record)
-        decided = self._ledger.state(job.query, state.term)
+        decided = self._ledger.state(job.query)
         if not is_decided(decided, record):
             raise Deposed(f"query {job.query}, batch {batch}: run {decided.run} has taken over from run {job.run}")
         self._finish(decided)
@@ -196,7 +212,7 @@ class Commits:
 
     def abort(self, term: int) -> None:
         """Takes back what is not decided. Where another run has taken over, it has done so."""
-        state = self._ledger.state(self.job.query, term)
+        state = self._ledger.state(self.job.query)
         if (state.term, state.run) == (term, self.job.run):
             self._take_back(state)
 

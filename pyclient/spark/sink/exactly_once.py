@@ -48,8 +48,9 @@ Invariants, on which the rest stands:
    looks for them for as long as Spark lets them live. What comes later still is for the next start.
 
 Compaction keeps the last record of each (query, run). A decision carries the whole state, so a claim before it may
-go; a claim carries none of it, so the records of the runs before stay until the successor's first decision, which
-buries them. Of one term only the run that holds it decides, so a decision counts more than a claim.
+go. Of a deposed run that last record may be a decision that came too late, and the one that counts be gone; so a run
+whose claim counts writes the last decision again as its own (``Commits._confirm``), and buries the runs before only
+then. Of one term only the run that holds it decides, so a decision counts more than a claim.
 
 The ledger knows a query by its id alone. The prefix is only in the names of transactions: another one forgets no
 decision, but does not find what was left open under the old one.

@@ -1,8 +1,9 @@
 """The ledger: the topic in which runs claim queries and decide batches.
 
 One partition, since its order is what counts; compacted, as only the last state of a query is needed, in small
-segments, so that reading it whole is reading little. A commit reads it backwards from the end, as far as the last
-decision of its own term. It is replicated as the cluster's transaction log is.
+segments, so that reading it whole is reading little. Less than the whole would not do: a decision that came too late
+looks like any other to who has not read the claim before it. What was read once is not read again. It is replicated
+as the cluster's transaction log is.
 
     key    query/run
     value  JSON of ``exactly_once.Record``; null: buried
@@ -29,8 +30,6 @@ from pyclient.spark.sink.exactly_once import Record, State, replay
 from pyclient.topic_partition import TopicPartition
 
 PATIENCE_S: Final = 60.0
-WINDOW: Final = 64
-"""Records that are looked at first, from the end; eight times as many, if they do not tell."""
 SEGMENT_BYTES: Final = 4 << 20
 FETCH_WAIT_MS: Final = 10
 """How long a fetch may wait for records: a broker answers what is asked next on the connection behind it."""
@@ -53,6 +52,8 @@ class Ledger:
         self._producer: Producer | None = None
         self._appended = 0
         """The offset behind what was appended here."""
+        self._known: dict[str, tuple[int, State]] = {}
+        """The states of queries, and up to which offset they were read."""
 
     def __enter__(self) -> Self:
         return self
@@ -101,16 +102,13 @@ class Ledger:
                 del states[query]
         return states
 
-    def state(self, query: str, term: int | None = None) -> State:
-        """The state of a query, read as far back as it takes if this term was in force."""
+    def state(self, query: str) -> State:
+        """The state of a query."""
         begin, end = self._bounds()
-        window = WINDOW
-        while True:
-            start = begin if term is None else max(begin, end - window)
-            records = [record for name, _, record in self._records(start, end) if record and name == query]
-            if start == begin or any(record.decides and record.term >= (term or 0) for record in records):
-                return reduce(replay, records, State())
-            window *= 8
+        read, state = self._known.get(query, (begin, State()))
+        state = reduce(replay, (record for _, _, record in self._records(read, end, query) if record), state)
+        self._known[query] = max(read, end), state
+        return state
 
     def _bounds(self) -> tuple[int, int]:
         """The offsets that are read; a new leader may not know yet that all replicas have what was appended."""
@@ -120,8 +118,10 @@ class Ledger:
         )
         return begin, max(end, self._appended)
 
-    def _records(self, start: int, end: int) -> Iterator[tuple[str, str, Record | None]]:
-        """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``."""
+    def _records(self, start: int, end: int, only: str = "") -> Iterator[tuple[str, str, Record | None]]:
+        """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``, of all
+        queries or ``only`` one.
+        """
         self._consumer.seek(self._place, start)
         self._consumer.resume([self._place])
         deadline = time.monotonic() + PATIENCE_S
@@ -129,8 +129,8 @@ class Ledger:
             if time.monotonic() > deadline:
                 raise RequestTimedOut(f"{self.topic} was not read up to offset {end} in {PATIENCE_S:.0f} s")
             for record in self._consumer.poll(timeout=0.2):
-                if record.offset < end:
-                    query, run = bytes(record.key or b"/").decode().rsplit("/", 1)
+                query, run = bytes(record.key or b"/").decode().rsplit("/", 1)
+                if record.offset < end and only in ("", query):
                     yield query, run, record.value and msgspec.json.decode(bytes(record.value), type=Record)
         self._consumer.pause([self._place])
 

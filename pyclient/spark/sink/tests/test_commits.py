@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import reduce
 
 import pytest
 from pyspark.sql.types import StructType
@@ -12,7 +13,7 @@ from pyclient import Admin, Consumer, Producer, TopicPartition
 from pyclient.errors import RequestTimedOut
 from pyclient.spark.sink import transactions
 from pyclient.spark.sink.commits import UNNAMED, Commits, Job
-from pyclient.spark.sink.exactly_once import BatchLost, Deposed, NotDecided, Plan
+from pyclient.spark.sink.exactly_once import BatchLost, Deposed, NotDecided, Plan, Record, State, replay
 from pyclient.spark.sink.writer import stream_writer
 from pyclient.tests.brokers import broker, unique  # noqa: F401
 from pyclient.tests.support import PATIENCE_S, read_all, until
@@ -353,17 +354,57 @@ def timed_out(*_, **__):
     raise RequestTimedOut("the coordinator is away")
 
 
-def test_the_ledger_is_compacted_and_read_backwards_only_as_far_as_needed(query, monkeypatch):
+def test_the_ledger_is_read_whole_and_once(query, monkeypatch):
     with query.run("r") as run:
         term = run.join().term
         for batch in range(4):
             run.commit(term, batch, [query.write("r", b"%d" % batch)])
-        with Admin(query.bootstrap) as admin:
-            assert admin.describe_topics(LEDGER)[LEDGER].partitions
+        end = run._ledger._bounds()[1]
         asked = []
         records = run._ledger._records
-        monkeypatch.setattr("pyclient.spark.sink.ledger.WINDOW", 2)
-        monkeypatch.setattr(run._ledger, "_records", lambda *where: asked.append(where) or records(*where))
-        assert run._ledger.state(query.name, term).batch == 3
-        assert [end - start for start, end in asked] == [2]
+        monkeypatch.setattr(run._ledger, "_records", lambda *where: asked.append(where[:2]) or records(*where))
+        assert run._ledger.state(query.name).batch == 3
+        assert asked == [(end, end)]
     assert query.seen() == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_driver_that_was_deposed_long_ago_finds_neither_its_decision_nor_its_run_to_count(query):
+    """Whatever others have written to the ledger between the claim that deposed it and its decision."""
+    with query.run("r") as late:
+        term = late.join().term
+        written = query.write("r", b"late")
+        append = late._ledger.append
+
+        def after_others(record):
+            with query.run("s") as run:
+                run.commit(run.join().term, 0, [query.write("s", b"once")])
+            for number in range(200):
+                append(Record(f"of another {number}", "x", 1))
+            append(record)
+
+        late._ledger.append = after_others
+        with pytest.raises(Deposed):
+            late.commit(term, 0, [written])
+    with query.run("r") as again:
+        with pytest.raises(Deposed):
+            again.commit(term, 1, [query.write("r", b"later")])
+        again.abort(term)
+        assert again._ledger.state(query.name).run == "s"
+    assert query.seen() == [b"once"]
+
+
+def test_a_claim_writes_again_what_was_decided_before_it(query):
+    """The decision of r that counts may be compacted away in favour of one that came too late."""
+    with query.run("r") as run:
+        run.commit(run.join().term, 0, [query.write("r", b"once")])
+    with query.run("s") as run:
+        run.join()
+        assert kept(run, query) == {"s"}
+        run._ledger.append(Record(query.name, "r", 1, 1))
+        left = {}  # what compaction leaves, in its order
+        for name, of, record in run._ledger._records(*run._ledger._bounds()):
+            left.pop((name, of), None)
+            left[name, of] = record
+        mine = [record for record in left.values() if record is not None and record.query == query.name]
+        assert reduce(replay, mine, State()).batch == 0
+    assert query.seen() == [b"once"]

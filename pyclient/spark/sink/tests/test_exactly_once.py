@@ -118,6 +118,17 @@ def test_deposed_runs_are_forgotten_after_a_while_but_their_terms_are_over():
         verdict(state, "q", runs[0], 1, 0)
 
 
+@pytest.mark.parametrize("late", range(5, 8))
+def test_a_decision_that_came_too_late_is_not_what_compaction_leaves_of_the_one_that_counts(late):
+    """Run s claims, and writes again what r has decided; at any moment after the claim r decides once more."""
+    log = [claimed("r"), decided("r", 1, 3, A), decided("r", 1, 4, B), claimed("s", 2)]
+    log += [decided("s", 2, 4, B), claimed("t", 3), decided("t", 3, 4, B)]
+    log.insert(late - 1, decided("r", 1, 5, C))
+    last = {record.run: place for place, record in enumerate(log)}
+    compacted = [record for place, record in enumerate(log) if last[record.run] == place]
+    assert after(*compacted)[:5] == after(*log)[:5] == (3, "t", True, 4, (B,))
+
+
 def test_what_compaction_leaves_gives_the_same_state():
     """Of each run the last record is left; a deposed run may have written after the claim that is gone."""
     last = decided("s", 2, 4, B)
