@@ -14,7 +14,7 @@ from functools import partial
 
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
-from pyclient.errors import ClientClosed, ClientError, KafkaError, check
+from pyclient.errors import ClientClosed, ClientError, KafkaError, RequestTimedOut, check
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import UnknownTopicOrPartition
 
@@ -110,7 +110,7 @@ class MetadataKeeper:
             return self.trouble
         error = self.cluster.error(name)
         if error is None:
-            return UnknownTopicOrPartition(f"nothing is known of topic {name!r}: no broker has answered in time")
+            return RequestTimedOut(f"nothing is known of topic {name!r}: no broker has answered in time")
         if isinstance(error, UnknownTopicOrPartition):
             return UnknownTopicOrPartition(f"there is no topic {name!r} ({self._why_not_created(name)})")
         return type(error)(f"{name}: {error.text}")

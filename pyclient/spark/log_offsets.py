@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from pyclient import Admin
 from pyclient.config import ADMIN
 from pyclient.errors import ConfigError, ConnectionFailed, KafkaError, UnsupportedByBroker
+from pyclient.protocol.errors import UnknownTopicOrPartition
 from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Offsets, Place, Specific, Time, Times, named
 from pyclient.spark.source_options import SourceOptions
 from pyclient.topic_partition import TopicPartition
@@ -60,6 +61,9 @@ class LogOffsets:
 
     def _partitions(self, missing_is_error: bool) -> Partitions:
         found = self.admin.describe_topics(self._topics(), check=missing_is_error)
+        for error in found.errors.values():
+            if not isinstance(error, UnknownTopicOrPartition):
+                raise error
         self.topic_ids = {name: topic.topic_id for name, topic in found.items()}
         there = frozenset(
             TopicPartition(name, row.partition) for name, topic in found.items() for row in topic.partitions

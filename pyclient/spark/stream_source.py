@@ -109,12 +109,15 @@ class StreamSource:
     # -- looking ---------------------------------------------------------------------------------------
 
     def _looked(self, start: Offsets) -> Offsets:
-        """Where the logs end now; not before ``start``, but of topics that are others."""
+        """Where the logs end now; not before ``start``, but of topics that are others. Of what is not there it stays:
+        a broker may not know it yet, and if it comes back it goes on there, or is another by its id.
+        """
         partitions = self._there()
         renewed = self._renewal(start)
         known = {tp: offset for tp, offset in start.items() if tp.topic not in renewed}
         found = self._offsets.latest(partitions, known)
         held = {tp: offset for tp, offset in known.items() if found.get(tp, offset) < offset}
+        absent = {} if self._options.fails_on_loss else {tp: known[tp] for tp in known.keys() - found.keys()}
         for tp in sorted(held):
             if tp.topic not in self._ids:
                 data_loss.report(_changed(tp, start, found), fails=self._options.fails_on_loss)
@@ -122,7 +125,7 @@ class StreamSource:
             log.warning("the logs of %s are shorter than they were: nothing of them is read before they have grown "
                         "over offsets that were read", named(held))
         self._ids |= self._offsets.topic_ids
-        return found | held
+        return found | held | absent
 
     def _there(self) -> Partitions:
         return self._offsets.partitions(missing_is_error=self._options.fails_on_loss)
@@ -167,14 +170,15 @@ class StreamSource:
         if self._options.max_offsets is not None:
             end = at_most(self._options.max_offsets, begin, end)
         if self._options.max_bytes is not None:
-            end = at_most_bytes(self._options.max_bytes, begin, end, self._bytes_each(end))
+            grown = frozenset(tp for tp, offset in end.items() if offset > begin.get(tp, offset))
+            end = at_most_bytes(self._options.max_bytes, begin, end, self._bytes_each(grown))
         return end
 
-    def _bytes_each(self, end: Offsets) -> Sizes:
+    def _bytes_each(self, grown: Partitions) -> Sizes:
         """Of a record of each partition, as the log has them: compressed, with what goes round them."""
-        first, sizes = self._offsets.earliest(end), self._offsets.bytes_of(end)
-        last = self._offsets.latest(end, {})
-        return {tp: sizes[tp] / max(1, last[tp] - first[tp]) for tp in end}
+        first, sizes = self._offsets.earliest(grown), self._offsets.bytes_of(grown)
+        last = self._offsets.latest(grown, {})
+        return {tp: sizes[tp] / max(1, last[tp] - first[tp]) for tp in grown}
 
 
 def _changed(tp: TopicPartition, start: Offsets, end: Offsets) -> str:

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 
 from conformance.brokers import Broker
 from pyclient import Admin, Producer, TopicPartition
-from pyclient.errors import ConnectionFailed, RequestTimedOut
+from pyclient.admin.results import Results
+from pyclient.errors import ConnectionFailed, LeaderNotAvailable, RequestTimedOut
 from pyclient.spark.batch_reader import batch_reader
 from pyclient.spark.clients import _kept, consumer_of
 from pyclient.spark.columns import source_schema
@@ -328,3 +329,18 @@ def test_a_broker_that_is_not_there_is_asked_as_long_as_a_call_may_take_and_no_l
     options = {**client, **patient}
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
         batch_reader(options, source_schema(options)).partitions()
+
+
+def test_an_error_of_a_topic_is_not_its_end(options: Options, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a topic that is said not to be there counts as gone; another error is asked about again, then raised."""
+    asked = []
+
+    def failing(*_: Any, **__: Any) -> Results[str, Any]:
+        asked.append(1)
+        return Results({}, {topic: LeaderNotAvailable("of the test")})
+
+    monkeypatch.setattr(Admin, "describe_topics", failing)
+    reader = stream(options, failOnDataLoss="false")
+    with pytest.raises(LeaderNotAvailable):
+        reader.initialOffset()
+    assert len(asked) == 2

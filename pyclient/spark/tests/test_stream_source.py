@@ -35,6 +35,9 @@ class Logs:
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         return dict.fromkeys(partitions, 0)
 
+    def bytes_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.ends[tp] for tp in partitions}
+
 
 @pytest.fixture(autouse=True)
 def _logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,3 +167,24 @@ def test_a_limit_counts_a_topic_made_anew_from_its_first_record() -> None:
     logs.ends, logs.topic_ids = {ZERO: 300}, {"t": "second"}
     end = source.latest(start, is_limited=True)
     assert spans(source, start, end) == [(0, 0, 10)]
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "10"}, {"maxBytesPerTrigger": "10"}])
+def test_a_topic_that_a_broker_does_not_know_for_a_moment_goes_on_where_it_was(limit: dict[str, str]) -> None:
+    source, logs = made(**LAX, **limit)
+    logs.ends = {ZERO: 900}
+    assert source.latest({ZERO: 900}, is_limited=True) == {ZERO: 900}
+    logs.ends, logs.topic_ids = {}, {}
+    assert source.latest({ZERO: 900}, is_limited=True) == {ZERO: 900}
+    logs.ends, logs.topic_ids = {ZERO: 905}, {"t": "first"}
+    assert spans(source, {ZERO: 900}, source.latest({ZERO: 900}, is_limited=not limit)) == [(0, 900, 905)]
+
+
+def test_a_topic_that_was_away_and_is_another_begins_anew() -> None:
+    source, logs = made(**LAX)
+    logs.ends = {ZERO: 900}
+    source.latest({ZERO: 900}, is_limited=False)
+    logs.ends, logs.topic_ids = {}, {}
+    assert source.latest({ZERO: 900}, is_limited=False) == {ZERO: 900}
+    logs.ends, logs.topic_ids = {ZERO: 5}, {"t": "second"}
+    assert spans(source, {ZERO: 900}, source.latest({ZERO: 900}, is_limited=False)) == [(0, 0, 5)]
