@@ -250,7 +250,8 @@ class Campaign:
         self.target.heal()
         self.target.brokers.stop()
         log_dirs = {broker: self.target.brokers.log_dir(broker) for broker in self.target.brokers.ids}
-        for partition in sorted(path.name for path in log_dirs[1].glob("*-*") if path.is_dir()):
+        folders = {path.name for log_dir in log_dirs.values() for path in log_dir.glob("*-*") if path.is_dir()}
+        for partition in sorted(folders):
             report.anomalies += replicas.check(log_dirs, partition)
 
 

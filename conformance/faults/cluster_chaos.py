@@ -19,6 +19,7 @@ from conformance.clusters import Cluster, is_running
 from conformance.drivers.base import Place
 from conformance.ensemble import Ensemble
 from conformance.faults.disks import Disks
+from conformance.faults.replicas import synced_bytes
 from conformance.faults.several import PATIENCE_S, Several
 from conformance.machines import Machines
 from conformance.network import CLIENTS, SERVICES, Network
@@ -171,11 +172,13 @@ class ClusterChaos:
         self._damage(self._corrupt_log)
 
     def _corrupt_log(self, folder: Path) -> None:
+        """Bytes that were not synced: a crash spoils no others, and of others a replica knows only when it is read."""
         segment = max(folder.glob("*.log"))
-        size = segment.stat().st_size
-        with segment.open("r+b") as file:
-            file.seek(max(0, size - self.random.randint(1, 200)))
-            file.write(self.random.randbytes(min(size, 20)))
+        size, synced = segment.stat().st_size, synced_bytes(segment)
+        if synced < size:
+            with segment.open("r+b") as file:
+                file.seek(max(synced, size - self.random.randint(1, 200)))
+                file.write(self.random.randbytes(20))
 
     def _lose_indexes(self) -> None:
         self._damage(lambda folder: [path.unlink() for path in folder.glob("*.*index")] and None)

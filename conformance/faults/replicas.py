@@ -45,11 +45,23 @@ def batches(folder: Path) -> Iterator[Batch]:
             place = end
 
 
-def high_watermarks(log_dir: Path) -> dict[str, int]:
-    """What ``replication-offset-checkpoint`` says, by ``topic-partition``."""
-    lines = (log_dir / "replication-offset-checkpoint").read_text().splitlines()[2:]
-    rows = [line.rsplit(" ", 2) for line in lines if line]
+def checkpoint(log_dir: Path, name: str) -> dict[str, int]:
+    """The offsets that a checkpoint file of a log dir has, by ``topic-partition``; none where there is no file."""
+    path = log_dir / name
+    rows = [line.rsplit(" ", 2) for line in (path.read_text().splitlines()[2:] if path.exists() else ()) if line]
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in rows}
+
+
+def synced_bytes(segment: Path) -> int:
+    """How many bytes at the start of a segment lie before the recovery point that its broker would start from."""
+    offset = checkpoint(segment.parent.parent, "recovery-point-offset-checkpoint").get(segment.parent.name, 0)
+    data, place = segment.read_bytes(), 0
+    while place + _HEAD.size <= len(data):
+        base, length = _HEAD.unpack_from(data, place)
+        if base >= offset or length <= 0:
+            break
+        place += _REST + length
+    return min(place, len(data))
 
 
 def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
@@ -74,6 +86,6 @@ def _watermarks(
     """No replica has committed more than it has."""
     for broker, folder in log_dirs.items():
         end = logs[broker][-1].last_offset + 1 if logs[broker] else 0
-        told = high_watermarks(folder).get(partition, 0)
+        told = checkpoint(folder, "replication-offset-checkpoint").get(partition, 0)
         if told > end:
             yield Anomaly(LOST, f"{partition}: the high watermark of broker {broker} is {told}, its log ends at {end}")

@@ -79,3 +79,17 @@ def test_a_planted_difference_is_told(log_dirs: LogDirs, damage: Callable[[Path]
 def test_a_replica_that_is_missing_is_told(log_dirs: LogDirs) -> None:
     shutil.rmtree(log_dirs[3] / "t-0")
     assert {anomaly.kind for anomaly in replicas.check(log_dirs, "t-0")} == {LOST}
+
+
+@pytest.mark.parametrize(("point", "batches_synced"), [(None, 0), (0, 0), (4, 4), (10, 10), (11, 10)])
+def test_bytes_before_the_recovery_point_are_synced(
+    log_dirs: LogDirs, point: int | None, batches_synced: int
+) -> None:
+    if point is not None:
+        (log_dirs[1] / "recovery-point-offset-checkpoint").write_text(f"0\n2\nother 0 99\nt 0 {point}\n")
+    assert replicas.synced_bytes(log_dirs[1] / "t-0" / SEGMENT) == len(log(0, batches_synced))
+
+
+def test_a_replica_that_is_gone_has_lost_everything(log_dirs: LogDirs) -> None:
+    shutil.rmtree(log_dirs[1] / "t-0")
+    assert {anomaly.kind for anomaly in replicas.check(log_dirs, "t-0")} == {LOST}
