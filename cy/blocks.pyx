@@ -27,8 +27,10 @@ cdef class Blocks:
 
     cdef PyObject *take(self, Py_ssize_t size, Py_ssize_t most, Py_ssize_t *found) except NULL:
         cdef int at = self.spare(size, most)
-        found[0] = size if at < 0 else self.sizes[at]
-        return new_block(NULL, size) if at < 0 else self.taken(at)
+        cdef Py_ssize_t capacity = size if at < 0 else self.sizes[at]
+        cdef PyObject *block = new_block(NULL, size) if at < 0 else self.taken(at)
+        found[0] = capacity
+        return block
 
     cdef int spare(self, Py_ssize_t size, Py_ssize_t most) noexcept:
         """The spare that was given last, of those of that size; -1: none."""

@@ -25,7 +25,6 @@ class PartitionQueue:
         """Removes it from the queue."""
     def put_back(self, batch: ProducerBatch) -> None:
         """It is to be sent again: before those that were first sent later, or never."""
-    def put_first(self, batches: list[ProducerBatch]) -> None: ...
     def drain(self) -> list[ProducerBatch]:
         """Removes all."""
     def remove(self, batch: ProducerBatch) -> bool:

@@ -68,11 +68,6 @@ cdef class PartitionQueue:
         self.closed.insert(at, batch)
         self.full = True
 
-    def put_first(self, list batches):
-        """These are to be sent before all others."""
-        self.closed[:0] = batches
-        self.full = bool(self.closed)
-
     def drain(self):
         """Removes all batches and returns them."""
         self.close()

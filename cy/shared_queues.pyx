@@ -51,7 +51,7 @@ cdef class SharedQueues:
     cdef ProducerBatch extended(self, PartitionQueue queue, Py_ssize_t size):
         """The growing batch with more room. None: it was closed, or (if not) memory is used up."""
         cdef ProducerBatch batch = queue.growing
-        cdef Py_ssize_t wanted = batch.used + size, capacity
+        cdef Py_ssize_t wanted = batch.used + size, capacity, before
         if wanted > self.batch_size and not queue.full:
             queue.full = True
             self.announce(queue)
@@ -65,8 +65,9 @@ cdef class SharedQueues:
             )
             if capacity < wanted:
                 return None
-            self.used += capacity - batch.capacity
+            before = batch.capacity
             batch.grow(self.blocks, capacity)
+            self.used += batch.capacity - before
         return batch
 
     cdef ProducerBatch begun(self, PartitionQueue queue, Py_ssize_t size):
