@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pyclient.spark import archives
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -38,22 +40,26 @@ class DefaultSource(DataSource):
         """Of a batch query."""
         from pyclient.spark.batch_reader import batch_reader
 
+        archives.keep()
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of a streaming query, on the driver; its ``read`` in the tasks."""
         from pyclient.spark.stream_reader import stream_reader
 
+        archives.keep()
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of a batch; on the driver for commit and abort, its ``write`` in the tasks."""
         from pyclient.spark.sink.writer import batch_writer
 
+        archives.keep()
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Of a stream; made anew for each commit."""
         from pyclient.spark.sink.writer import stream_writer
 
+        archives.keep()
         return stream_writer(self.options, schema, overwrite)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyclient import Consumer
 from pyclient.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
+from pyclient.spark import archives
 from pyclient.spark.clients import consumer_of
 from pyclient.spark.columns import Columns
 from pyclient.spark.data_loss import report
@@ -55,6 +56,7 @@ class RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records; nothing for the partition that Spark makes up where there is none."""
+        archives.keep()
         if isinstance(partition, RangePartition):
             with consumer_of(self.options.client) as consumer:
                 reading = _Reading(self, consumer, partition)

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyclient.errors import ConfigError, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.blocking import Producer
+from pyclient.spark import archives
 from pyclient.spark.api import StreamWriter
 from pyclient.spark.options import Given, Use, read
 from pyclient.spark.sink.checkpoint import query_of
@@ -205,6 +206,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Of a task."""
+        archives.keep()
         return self._delivery.write(iterator)
 
     def commit(self, messages: Messages) -> None:
@@ -224,6 +226,7 @@ class SinkStreamWriter(StreamWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Of a task."""
+        archives.keep()
         return self._delivery.write(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]

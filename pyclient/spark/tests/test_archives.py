@@ -1,0 +1,72 @@
+"""What is known of archives is kept, until the file is another."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from zipimport import zipimporter
+
+import pytest
+
+from pyclient.spark import archives
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """On the path, and looked through once."""
+    path = tmp_path / "some.zip"
+    write(path, first="x = 1", gone="x = 4")
+    monkeypatch.syspath_prepend(str(path))
+    assert importlib.util.find_spec("pybroker_test_nothing") is None
+    yield path
+    sys.path_importer_cache.pop(str(path), None)
+
+
+def write(path: Path, **modules: str) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, text in modules.items():
+            file.writestr(f"pybroker_test_{name}.py", text)
+
+
+def reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The archives, of this path, whose tables are read anew from now on."""
+    found: list[str] = []
+    original = zipimporter.invalidate_caches
+
+    def counted(self: zipimporter) -> None:
+        found.append(self.archive)
+        original(self)
+
+    monkeypatch.setattr(zipimporter, "invalidate_caches", counted)
+    return found
+
+
+def test_an_archive_that_is_the_same_is_not_read_anew(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = reads(archive, monkeypatch)
+    archives.keep()
+    archives.keep()
+    importlib.invalidate_caches()
+    assert found == []
+    assert importlib.import_module("pybroker_test_first").x == 1
+
+
+def test_an_archive_that_has_changed_is_read_anew_once(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = reads(archive, monkeypatch)
+    archives.keep()
+    write(archive, second="x = 2", third="x = 3")
+    importlib.invalidate_caches()
+    importlib.invalidate_caches()
+    assert found == [str(archive)]
+    assert importlib.import_module("pybroker_test_second").x == 2
+
+
+def test_an_archive_that_is_gone_is_forgotten(archive: Path) -> None:
+    archives.keep()
+    os.unlink(archive)
+    importlib.invalidate_caches()
+    assert importlib.util.find_spec("pybroker_test_gone") is None
