@@ -60,7 +60,7 @@ def shown(example: str) -> str:
     return found[1]
 
 
-def run(example: str, output: Path, *options: object) -> str:
+def run(example: str, output: Path, *options: object, timeout_s: float = 280) -> str:
     """Runs an example in the clone, as a user does; what it printed: the page's lines, and in the end its verdict."""
     paths = os.pathsep.join(filter(None, (str(rows.ROOT), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
@@ -69,7 +69,7 @@ def run(example: str, output: Path, *options: object) -> str:
         text=True,
         cwd=rows.ROOT,
         env={"JAVA_TOOL_OPTIONS": QUICK_JAVA, **os.environ, "PYTHONPATH": paths},
-        timeout=280,
+        timeout=timeout_s,
     )
     used("pyclient")
     assert ended.returncode == 0, f"exit code {ended.returncode}\n{ended.stdout}{ended.stderr}"
@@ -227,6 +227,7 @@ def test_s114_a_stream_of_real_flights_fills_a_parquet_table_though_it_is_killed
 
 @pytest.mark.long
 @pytest.mark.row
+@pytest.mark.timeout(1_800)
 def test_s114_a_whole_year_of_flights_fills_the_tables_to_the_last_row(
     new_broker: NewBroker, tmp_path: Path, counted: Counted
 ) -> None:
@@ -236,7 +237,8 @@ def test_s114_a_whole_year_of_flights_fills_the_tables_to_the_last_row(
 def pipeline(broker: Broker, folder: Path, months: int, counted: Counted) -> None:
     """Runs it, and compares its tables with the data set."""
     used("PySpark")
-    printed = run("flights", folder, "--bootstrap", broker.bootstrap, "--months", months)
+    where = ("--bootstrap", broker.bootstrap)
+    printed = run("flights", folder, *where, "--months", months, timeout_s=140 * (months + 1))
     assert "killed after 2 batches" in printed
     assert "0 flights too late" in printed
     due_at: dict[tuple[datetime, str], list[str]] = defaultdict(list)

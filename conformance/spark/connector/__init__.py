@@ -41,9 +41,11 @@ def run(program: str, *arguments: str) -> dict[str, Any]:
     witnesses.used(f"spark-sql-kafka {VERSION}")
     interpreter = str(python())
     options = {**CONFIG, "spark.jars": ",".join(map(str, jars()))}
+    own = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter, "PYTHONPATH": ""}
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}  # of another version
     done = subprocess.run(
         [interpreter, str(HERE / program), json.dumps(options), *arguments],
-        env={**os.environ, "PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter, "PYTHONPATH": ""},
+        env={**inherited, **own},
         capture_output=True,
         text=True,
         timeout=STALLED_S,
