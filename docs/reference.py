@@ -25,7 +25,7 @@ STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyw
 
 PLUMBING = {"send_later", "put", "checked"}
 """Public for other modules only, as is what the queues below a producer have besides ``send``."""
-QUEUES = "cy.record_queues.RecordQueues"
+QUEUES = ("cy.record_queues.RecordQueues", "cy.shared_queues.SharedQueues")
 
 
 class Page(NamedTuple):
@@ -146,7 +146,7 @@ def members_of(found: griffe.Object | griffe.Alias) -> Iterator[griffe.Object | 
     seen: dict[str, griffe.Object | griffe.Alias] = {}
     for owner in [found, *found.mro()]:  # type: ignore[union-attr]
         own = {name: each for name, each in owner.members.items() if not name.startswith("_") and not each.is_alias}
-        seen = own | seen if owner.canonical_path == QUEUES else seen | {k: v for k, v in own.items() if k not in seen}
+        seen = own | seen if owner.canonical_path in QUEUES else seen | {k: v for k, v in own.items() if k not in seen}
     return (member for member in seen.values() if not member.canonical_path.startswith(QUEUES) or is_shown(member))
 
 

@@ -17,7 +17,7 @@ def test_the_cpu_of_a_family_has_that_of_children_that_have_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
-        assert processes.children(os.getpid()) == [parent.pid]
+        assert parent.pid in processes.children(os.getpid())
         assert processes.family_cpu_s(parent.pid) >= 0.38
         assert processes.cpu(parent.pid).total_s < processes.family_cpu_s(parent.pid)
         parent.kill()
