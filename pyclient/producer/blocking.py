@@ -216,8 +216,8 @@ class Producer(BaseProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """An exception does not wait for deliveries that nobody will ask for."""
-        self.close(None if kind is None else 0 if kind is KeyboardInterrupt else None)
+        """Waits for what was accepted, after an exception too; after Ctrl-C it does not."""
+        self.close(0 if kind is KeyboardInterrupt else None)
 
     # -- transactions ------------------------------------------------------------------------------
 
