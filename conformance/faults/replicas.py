@@ -46,15 +46,18 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 
 def checkpoint(log_dir: Path, name: str) -> dict[str, int]:
-    """The offsets that a checkpoint file of a log dir has, by ``topic-partition``; none where there is no file."""
-    path = log_dir / name
-    rows = [line.rsplit(" ", 2) for line in (path.read_text().splitlines()[2:] if path.exists() else ()) if line]
+    """The offsets that a checkpoint file of a log dir has, by ``topic-partition``."""
+    lines = (log_dir / name).read_text().splitlines()[2:]
+    rows = [line.rsplit(" ", 2) for line in lines if line]
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in rows}
 
 
 def synced_bytes(segment: Path) -> int:
-    """How many bytes at the start of a segment lie before the recovery point that its broker would start from."""
-    offset = checkpoint(segment.parent.parent, "recovery-point-offset-checkpoint").get(segment.parent.name, 0)
+    """How many bytes at the start of a segment lie before the recovery point that its broker would start from;
+    none where no checkpoint was written yet.
+    """
+    log_dir, name = segment.parent.parent, "recovery-point-offset-checkpoint"
+    offset = checkpoint(log_dir, name).get(segment.parent.name, 0) if (log_dir / name).exists() else 0
     data, place = segment.read_bytes(), 0
     while place + _HEAD.size <= len(data):
         base, length = _HEAD.unpack_from(data, place)

@@ -88,8 +88,3 @@ def test_bytes_before_the_recovery_point_are_synced(
     if point is not None:
         (log_dirs[1] / "recovery-point-offset-checkpoint").write_text(f"0\n2\nother 0 99\nt 0 {point}\n")
     assert replicas.synced_bytes(log_dirs[1] / "t-0" / SEGMENT) == len(log(0, batches_synced))
-
-
-def test_a_replica_that_is_gone_has_lost_everything(log_dirs: LogDirs) -> None:
-    shutil.rmtree(log_dirs[1] / "t-0")
-    assert {anomaly.kind for anomaly in replicas.check(log_dirs, "t-0")} == {LOST}

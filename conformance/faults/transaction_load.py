@@ -42,7 +42,6 @@ EAGER = {
 STUCK = "stuck"
 ENDED = "workers ended by themselves"
 #: What a worker notes when a client of it is through.
-TOLD_S = 60.0
 ENDS = ("fenced", "failed", "end")
 #: Where workers find the suite.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -137,7 +136,7 @@ class Process:
     def trouble(self) -> str:
         """The end of its journal and of what it printed, for a report."""
         texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
-        return "\n".join(path.read_text(errors="replace")[-1000:] for path in texts if path.exists())
+        return "\n".join(path.read_text(errors="replace")[-3000:] for path in texts if path.exists())
 
 
 class Transactions:
@@ -253,16 +252,19 @@ class Transactions:
         zombie.kill()
 
     def _see_off(self, zombie: Process, is_told: Callable[[], bool]) -> None:
-        """It is told of its end; librdkafka may hang instead (``drivers.confluent``), and shows where."""
+        """It is told of its end. librdkafka may hang instead, in one call that is known for it (``drivers.confluent``):
+        that is reported, with the stack.
+        """
         role = zombie.options.transactional_id
         if zombie.options.driver != "confluent":
             self._await(is_told, f"{role}'s zombie is told")
             return
         with contextlib.suppress(AssertionError):
-            until(is_told, f"{role}'s zombie is told", TOLD_S)
+            until(is_told, f"{role}'s zombie is told", STALLED_S)
             return
         zombie.signal(signal.SIGQUIT)
         until(lambda: "File " in zombie.trouble(), "its stack", STALLED_S)
+        assert "in send_offsets" in zombie.trouble(), f"{role}'s zombie is not told:\n{zombie.trouble()}"
         self.report.hung.append(f"{role}: {zombie.trouble()}")
 
     def end(self) -> None:
