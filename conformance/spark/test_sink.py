@@ -133,10 +133,9 @@ def test_a_stream_goes_on_where_it_stopped(spark, broker, new_topic, tmp_path, o
     given = to(broker, topic=new_topic(2), **options)
     for batches in (2, 4):
         streamed(spark, tmp_path, given, batches)
-    with Wire(broker.address) as wire:
-        assert wire.end_offset(given["topic"], 0) > 0
     found = values(broker, given["topic"], 2)
     whole = len(list((tmp_path / "commits").glob("[0-9]*"))) * 500
+    assert whole >= 2000
     assert set(range(whole)) <= set(found)
     if options:
         assert max(found.values()) == 1
