@@ -237,7 +237,7 @@ class Campaign:
         self.target.crash()
         written, done = self.streams.check(), self.transactions.check()
         report.faults = self.chaos.counts
-        report.hiccups = written.hiccups + Counter({ENDED: done.faults[ENDED]})
+        report.hiccups = written.hiccups + Counter({ENDED: done.faults[ENDED]}) + self.foreign.reader.told
         report.hung = done.hung
         commits = self.foreign.done()
         report.acked = Counter({"sdk": written.acked, "librdkafka": commits.pop("librdkafka")})

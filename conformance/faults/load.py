@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -267,6 +267,7 @@ class GroupReader(Load):
         super().__init__(broker, name, seed)
         self.places = places
         self.marks = marks
+        self.told: Counter[str] = Counter()
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
 
     def work(self) -> None:
@@ -290,7 +291,7 @@ class GroupReader(Load):
         ends: dict[Place, int] = {}
         for message in consumer.consume(1_000, 0.05):
             if message.error() is not None:
-                assert message.error().retriable() or message.error().code() < 0, message.error()
+                self._hear(message.error())
                 continue
             place = Place(message.topic(), message.partition())
             offset, committed = message.offset(), self.marks[place].acked
@@ -299,6 +300,13 @@ class GroupReader(Load):
             ends[place] = offset + 1
         if ends:
             self._commit(consumer, ends)
+
+    def _hear(self, error: confluent_kafka.KafkaError) -> None:
+        """librdkafka forgets to ask a moved coordinator for the offsets again (its issue 5586): begins anew then."""
+        if error.code() == confluent_kafka.KafkaError.NOT_COORDINATOR:
+            self.told[error.name()] += 1
+            raise ConnectionError(error.str())
+        assert error.retriable() or error.code() < 0, error
 
     def _commit(self, consumer: Any, ends: Mapping[Place, int]) -> None:
         offsets = [confluent_kafka.TopicPartition(*place, end) for place, end in ends.items()]
