@@ -177,12 +177,15 @@ def table(page: Page, samples: Samples) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [row(pair, samples) for pair in _measured(page, samples)]
-    skipped = {
-        f"- {load.worker} `{load.case}` was not measured: {some[-1].skipped.strip().splitlines()[-1]}"
-        for load, some in samples.items()
-        if some[-1].skipped
-    }
+    skipped = {_skipped(load, some) for load, some in samples.items() if any(sample.skipped for sample in some)}
     return "\n".join([*lines, *(["", *sorted(skipped)] if skipped else [])])
+
+
+def _skipped(load: Load, samples: Sequence[Sample]) -> str:
+    """In how many rounds a load was not measured, and why not in the last of these."""
+    reasons = [sample.skipped for sample in samples if sample.skipped]
+    rounds = f"in {len(reasons)} of {len(samples)} rounds"
+    return f"- {load.worker} `{load.case}` was not measured {rounds}: {reasons[-1].strip().splitlines()[-1]}"
 
 
 def _measured(page: Page, samples: Samples) -> list[Pair]:

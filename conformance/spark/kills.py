@@ -31,7 +31,7 @@ from conformance.applications.committed import read_all
 from conformance.brokers import Broker, OurBroker
 from conformance.spark.hooks import environment
 from conformance.spark.hooks.planted import MUTANTS
-from conformance.spark.hooks.stages import STAGES, VICTIMS
+from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
 from conformance.spark_tables import committed_files
@@ -86,10 +86,7 @@ class Campaign:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.driver is not None and self.driver.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.driver.pid, signal.SIGKILL)
-            self.driver.wait()
+        self._kill_driver()
         self.broker.kill()
 
     # -- what is kept alive ------------------------------------------------------------------------
@@ -121,6 +118,12 @@ class Campaign:
             )
         (self.control / "driver").write_text(str(self.driver.pid))
 
+    def _kill_driver(self) -> None:
+        if self.driver is not None and self.driver.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.driver.pid, signal.SIGKILL)
+            self.driver.wait()
+
     def wait(self, what: str, happened: Callable[[], object]) -> None:
         """Returns when ``happened()``; keeps all alive meanwhile."""
         deadline = time.monotonic() + STALLED_S
@@ -147,6 +150,8 @@ class Campaign:
         fired = self.control / "fired"
         (self.control / "new").write_text("\n".join(strike))
         (self.control / "new").rename(self.control / "armed")
+        if strike.stage in CLAIM_STAGES:  # a query claims its ledger when it starts
+            self._kill_driver()
         self.wait(f"{strike}", fired.exists)
         fired.unlink()
         self.struck.append(strike)

@@ -1,6 +1,4 @@
-"""The consumers of a Python worker process, kept from one of its tasks to the next: Spark uses the process again, and
-a connection that is there saves a small batch most of its time.
-"""
+"""The consumers of a Python worker process."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import Any, Final
 
 from pyclient import Consumer
 from pyclient.errors import KafkaError
+from pyclient.spark.kept import Kept
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "client.id": "pybroker-spark",
@@ -18,7 +17,13 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "allow.auto.create.topics": False,
 }
 _FIXED: Final[Mapping[str, Any]] = {"auto.offset.reset": "none", "enable.auto.commit": False, "group.id": None}
-_kept: dict[frozenset[tuple[str, str]], Consumer] = {}
+
+
+def _close(consumer: Consumer) -> None:
+    consumer.close(timeout=1.0)
+
+
+_kept: Kept[Consumer] = Kept(_close)
 
 
 @contextmanager
@@ -26,25 +31,24 @@ def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
     """A consumer with these settings (``kafka.*``), of this process; it is in no group. One that met an error is
     closed, any other kept.
     """
-    key = frozenset(client.items())
-    consumer = _kept.pop(key, None) or Consumer(config={**_DEFAULTS, **client, **_FIXED})
+    consumer = _kept.take(client, lambda: Consumer(config={**_DEFAULTS, **client, **_FIXED}))
     try:
         yield consumer
     except GeneratorExit:  # the query wants no more: a limit
-        _keep(key, consumer)
+        _keep(client, consumer)
         raise
     except BaseException:
-        consumer.close(timeout=1.0)
+        _close(consumer)
         raise
-    _keep(key, consumer)
+    _keep(client, consumer)
 
 
-def _keep(key: frozenset[tuple[str, str]], consumer: Consumer) -> None:
+def _keep(client: Mapping[str, str], consumer: Consumer) -> None:
     """Without what it has fetched; unless an error was fetched."""
     try:
         consumer.assign([])
         consumer.poll(timeout=0)
     except KafkaError:
-        consumer.close(timeout=1.0)
+        _close(consumer)
     else:
-        _kept[key] = consumer
+        _kept.put(client, consumer)

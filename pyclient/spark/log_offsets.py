@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Partitions = frozenset[TopicPartition]
+ID_S: Final = 5.0
+"""How long a broker may take to tell what a topic is."""
 _LASTING: Final = (ConfigError, ConnectionFailed, UnsupportedByBroker)
 
 
@@ -87,8 +89,8 @@ class LogOffsets:
         return list(subscribed) if assigned is None else sorted({tp.topic for tp in assigned})  # type: ignore[arg-type]
 
     def id_of(self, topic: str) -> str | None:
-        """What a topic is now, asked once; None where it is not there."""
-        found = self.admin.describe_topics([topic], check=False)
+        """What a topic is now, asked once and not for long; None where it is not there."""
+        found = self.admin.describe_topics([topic], timeout=ID_S, check=False)
         return found[topic].topic_id if topic in found else None
 
     # -- offsets ---------------------------------------------------------------------------------------

@@ -58,8 +58,10 @@ class RangeReader:
         """The records; nothing for the partition that Spark makes up where there is none."""
         archives.keep()
         if isinstance(partition, RangePartition):
-            with consumer_of(self.options.client) as consumer:
-                reading = _Reading(self, consumer, partition)
+            with (
+                consumer_of(self.options.client) as consumer,
+                closing(_Reading(self, consumer, partition)) as reading,
+            ):
                 for batch in gathered(reading.batches()):
                     yield self.columns.of(batch, partition.range.tp)
 
@@ -93,6 +95,13 @@ class _Reading:
         self._topic_id = wanted.topic_id
         self._rows = LEAST_ROWS
         self._moved_at = time.monotonic()
+        self._silences = 0
+        """Polls in a row that gave nothing."""
+        self._offsets = LogOffsets(how.options)
+
+    def close(self) -> None:
+        """Ends the connections that were made for this range."""
+        self._offsets.close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Up to the end. Raises DataLoss, RequestTimedOut."""
@@ -112,7 +121,9 @@ class _Reading:
                 yield batch
             if self._position() > position:  # over records of aborted transactions too
                 self._moved_at = time.monotonic()
+                self._silences = 0
             else:
+                self._silences += 1
                 self._on_silence()
 
     def _position(self) -> int:
@@ -143,11 +154,11 @@ class _Reading:
             self._check_patience()
 
     def _is_other_topic(self) -> bool:
-        if not self._topic_id:
+        """Asked after 1, 2, 4, 8, … silent polls: a cluster in trouble has other things to do."""
+        if not self._topic_id or self._silences & (self._silences - 1):
             return False
         try:
-            with closing(LogOffsets(self._options)) as offsets:
-                return offsets.id_of(self._range.tp.topic) not in (None, self._topic_id)
+            return self._offsets.id_of(self._range.tp.topic) not in (None, self._topic_id)
         except KafkaError as error:
             log.warning("whether %s is still the same topic is not known: %s", self._range.tp.topic, error)
             return False

@@ -34,7 +34,7 @@ class StreamSource:
         self._options = options
         self._clock = clock
         self._offsets = LogOffsets(options)
-        self._progress = Progress(options.group, self._offsets)
+        self._progress = Progress(options.group, self._offsets, clock)
         self._patience = Patience(options.min_offsets, options.max_delay_ms)
         self._initial: Offsets | None = None
         self._target: Offsets | None = None

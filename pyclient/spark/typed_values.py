@@ -18,6 +18,7 @@ from pyclient.errors import ClientError
 
 log = logging.getLogger(__name__)
 
+_WRONG: Final = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 PREFIX: Final = 5
 """Bytes: a zero, and the number of the schema in a registry."""
 
@@ -41,7 +42,9 @@ class Values(Protocol):
     """How values of one format and type are read."""
 
     def of(self, values: pa.BinaryArray) -> pa.StructArray:
-        """A struct for each, null where the value is null. Raises Unreadable, ArrowInvalid."""
+        """A struct for each, null where the value is null. Raises Unreadable, ArrowInvalid, ArrowTypeError,
+        OverflowError.
+        """
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class TypedValues:
         except Unreadable as error:
             self._on_bad(where(pc.index(error.bad, True).as_py()), error.bad.true_count, error)
             return self.of(pc.if_else(error.bad, pa.scalar(None, values.type), values), where)
-        except pa.ArrowInvalid as error:
+        except _WRONG as error:
             if len(values) > 1:
                 return self._halved(values, where)
             self._on_bad(where(0), 1, error)

@@ -84,7 +84,10 @@ class Bench:
 def read(size: int, bench: Bench, rows: int) -> Result:
     """All columns of a topic that is there, ``rows-SIZE``."""
     table = bench.spark.read.format(bench.source).options(**bench.options, subscribe=f"rows-{size}").load()
-    return bench.measured(lambda: _save(table))
+    result = bench.measured(lambda: _save(table))
+    (found,) = table.selectExpr("count(*) rows", "sum(length(value)) bytes").collect()
+    assert tuple(found) == (rows, rows * size), f"{found} of {rows} rows of {size} bytes"
+    return result
 
 
 def _save(rows: DataFrame) -> None:

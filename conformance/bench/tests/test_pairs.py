@@ -55,8 +55,8 @@ def test_a_load_that_fails_does_not_end_the_others() -> None:
 def test_what_was_skipped_is_written_into_the_page_and_what_was_not_is_drawn(tmp_path: Path) -> None:
     pair, other = PAGE.pairs
     samples = {
-        pair.theirs: [Sample(pair.theirs, {SPEED: 1e6, CPU: 1.0})],
-        pair.ours: [Sample(pair.ours, {}, "no Producer")],
+        pair.theirs: [Sample(pair.theirs, {SPEED: 1e6, CPU: 1.0})] * 2,
+        pair.ours: [Sample(pair.ours, {}, "no Producer"), Sample(pair.ours, {SPEED: 1.0})],
         other.theirs: [Sample(other.theirs, {LATENCY: 60.0})],
         other.ours: [Sample(other.ours, {LATENCY: 30.0})],
     }
@@ -67,6 +67,6 @@ def test_what_was_skipped_is_written_into_the_page_and_what_was_not_is_drawn(tmp
     assert text.startswith("before\n")
     assert text.endswith("-->\nafter\n")
     assert "old" not in text
-    assert "- ours `produce` was not measured: no Producer" in text
+    assert "- ours `produce` was not measured in 1 of 2 rounds: no Producer" in text
     assert "![plot](img/a-page.png)" in text
     assert (tmp_path / "img" / "a-page.png").stat().st_size > 0

@@ -17,7 +17,7 @@ from typing import Any
 TASK_STAGES = ("before the write", "in the write", "written")
 CLAIM_STAGES = ("claiming", "claimed")
 COMMIT_STAGES = ("before the commit", "before the decision", "decided", "between the ends", "ended")
-STAGES = (*TASK_STAGES, *COMMIT_STAGES)
+STAGES = (*TASK_STAGES, *CLAIM_STAGES, *COMMIT_STAGES)
 VICTIMS = ("worker", "driver", "broker")
 
 
@@ -29,7 +29,7 @@ def reach(stage: str) -> None:
         wanted, victim = armed.read_text().split("\n")
         if wanted == stage:
             armed.rename(control / "fired")
-            _kill(victim, control, with_me=stage not in TASK_STAGES)
+            _kill(victim, control, with_me=stage in COMMIT_STAGES)
 
 
 def _kill(victim: str, control: Path, *, with_me: bool) -> None:
@@ -70,9 +70,12 @@ def _ledger(module: Any) -> None:
     inner = module.Ledger.append
 
     def append(self: Any, record: Any) -> None:
-        reach("before the decision" if record.decides else "claiming")
+        if not record.decides:
+            reach("claiming")
+        elif record.transactions:
+            reach("before the decision")
         inner(self, record)
-        if record.decides:
+        if record.transactions:
             reach("decided")
 
     module.Ledger.append = append

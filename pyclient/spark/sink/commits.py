@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 from uuid import uuid4
@@ -69,14 +70,12 @@ class Commits:
         """``plan``: of the batch that this process has to do with."""
         self.job = job
         self.plan = plan
-        client = {key: value for key, value in job.client if key in ADMIN}
-        self._admin = Admin(config=client)
-        try:
-            self._ledger = Ledger(client, job.topic, self._admin)
-        except BaseException:
-            self._admin.close()
-            raise
         self._begin = transactions.begin_of(job.prefix, job.query)
+        client = {key: value for key, value in job.client if key in ADMIN}
+        with ExitStack() as clients:
+            self._admin = clients.enter_context(Admin(config=client))
+            self._ledger = clients.enter_context(Ledger(client, job.topic, self._admin))
+            self._clients = clients.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +83,7 @@ class Commits:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ledger.__exit__(kind, error, trace)
-        self._admin.close()
+        self._clients.close()
 
     # -- tasks -------------------------------------------------------------------------------------
 
@@ -154,6 +152,7 @@ class Commits:
             self._sweep(state)
         elif found is Verdict.END:
             self._finish(state)
+            self._forget(state)
             self._abort([one for one in written if one not in state.transactions])
         if not job.is_named:
             self._ledger.bury(job.query, job.run)
@@ -167,7 +166,7 @@ class Commits:
     def _decide(self, state: State, batch: int, written: Collection[PreparedTransaction]) -> State:
         job = self.job
         margin_ms = min(MARGIN_MS, job.timeout_ms // 4)
-        opened = transactions.opened(self._admin, self._begin, job.timeout_ms - margin_ms)
+        opened = transactions.opened(self._admin, self._begin, job.timeout_ms - margin_ms, written)
         self._check_fit(batch, written, opened)
         record = decision(state, job.query, batch, written, job.timeout_ms)
         self._ledger.append(record)
@@ -175,6 +174,7 @@ class Commits:
         if not is_decided(decided, record):
             raise Deposed(f"query {job.query}, batch {batch}: run {decided.run} has taken over from run {job.run}")
         self._finish(decided)
+        self._forget(decided)
         self._abort(orphans(opened, written))
         if not state.has_decided:
             self._ledger.bury(job.query, *state.past)
@@ -198,6 +198,11 @@ class Commits:
             if self.job.fails_on_loss:
                 raise
             log.error("%s", error)
+
+    def _forget(self, state: State) -> None:
+        """The batch needs its transactions no more: who starts the query again, however late, need not ask for them."""
+        if state.transactions:
+            self._ledger.append(decision(state, self.job.query, state.batch, (), state.timeout_ms))
 
     def _end_decided(self, query: str, state: State) -> None:
         refused = self._end(state.transactions, commit=True)

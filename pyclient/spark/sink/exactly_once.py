@@ -7,7 +7,8 @@ the same number until a ``commit`` of it returned. So a batch must be written by
 driver names it (id, producer id, epoch). ``commit`` appends a *decision* to the ledger: query, batch, these
 transactions. From then on the batch is written, whatever happens; ending the transactions only shows it. Before,
 it is not, and everything open may be aborted. A run that finds its batch decided writes nothing: it ends the
-decision's transactions once more.
+decision's transactions once more. When they have ended the decision is written again without them: brokers forget
+transactional ids, and a run that comes after that must not take the batch for lost.
 
 **The ledger** is a topic of one partition, compacted, and a state machine: ``replay`` applies records in the order
 of the log, and every reader comes to the same ``State``. Whoever appends a record reads on until it is seen what

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import reduce
 from types import TracebackType
 from typing import Final, Self
@@ -46,7 +46,9 @@ class Ledger:
         self._admin = admin
         self._create()
         settings = {"auto.offset.reset": "none", "fetch.max.wait.ms": str(FETCH_WAIT_MS)}
+        self._clients = ExitStack()
         self._consumer = Consumer(config={**client, **settings})
+        self._clients.callback(self._consumer.close)
         self._consumer.assign([self._place])
         self._consumer.pause([self._place])
         self._producer: Producer | None = None
@@ -61,9 +63,7 @@ class Ledger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close()
-        if self._producer is not None:
-            self._producer.close(0)
+        self._clients.close()
 
     def _create(self) -> None:
         """The topic, if it is not there. Raises ConfigError for one that would forget."""
@@ -137,7 +137,9 @@ class Ledger:
     # -- writing -----------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
-        """Returns when it is safe; ``state`` tells what became of it. If this raises, it may come in yet."""
+        """Returns when it is safe; ``state`` tells what became of it. If this raises, it may come in yet; it raises
+        RequestTimedOut where nobody has answered.
+        """
         self._send(record.query, [record.run], msgspec.json.encode(record))
 
     def bury(self, query: str, *runs: str) -> None:
@@ -147,6 +149,10 @@ class Ledger:
     def _send(self, query: str, runs: Sequence[str], value: bytes | None) -> None:
         if self._producer is None:
             self._producer = Producer(config=self._client, acks="all", enable_idempotence=True, linger_ms=0)
+            self._clients.callback(self._producer.close, 0)
         send = self._producer.send
-        for sent in [send(self.topic, value=value, key=f"{query}/{run}".encode(), partition=0) for run in runs]:
-            self._appended = sent.result(PATIENCE_S).offset + 1
+        try:
+            for sent in [send(self.topic, value=value, key=f"{query}/{run}".encode(), partition=0) for run in runs]:
+                self._appended = sent.result(PATIENCE_S).offset + 1
+        except TimeoutError as error:
+            raise RequestTimedOut(f"{self.topic} has not taken a record in {PATIENCE_S:.0f} s") from error

@@ -1,32 +1,31 @@
-"""The producers of a Python worker process, kept from one of its tasks to the next, as ``spark.clients`` keeps
-consumers.
-"""
+"""The producers of a Python worker process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
 
 from pyclient.producer.blocking import Producer
+from pyclient.spark.kept import Kept
 
-MOST: Final = 4
-"""That are kept; the one that was not used for longest is closed."""
-_kept: dict[frozenset[tuple[str, str]], Producer] = {}
+
+def _close(producer: Producer) -> None:
+    """With what it has not sent."""
+    producer.close(0)
+
+
+_kept: Kept[Producer] = Kept(_close)
 
 
 @contextmanager
 def producer_of(client: Mapping[str, str]) -> Iterator[Producer]:
-    """A producer with these settings (``kafka.*``), of this process. One that met an error is closed, with what it has
-    not sent; any other is kept.
+    """A producer with these settings (``kafka.*``), of this process. One that met an error is closed, any other
+    kept.
     """
-    key = frozenset(client.items())
-    producer = _kept.pop(key, None) or Producer(config=dict(client))
+    producer = _kept.take(client, lambda: Producer(config=dict(client)))
     try:
         yield producer
     except BaseException:
-        producer.close(0)
+        _close(producer)
         raise
-    _kept[key] = producer
-    while len(_kept) > MOST:
-        _kept.pop(next(iter(_kept))).close(0)
+    _kept.put(client, producer)

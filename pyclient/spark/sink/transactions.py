@@ -39,10 +39,15 @@ def begin_of(prefix: str, query: str, run: str = "") -> str:
     return f"{prefix}/{query}/{run}/" if run else f"{prefix}/{query}/"
 
 
-def opened(admin: Admin, begin: str, longest_ms: int | None = None) -> list[Opened]:
-    """What is open now under ids that begin so; it is old if it is open for longer than ``longest_ms``."""
+def opened(
+    admin: Admin, begin: str, longest_ms: int | None = None, known: Iterable[PreparedTransaction] = ()
+) -> list[Opened]:
+    """What is open now under ids that begin so; it is old if it is open for longer than ``longest_ms``. Those that are
+    ``known`` are asked for: a coordinator that moves between two brokers' answers is in neither list.
+    """
     listed = admin.list_transactions(states=[OPEN])
-    names = [row.transactional_id for row in listed if row.transactional_id.startswith(begin)]
+    names = {row.transactional_id for row in listed if row.transactional_id.startswith(begin)}
+    names.update(one.transactional_id for one in known)
     old = set() if longest_ms is None else _older(admin, longest_ms)
     return [
         Opened(PreparedTransaction(name, row.producer_id, row.producer_epoch), name in old)

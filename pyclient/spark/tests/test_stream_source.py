@@ -79,7 +79,7 @@ class Group:
     def list_consumer_group_offsets(self, group: str) -> dict[TopicPartition, Any]:
         return {tp: Offset(offset) for tp, offset in self.offsets.items()}
 
-    def alter_consumer_group_offsets(self, group: str, offsets: Offsets) -> None:
+    def alter_consumer_group_offsets(self, group: str, offsets: Offsets, *, timeout: float) -> None:
         self.offsets = offsets
 
 

@@ -135,6 +135,19 @@ AVRO = json.dumps(
 )
 
 
+@pytest.mark.parametrize(("kind", "good"), [(pa.string(), None), (pa.int32(), 7)])
+def test_avro_that_does_not_fit_the_column_is_a_value_that_cannot_be_read(kind: pa.DataType, good: int | None) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+    values = AvroValues(pa.struct([("a", kind)]), json.dumps(schema))
+    buffers = [io.BytesIO() for _ in range(2)]
+    for buffer, number in zip(buffers, (7, 2**40), strict=True):
+        fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), {"a": number})
+    rows = column(*(buffer.getvalue() for buffer in buffers))
+    assert typed(values).of(rows, where).to_pylist() == [good and {"a": good}, None]
+    with pytest.raises(BadValue, match=r"the value at row \d cannot be read"):
+        typed(values, fails=True).of(rows, where)
+
+
 def test_avro_is_read_and_its_schema_is_sparks() -> None:
     fields = "`carrier` STRING, `delay` BIGINT, `day` DATE, `legs` ARRAY<STRUCT<`to` STRING>>, `cost` DECIMAL(9, 2)"
     assert fields_of(AVRO) == fields

@@ -307,6 +307,20 @@ def test_a_decided_transaction_that_timed_out_is_an_error_that_says_so(query, mo
         run.commit(run.join().term, 0, [])
 
 
+def test_a_batch_that_has_ended_is_not_lost_where_the_broker_knows_no_more_how(query):
+    with query.run("r1") as run:
+        written = query.write("r1", b"a")
+        run.commit(run.join().term, 0, [written])
+    with Admin(query.bootstrap) as admin:
+        admin.fence_producers(written.transactional_id)
+    with query.run("r2") as run:
+        state = run.join()
+        assert (state.batch, state.transactions) == (0, ())
+        run.commit(state.term, 0, [query.write("r2", b"a")])
+    assert query.seen() == [b"a"]
+    assert query.opened() == []
+
+
 def test_two_queries_do_not_disturb_each_other(query):
     other = Query(query.bootstrap, query.topic)
     with query.run("r") as run, other.run("r") as second:
@@ -359,6 +373,7 @@ def test_the_ledger_is_read_whole_and_once(query, monkeypatch):
         term = run.join().term
         for batch in range(4):
             run.commit(term, batch, [query.write("r", b"%d" % batch)])
+        run._ledger.state(query.name)
         end = run._ledger._bounds()[1]
         asked = []
         records = run._ledger._records

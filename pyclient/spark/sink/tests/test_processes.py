@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyclient.spark.kept import MOST, Kept
 from pyclient.spark.sink import producers
 from pyclient.spark.sink.driver import driver
 
@@ -22,7 +23,7 @@ class Fake:
 @pytest.fixture
 def use(monkeypatch):
     monkeypatch.setattr(producers, "Producer", Fake)
-    monkeypatch.setattr(producers, "_kept", {})
+    monkeypatch.setattr(producers, "_kept", Kept(producers._close))
 
     def one(name):
         with producers.producer_of({"client.id": name}) as producer:
@@ -33,10 +34,10 @@ def use(monkeypatch):
 
 
 def test_a_producer_is_used_again_and_the_one_that_was_not_used_for_longest_is_closed(use):
-    first, *rest = [use(str(number)) for number in range(producers.MOST)]
+    first, *rest = [use(str(number)) for number in range(MOST)]
     assert use("0") is first
     use("another")
-    assert [one.closed for one in (first, *rest)] == [False, True, *[False] * (producers.MOST - 2)]
+    assert [one.closed for one in (first, *rest)] == [False, True, *[False] * (MOST - 2)]
 
 
 def test_a_producer_of_a_task_that_failed_is_closed_and_not_used_again(use):

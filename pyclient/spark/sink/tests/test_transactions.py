@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient.admin.results import Results
-from pyclient.admin.types import TransactionListing
+from pyclient.admin.types import TransactionDescription, TransactionListing
 from pyclient.errors import UnsupportedByBroker
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.protocol.errors import TransactionalIdAuthorizationFailed, TransactionalIdNotFound
@@ -50,3 +50,19 @@ class Old(Refusing):
 
 def test_brokers_that_do_not_tell_durations_call_nothing_old():
     assert transactions.opened(Old(TransactionalIdNotFound("gone")), "a", 1) == []
+
+
+class Moving(Refusing):
+    """Its coordinator moves while all brokers are asked for a list: it is in none."""
+
+    def list_transactions(self, *, states, longer_than_ms=-1):
+        return []
+
+    def describe_transactions(self, ids, check):
+        row = TransactionDescription(1, "Ongoing", A.producer_id, A.epoch, 60_000, 0, ())
+        return Results({name: row for name in ids if name == "a"}, {})
+
+
+def test_what_is_known_is_open_though_no_broker_lists_it():
+    assert [one.transaction for one in transactions.opened(Moving(None), "a", 1, [A])] == [A]
+    assert transactions.opened(Moving(None), "a", 1) == []

@@ -1,0 +1,33 @@
+"""Clients of a Python worker process, kept from one of its tasks to the next: Spark uses the process again, and a
+connection that is there saves a small batch most of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+MOST: Final = 4
+"""That are kept; the one that was not used for longest is closed."""
+Client = TypeVar("Client")
+
+
+class Kept(Generic[Client]):
+    """Clients by their settings; one that is in use is not among them. Not for several threads."""
+
+    def __init__(self, close: Callable[[Client], object]) -> None:
+        self._close = close
+        self._clients: dict[frozenset[tuple[str, str]], Client] = {}
+
+    def take(self, settings: Mapping[str, str], make: Callable[[], Client]) -> Client:
+        """The one with these settings, or a new one."""
+        return self._clients.pop(frozenset(settings.items()), None) or make()
+
+    def put(self, settings: Mapping[str, str], client: Client) -> None:
+        """Keeps it. Closes what is too much."""
+        other = self._clients.pop(key := frozenset(settings.items()), None)
+        if other is not None:
+            self._close(other)
+        self._clients[key] = client
+        while len(self._clients) > MOST:
+            self._close(self._clients.pop(next(iter(self._clients))))
