@@ -5,12 +5,21 @@
 set -eu
 cd "$(dirname "$0")"
 
+java_17='test "$(java -version 2>&1 | sed -n "s/.*version \"\([0-9]*\).*/\1/p")" -ge 17'
+
+check_extra() {
+    extras=$(sed -n '/^\[options.extras_require\]/,/^\[options.packages/s/^\([a-z]*\) =$/\1/p' setup.cfg | tr '\n' ' ')
+    case " tests $extras" in *" ${1:-tests} "*) return 0 ;; esac
+    echo "install.sh: $1 is no extra; there are: tests $extras" >&2
+    exit 2
+}
+
 # One Debian package a line: the package, and a command that shows whether it is there already.
 needed() {
     echo "gcc gcc --version"
     echo "python3-dev $python -c 'import sysconfig,os,sys;sys.exit(not os.path.exists(sysconfig.get_path(\"include\")+\"/Python.h\"))'"
     echo "python3-venv $python -c 'import ensurepip,venv'"
-    case "${1:-}" in spark | examples) echo "default-jre-headless java -version" ;; esac
+    case "${1:-}" in spark | examples) printf '%s\n' "default-jre-headless $java_17" ;; esac
     [ "${1:-}" = tests ] || return 0
     echo "libc6-dev test -e /usr/include/stdio.h"
     echo "kcat kcat -V"
@@ -35,6 +44,7 @@ install_debian_packages() {
 }
 
 python=${PYTHON:-python3}
+check_extra "${1:-}"
 install_debian_packages "${1:-}"
 [ -x .venv/bin/python ] || $python -m venv .venv
 .venv/bin/python -m pip install --quiet --upgrade pip
@@ -43,4 +53,5 @@ if [ "${1:-}" = tests ]; then
 else
     echo "install.sh: compiling and installing pybroker into .venv: a few minutes"
     .venv/bin/python -m pip install --quiet ".${1:+[$1]}"
+    echo "install.sh: done; next: .venv/bin/pybroker demo"
 fi
