@@ -106,8 +106,8 @@ class Broker:
         self._open_transactions()
         await self._join(was_clean=was_clean)
         self._opened.push_async_callback(self.node.leave)
-        if self.logs.offline_dirs:
-            self.node.tell_lost(self.replicas.lost())
+        self._tell_lost()
+        self.metadata.add_follower(self._tell_lost)
         self._serve()
 
     async def stop(self) -> None:
@@ -318,11 +318,15 @@ class Broker:
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
         """Called on whichever thread has noticed it."""
-        self.loop.call_soon_threadsafe(self._tell_lost)
+        self.loop.call_soon_threadsafe(self._on_lost_dir)
 
     def _tell_lost(self) -> None:
-        """Other brokers shall lead what was on the disk; a broker that stops hears first that they do."""
+        """Other brokers shall lead what is on no disk here that works."""
         self.node.tell_lost(self.replicas.lost())
+
+    def _on_lost_dir(self) -> None:
+        """A broker that stops hears first that others lead."""
+        self._tell_lost()
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")
             self.failed.set()

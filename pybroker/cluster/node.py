@@ -67,6 +67,7 @@ class ClusterNode:
         self.on_failure: Callable[[], object] = lambda: None
         """Called when this broker cannot stay in the cluster and should stop; the log tells why."""
         self._membership: Membership | None = None
+        self._lost: frozenset[tuple[bytes, int]] = frozenset()
         self._rebalancing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -142,8 +143,9 @@ class ClusterNode:
             _log.warning("leaderships could not be handed over: %s", error or "no answer")
 
     def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
-        """The disks of these replicas (topic id, index) have failed: others shall lead them, now or later."""
-        if self._membership is not None:
+        """These replicas (topic id, index) are on no disk that works: others shall lead them, now or later."""
+        if self._membership is not None and replicas != self._lost:
+            self._lost = replicas
             self._membership.tell(offline=replicas)
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:

@@ -29,6 +29,8 @@ class HostedPartitions:
         """Partitions by index by topic name; only those with a log on this broker."""
         self.topic_ids: dict[bytes, dict[int, Partition]] = {}
         """The same by topic id."""
+        self.unopened: set[tuple[bytes, int]] = set()
+        """Replicas, by topic id and index, that should be here and could not be opened or made."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
@@ -36,6 +38,7 @@ class HostedPartitions:
 
     def add(self, partition: Partition) -> None:
         """The partition is here from now on."""
+        self.unopened.discard((partition.topic_id, partition.topic_partition.partition))
         partitions = self.topic_ids.setdefault(partition.topic_id, {})
         self.topics[partition.topic_partition.topic] = partitions
         partitions[partition.topic_partition.partition] = partition
@@ -89,17 +92,11 @@ class HostedPartitions:
         return self.by_id(fetch.topic_id, fetch.index)
 
     def lost(self) -> frozenset[tuple[bytes, int]]:
-        """Replicas, by topic id and index, that should be here and are on no disk that works."""
-        return frozenset(
-            (topic.id, image.index)
-            for topic in self.image.topics.values()
-            for image in topic.partitions
-            if self.node_id in image.replicas and not self._is_here(topic.name, image.index)
-        )
-
-    def _is_here(self, topic: str, index: int) -> bool:
-        partition = self.topics.get(topic, {}).get(index)
-        return partition is not None and not partition.log.log_dir.offline
+        """Replicas, by topic id and index, that should be here and are on no disk that works; metadata that is just
+        being applied counts as far as it is.
+        """
+        offline = (partition for partition in self if partition.log.log_dir.offline) if self.logs.offline_dirs else ()
+        return frozenset(self.unopened).union((each.topic_id, each.topic_partition.partition) for each in offline)
 
     def strays(self) -> Iterable[Log]:
         """Logs that belong to no partition."""

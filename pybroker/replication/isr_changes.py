@@ -3,7 +3,7 @@
 All proposals that have gathered go in one request; one request is under way at a time. The answer
 for a partition is one of:
 
-* the new set: the leader goes by it at once, before the metadata comes;
+* the new set: the leader goes by a greater one at once, before the metadata comes, by a smaller one when they come;
 * a refusal that leaves the set as it was (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA): the
   proposal is given up;
 * the leader is not up to date (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION …): what it lacks is on

@@ -329,9 +329,13 @@ class Partition:
     def decided(self, leader_epoch: int, partition_epoch: int, members: Collection[int]) -> bool:
         """The controller has answered a proposal; the metadata that says so may come later.
 
-        True where that was news; wake those who wait.
+        True where that was news; wake those who wait. A set that lacks a member waits for the metadata: the
+        controller may go by a ``min.insync.replicas`` that is on its way, and count who has left as one that can
+        still be elected (KIP-966), to which nothing may be committed without it.
         """
         if self.isr is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
+            return False
+        if not self.isr.members <= {*members, self.node_id}:
             return False
         self.partition_epoch = partition_epoch
         self.isr.confirm(members)

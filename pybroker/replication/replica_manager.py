@@ -227,6 +227,7 @@ class ReplicaManager(HostedPartitions):
         if self.leading is not None:
             self.leading.on_brokers(delta.brokers)
         for topic in delta.deleted.values():
+            self.unopened = {row for row in self.unopened if row[0] != topic.id}
             await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
         if not self._started:
             await self._finish_deletions({topic.id for topic in delta.deleted.values()})
@@ -259,10 +260,12 @@ class ReplicaManager(HostedPartitions):
         partition = known
         try:
             if self.node_id not in image.replicas:
+                self.unopened.discard((topic.id, image.index))
                 if known is not None:
                     await self._remove([known])
                 return known is not None
             if known is None:
+                self.unopened.add((topic.id, image.index))
                 partition = self._host(topic, image, config)
             elif known.log.config != config:
                 known.log.config = config

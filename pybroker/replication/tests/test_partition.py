@@ -243,6 +243,27 @@ def test_a_replica_that_is_none_any_more_does_not_hold_the_high_watermark_though
     assert partition.high_watermark == 3
 
 
+def test_set_that_lacks_a_member_counts_with_the_metadata_that_bring_what_the_controller_went_by(node: Node) -> None:
+    """min.insync.replicas was raised before: who leaves is eligible still, so nothing may be committed without it."""
+    partition = node.create(replicas=(1, 2), epoch=5)
+    partition.append(batch(b"a"), -1, NOW)
+    assert partition.on_tick(node.clock.monotonic_ms() + 60_000) is not None
+    assert not partition.decided(5, 1, (1,))
+    assert partition.high_watermark == 0
+    node.create(replicas=(1, 2), isr=(1,), epoch=5, partition_epoch=1, min_insync_replicas="2")
+    assert partition.high_watermark == 0
+    assert partition.is_stuck
+
+
+def test_set_that_lacks_a_member_commits_where_the_metadata_say_no_more(node: Node) -> None:
+    partition = node.create(replicas=(1, 2), epoch=5)
+    partition.append(batch(b"a"), -1, NOW)
+    assert partition.on_tick(node.clock.monotonic_ms() + 60_000) is not None
+    assert not partition.decided(5, 1, (1,))
+    node.create(replicas=(1, 2), isr=(1,), epoch=5, partition_epoch=1)
+    assert partition.high_watermark == 1
+
+
 def test_offline_partition_answers_so_and_stays_so(node: Node) -> None:
     partition = node.create()
     partition.append(batch(b"a"), 1, NOW)

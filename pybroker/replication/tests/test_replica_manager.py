@@ -233,6 +233,28 @@ def test_case_11_partition_of_a_dir_that_is_lost_is_not_made_anew(make_node: Mak
     node.append(b"a", index=1)
 
 
+def test_case_11_disk_that_fails_while_a_topic_is_made_has_lost_what_it_could_not_take(make_node: MakeNode) -> None:
+    storage = FaultyStorage()
+    node = make_node(dirs=2, storage=storage)
+    told: list[int] = []
+
+    def tell() -> None:
+        told.append(len(node.replicas.lost()))
+
+    node.logs.on_dir_failure(lambda failed: tell())
+    node.logs.on_dir_failure(lambda failed: node.loop.call_soon_threadsafe(tell))
+    storage.fail("open", where=lambda path: path.startswith(f"{node.paths[0]}/"))
+    node.create(partitions=10)
+    node.turn()
+    lost = {index for _, index in node.replicas.lost()}
+    assert len(node.replicas.topics["t"]) == 10 - len(lost)
+    assert lost == set(range(10)) - node.replicas.topics["t"].keys()
+    assert told
+    assert max(told) <= len(lost) == 1
+    node.delete()
+    assert node.replicas.lost() == frozenset()
+
+
 def test_case_13_flush_acks_waits_for_the_disk_and_one_sync_serves_many(
     make_node: MakeNode,
 ) -> None:
