@@ -228,8 +228,13 @@ class ConfluentConsumer(Consumer):
         first = self._client.poll(timeout_s)
         if first is None:
             return []
-        rows = [first, *(self._client.consume(limit - 1, 0) if limit > 1 else ())]
-        return [row for row in map(self._record, rows) if row is not None]
+        heard = len(self.events)
+        more = self._client.consume(limit - 1, 0) if limit > 1 else []
+        gone = {place for event in self.events[heard:] if event.kind != "assigned" for place in event.places}
+        head, *rest = map(self._record, [first, *more])
+        if head is not None and head.place in gone:  # in the second call: it is another member's by now
+            head = None
+        return [row for row in (head, *rest) if row is not None]
 
     def _record(self, message: Any) -> Record | None:
         error = message.error()
