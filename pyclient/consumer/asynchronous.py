@@ -228,7 +228,10 @@ class Consumer(ConsumerApi):
         await self._core.commit(self._to_commit(offsets), timeout)
 
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
-        """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called when it is done."""
+        """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called when it is done, before a
+        later ``commit`` of the same partitions returns; behind such a one this one is not sent again, and ``error`` may
+        be a retriable one.
+        """
         self._core.hold(self._core.commit_telling(self._to_commit(offsets), on_commit))
 
     async def committed(

@@ -225,7 +225,10 @@ class Consumer(ConsumerApi):
         self._runner.run(self._core.commit(self._to_commit(offsets), timeout))
 
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
-        """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called on the client's thread."""
+        """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called on the client's thread, before a
+        later ``commit`` of the same partitions returns; behind such a one this one is not sent again, and ``error`` may
+        be a retriable one.
+        """
         committed = self._to_commit(offsets)
         self._runner.call(lambda: self._core.hold(self._core.commit_telling(committed, on_commit)))
 

@@ -1,7 +1,13 @@
-"""Committed offsets: stored at and fetched from the group's coordinator."""
+"""Committed offsets: stored at and fetched from the group's coordinator.
+
+Commits are sent in the order in which they begin, one behind the other without a wait between them. After a
+retriable error a commit is sent again, by the time also in a later generation; but never behind a later one of
+the same partitions, nor when another member may have committed: the older offset would stand.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
@@ -43,27 +49,97 @@ async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Aw
         raise
 
 
+class _Commit:
+    """Offsets on their way, from the call on until who called has heard of them."""
+
+    def __init__(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: GroupMetadata, are_held: Callable[[], bool]
+    ) -> None:
+        self.offsets = offsets
+        self.who = who
+        self.are_held = are_held
+        self.error: KafkaError | None = None
+        """Of the last attempt."""
+        self.is_overtaken = False
+        """A later one has some of the same partitions."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
 class CommittedOffsets:
     """The group's offsets. ``identity`` tells who commits, at the time of each attempt."""
 
     def __init__(self, client: Client, identity: Callable[[], GroupMetadata]) -> None:
         self._client = client
         self._identity = identity
+        self._under_way: list[_Commit] = []
+        self._in_order = asyncio.Lock()
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Stores the offsets. Raises CommitFailed where the member is out of its group,
-        RebalanceInProgress where it has to poll first, the last error when the time is over.
+    @property
+    def is_busy(self) -> bool:
+        """There are commits under way."""
+        return bool(self._under_way)
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float,
+        are_held: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Stores the offsets; ends behind earlier commits of the same partitions, if these end in time.
+        ``are_held()``: the member has had all of the partitions since the call, whatever its generation is now.
+
+        Raises CommitFailed where the member is out of its group, or may have lost the partitions meanwhile;
+        RebalanceInProgress where it has to poll first; the last error when the time is over, or a later commit of
+        the same partitions has begun.
         """
         if not offsets:
             return
+        deadline = self._client.clock() + timeout
+        earlier = [each for each in self._under_way if each.offsets.keys() & offsets.keys()]
+        for each in earlier:
+            each.is_overtaken = True
+        commit = _Commit(offsets, self._identity(), are_held)
+        self._under_way.append(commit)
+        try:
+            failure = await self._outcome(commit, deadline)
+            if earlier:
+                left = max(0.0, deadline - self._client.clock())
+                await asyncio.wait([each.ended for each in earlier], timeout=left)
+        finally:
+            self._under_way.remove(commit)
+            commit.ended.set_result(None)
+        if failure is not None:
+            raise failure
 
-        async def attempt() -> None:
-            await at_coordinator(self._client, self._identity().group_id, lambda node: self._commit(node, offsets))
+    async def _outcome(self, commit: _Commit, deadline: float) -> KafkaError | None:
+        """Sends it, again and again while that is allowed. -> why it is not stored"""
 
-        await self._client.retrying(attempt, deadline=self._client.clock() + timeout)
+        async def attempt() -> KafkaError | None:
+            if commit.error is not None and commit.is_overtaken:
+                return commit.error
+            try:
+                await self._send(commit)
+            except KafkaError as error:
+                commit.error = error
+                raise
+            return None
 
-    async def _commit(self, node: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        request = commit_request(self._identity(), offsets)
+        try:
+            return await self._client.retrying(attempt, deadline=deadline)
+        except KafkaError as error:
+            return error
+
+    async def _send(self, commit: _Commit) -> None:
+        group_id = commit.who.group_id
+        async with self._in_order:  # the coordinator is known then: nothing comes between this and the sending
+            await self._client.coordinator(group_id, GROUP)
+        await at_coordinator(self._client, group_id, lambda node: self._commit(node, commit))
+
+    async def _commit(self, node: int, commit: _Commit) -> None:
+        who = self._identity()
+        if who != commit.who and not commit.are_held():
+            raise CommitFailed("there was a rebalance since: others may have the partitions, and have committed")
+        request = commit_request(who, commit.offsets)
         response = await self._client.send(node, OffsetCommit, request, max_version=NAMES_VERSION)
         errors = {
             TopicPartition(topic.name, row.partition_index): row.error_code

@@ -14,6 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from cy.fetched import Chunk
@@ -309,14 +310,24 @@ class ConsumerCore:
             raise IllegalState("group.id is missing: it is needed to commit")
         if offsets and self.subscription.by_group and self.identity().generation_id < 1:
             raise CommitFailed("not a member of the group now: poll, to join again")
-        await self.committed.commit(offsets, self._timeout if timeout is None else timeout)
         with self.lock:
-            for tp, row in offsets.items():
-                state = self.subscription.states.get(tp)
+            held = {tp: self.subscription.states.get(tp) for tp in offsets}
+        limit = self._timeout if timeout is None else timeout
+        await self.committed.commit(offsets, limit, partial(self._still_holds, held))
+        with self.lock:
+            for tp, state in held.items():
                 if state is not None:
-                    state.committed = row.offset
+                    state.committed = offsets[tp].offset
         if offsets:
             self.interceptors.on_commit(offsets)
+
+    def _still_holds(self, held: Mapping[TopicPartition, PartitionState | None]) -> bool:
+        """We are a member, and none of these was given up: no other member can have committed meanwhile."""
+        with self.lock:
+            states = self.subscription.states
+            return self.identity().generation_id > 0 and all(
+                state is not None and states.get(tp) is state for tp, state in held.items()
+            )
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Behind what was given, of each partition that has a position."""
@@ -368,9 +379,12 @@ class ConsumerCore:
         self._committer = self.client.loop.call_later(wait, self._commit_now)
 
     def _commit_now(self) -> None:
+        """Unless the application is committing: that is not overtaken."""
+
         async def commit() -> None:
             try:
-                await self.commit_settled()
+                if self.committed is not None and not self.committed.is_busy:
+                    await self.commit_settled()
             finally:
                 self._commit_later()
 

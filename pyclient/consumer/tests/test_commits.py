@@ -1,0 +1,164 @@
+"""Commits against a coordinator that answers as the test says: an older offset never comes behind a newer one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pyclient.config import CONSUMER, load
+from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.errors import CommitFailed
+from pyclient.consumer.types import OffsetAndMetadata
+from pyclient.errors import KafkaError
+from pyclient.protocol import OffsetCommit
+from pyclient.protocol.errors import NotCoordinator
+from pyclient.topic_partition import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LOADING, NOT_COORDINATOR, STALE_MEMBER_EPOCH = 14, 16, 113
+SETTINGS = {"group.id": "g", "retry.backoff.ms": 20, "retry.backoff.max.ms": 20, "auto.commit.interval.ms": 1}
+
+
+class Member(ConsumerCore):
+    """A consumer in generation 5 that has t-0 and t-1. Its coordinator answers commits by ``codes``, then by 0, and
+    has ``stored`` them as (offset, generation); it is found after ``lookups`` turns of the loop, each once.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(load(CONSUMER, "127.0.0.1:1", SETTINGS, settings), loop)
+        self.codes: deque[int] = deque()
+        self.lookups: deque[int] = deque()
+        self.sent: list[tuple[int, int]] = []
+        self.client.coordinator = self.find  # type: ignore[method-assign]
+        self.client.send = self.answer  # type: ignore[method-assign]
+        self.subscription.subscribe(["t"])
+        self.subscription.set_assigned([T0, T1])
+        assert self.membership is not None
+        self.membership.epoch = 5
+
+    async def find(self, *_: Any) -> int:
+        for _turn in range(self.lookups.popleft() if self.lookups else 0):
+            await asyncio.sleep(0)
+        return 1
+
+    async def answer(self, node: int, api: Any, request: OffsetCommit.Request, **_: Any) -> OffsetCommit.Response:
+        (topic,) = request.topics
+        (row,) = topic.partitions
+        self.sent.append((row.committed_offset, request.generation_id_or_member_epoch))
+        code = self.codes.popleft() if self.codes else 0
+        await asyncio.sleep(0.001)
+        kind = OffsetCommit.Response
+        answer = kind.OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=code)
+        return kind(topics=[kind.OffsetCommitResponseTopic(name="t", partitions=[answer])])
+
+    def begin(self, offset: int, tp: TopicPartition = T0) -> asyncio.Task[None]:
+        """Has the commit begun."""
+        return asyncio.create_task(self.commit({tp: OffsetAndMetadata(offset)}))
+
+    async def generation(self, number: int, assigned: set[TopicPartition] | None = None) -> None:
+        """There is a rebalance after the first answer."""
+        await asyncio.sleep(0.01)
+        assert self.membership is not None
+        self.membership.epoch = number
+        if assigned is not None:
+            self.subscription.set_assigned(assigned)
+
+
+Check = Callable[[Member], Awaitable[None]]
+
+
+def member(**settings: Any) -> Callable[[Check], Callable[[], None]]:
+    def decorated(check: Check) -> Callable[[], None]:
+        def run() -> None:
+            async def main() -> None:
+                async with asyncio.timeout(60):
+                    await check(Member(**settings))
+
+            asyncio.run(main())
+
+        return run
+
+    return decorated
+
+
+@member()
+async def test_an_older_commit_is_not_sent_again_behind_a_newer_one(group: Member) -> None:
+    group.codes.append(NOT_COORDINATOR)
+    older = group.begin(100)
+    await asyncio.sleep(0.01)
+    await group.commit({T0: OffsetAndMetadata(150)})
+    with pytest.raises(NotCoordinator):
+        await older
+    assert group.sent == [(100, 5), (150, 5)]
+    assert group.subscription.state(T0).committed == 150
+
+
+@member()
+async def test_a_commit_of_other_partitions_does_not_overtake(group: Member) -> None:
+    group.codes.append(LOADING)
+    first, second = group.begin(100), group.begin(7, T1)
+    await asyncio.gather(first, second)
+    assert group.sent == [(100, 5), (7, 5), (100, 5)]
+
+
+@member()
+async def test_commits_are_sent_in_their_order_while_the_coordinator_is_looked_for(group: Member) -> None:
+    group.lookups.extend([5, 1, 1])
+    await asyncio.gather(group.begin(100), group.begin(150))
+    assert group.sent == [(100, 5), (150, 5)]
+
+
+@member()
+async def test_an_earlier_commit_is_told_before_a_later_one_returns(group: Member) -> None:
+    group.codes.append(NOT_COORDINATOR)
+    told: list[KafkaError | None] = []
+    group.hold(group.commit_telling({T0: OffsetAndMetadata(100)}, lambda _, error: told.append(error)))
+    await asyncio.sleep(0.01)
+    await group.commit({T0: OffsetAndMetadata(150)})
+    assert [type(error) for error in told] == [NotCoordinator]
+
+
+@member()
+async def test_what_went_to_another_member_meanwhile_is_not_committed_again(group: Member) -> None:
+    group.codes.append(NOT_COORDINATOR)
+    commit = group.begin(100)
+    await group.generation(6, {T1})
+    await group.generation(7, {T0, T1})
+    with pytest.raises(CommitFailed, match="rebalance"):
+        await commit
+    assert group.sent == [(100, 5)]
+
+
+@member()
+async def test_what_stayed_ours_through_a_rebalance_is_committed_in_the_new_generation(group: Member) -> None:
+    group.codes.append(STALE_MEMBER_EPOCH)
+    commit = group.begin(100)
+    await group.generation(6, {T0})
+    await commit
+    assert group.sent == [(100, 5), (100, 6)]
+
+
+@member()
+async def test_a_member_that_was_put_out_does_not_commit_again(group: Member) -> None:
+    group.codes.append(NOT_COORDINATOR)
+    commit = group.begin(100)
+    await group.generation(-1)
+    with pytest.raises(CommitFailed):
+        await commit
+    assert group.sent == [(100, 5)]
+
+
+@member()
+async def test_a_commit_in_the_background_does_not_overtake_the_application(group: Member) -> None:
+    group.subscription.state(T0).seek(90)
+    group.codes.append(NOT_COORDINATOR)
+    commit = group.begin(100)
+    await asyncio.sleep(0.01)
+    group._commit_now()
+    await commit
+    assert group.sent[:2] == [(100, 5), (100, 5)]
