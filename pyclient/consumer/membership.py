@@ -138,7 +138,11 @@ class Membership(ABC):
             await self._change(LOST, owned, ())
 
     async def take_over(self, assigned: Partitions, *, always: bool) -> None:
-        """These are ours from now on; tells what is new (``always``: even if nothing is)."""
+        """These are ours from now on, also what was held back for a revocation that was cut short; tells what is new
+        (``always``: even if nothing is).
+        """
+        with self._lock:
+            self._subscription.stay(assigned)
         new = set(assigned) - self.owned()
         if new or always:
             await self._change(ASSIGNED, new, assigned)

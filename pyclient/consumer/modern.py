@@ -187,6 +187,7 @@ class ConsumerMembership(Membership):
 
     async def _leave_late(self) -> None:
         log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
+        await self._end_reconciling()
         self._hold_back(self.owned())
         with contextlib.suppress(KafkaError):
             await self.leave("")

@@ -205,6 +205,12 @@ class Subscription:
             if tp in self.states:
                 self.states[tp].leaving = True
 
+    def stay(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not to be given up after all, as far as they are ours."""
+        for tp in partitions:
+            if tp in self.states:
+                self.states[tp].leaving = False
+
     def state(self, tp: TopicPartition) -> PartitionState:
         """Raises IllegalState where the partition is not assigned."""
         found = self.states.get(tp)

@@ -18,7 +18,7 @@ from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
 PLACE, UNWANTED = TopicPartition("t", 0), TopicPartition("u", 0)
-REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID = 27, 25
+REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, GROUP_AUTHORIZATION_FAILED = 27, 25, 30
 
 
 class Coordinated(Client):
@@ -70,18 +70,19 @@ class Application:
                     self.told.append(call.action)
 
 
-def settings() -> Any:
+def settings(assignor: str = "range") -> Any:
     return load(
         CONSUMER,
         "127.0.0.1:1",
-        {"group.id": "g", "heartbeat.interval.ms": 1, "retry.backoff.ms": 1, "partition.assignment.strategy": "range"},
+        {"group.id": "g", "heartbeat.interval.ms": 1, "retry.backoff.ms": 1, "partition.assignment.strategy": assignor},
     )
 
 
 class Group:
     """A group of one, whose member's generations count up; ``beat`` is the error of heartbeats, once."""
 
-    def __init__(self) -> None:
+    def __init__(self, assignor: str = "range") -> None:
+        self.assignor = assignor
         self.generation = 0
         self.assigned = [PLACE]
         self.beat = 0
@@ -93,13 +94,13 @@ class Group:
         self.subscription = Subscription()
         self.subscription.subscribe(["t"])
         self.member = ClassicMembership(
-            self.client, settings(), self.subscription, threading.RLock(), self.appointments, self.application
+            self.client, settings(assignor), self.subscription, threading.RLock(), self.appointments, self.application
         )
 
     def join(self, request: JoinGroup.Request) -> JoinGroup.Response:
         self.generation += 1
         return JoinGroup.Response(
-            generation_id=self.generation, member_id="m", leader="other", protocol_name="range", members=[]
+            generation_id=self.generation, member_id="m", leader="other", protocol_name=self.assignor, members=[]
         )
 
     def sync(self, request: SyncGroup.Request) -> SyncGroup.Response:
@@ -191,3 +192,21 @@ async def test_a_member_that_is_assigned_what_it_does_not_want_takes_none_of_it_
     group.assigned = [PLACE]
     await group.until(lambda: PLACE in group.subscription.states)
     assert group.application.told == [REVOKED, ASSIGNED]
+
+
+def test_what_comes_back_before_it_was_given_up_is_read_again() -> None:
+    async def main() -> None:
+        group = Group("cooperative-sticky")
+        group.member.start()
+        await group.until(group.has(1))
+        group.assigned, group.beat = [], REBALANCE_IN_PROGRESS
+        await group.until(lambda: group.appointments, polling=False)  # the revocation waits for a poll
+        assert group.subscription.states[PLACE].leaving
+        group.assigned, group.beat = [PLACE], GROUP_AUTHORIZATION_FAILED
+        await group.until(lambda: group.application.errors, polling=False)
+        await group.until(lambda: group.generation > 2 and group.member._heartbeats is not None)
+        await group.until(lambda: not group.subscription.states[PLACE].leaving)
+        await group.member.stop()
+        assert group.application.told == [ASSIGNED]
+
+    asyncio.run(main())
