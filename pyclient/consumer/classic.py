@@ -111,7 +111,7 @@ class ClassicMembership(Membership):
         if error.name == "UNKNOWN_MEMBER_ID":
             self.member_id = ""
         self.epoch = -1
-        await self.lose()
+        await self.lose(self.owned())
 
     async def _while_member(self, work: Coroutine[Any, Any, object]) -> None:
         """Does the work, unless the heartbeats end before: raises why they have."""
@@ -291,7 +291,7 @@ class ClassicMembership(Membership):
         self.member_id = "" if self.instance_id is None else self.member_id
         self.epoch = -1
         await self._appointments.at_poll(SETTLE)
-        await self.lose()
+        await self.lose(self.owned())
 
     async def _end_heartbeats(self) -> None:
         """What they have met last, the next round meets too."""

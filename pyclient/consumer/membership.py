@@ -130,12 +130,11 @@ class Membership(ABC):
         await self._owner.commit_settled()
         await self._change(REVOKED, partitions, self.owned() - set(partitions))
 
-    async def lose(self) -> None:
-        """All partitions are others' already."""
-        owned = self.owned()
-        if owned:
-            self._hold_back(owned)
-            await self._change(LOST, owned, ())
+    async def lose(self, partitions: Partitions) -> None:
+        """These are others' already, or do not exist any more: nothing is committed."""
+        if partitions:
+            self._hold_back(partitions)
+            await self._change(LOST, partitions, self.owned() - set(partitions))
 
     async def take_over(self, assigned: Partitions, *, always: bool) -> None:
         """These are ours from now on, also what was held back for a revocation that was cut short; tells what is new

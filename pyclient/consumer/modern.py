@@ -3,6 +3,8 @@
 Each heartbeat tells what has changed on our side and brings what has changed on theirs. A new
 assignment is reconciled beside the heartbeats: what is to go is given up when the application is
 done with it, then what is new is taken; the next heartbeat, at once, says what is owned now.
+Assignments name topics by id. One whose name is not known yet is looked for and holds up nothing else; a
+topic that was made again under its name has other partitions: those of before are lost, for good.
 Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return.
 """
 
@@ -21,7 +23,7 @@ from pyclient.consumer.committed import at_coordinator
 from pyclient.consumer.membership import GOODBYE_S, Membership, ended
 from pyclient.consumer.topic_pattern import HINT, for_broker
 from pyclient.errors import KafkaError, check
-from pyclient.protocol import ConsumerGroupHeartbeat
+from pyclient.protocol import ZERO_UUID, ConsumerGroupHeartbeat
 from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 FENCED: Final = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 REGEX_VERSION: Final = 1
 """Of ConsumerGroupHeartbeat: the first by which the coordinator matches patterns."""
+LOOK_S: Final = 0.5
+"""For the names of an assignment's topics, before it is reconciled as far as they are known."""
 UNRESOLVED_S: Final = 0.2
 """Between looks at the metadata for a topic of the assignment that it does not know yet."""
 
@@ -42,6 +46,8 @@ class ConsumerMembership(Membership):
         self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         self._interval = self._config.heartbeat_interval_ms / 1000
         self._target: dict[bytes, list[int]] | None = None
+        self._topic_ids: dict[str, bytes] = {}
+        """Of the topics whose partitions are owned: as they were when these were taken over."""
         self._told: dict[str, Any] = {}
         """The fields of the last heartbeat that was answered."""
         self._is_known = False
@@ -80,7 +86,7 @@ class ConsumerMembership(Membership):
         log.info("group %s, member %s: %s", self.group_id, self.member_id, error)
         if error.name in FENCED:
             await self._restart()
-            await self.lose()
+            await self.lose(self.owned())
         elif error.retriable:
             self._told = {}
             await asyncio.sleep(wait)
@@ -109,7 +115,7 @@ class ConsumerMembership(Membership):
     def _owned_by_id(self) -> dict[bytes, list[int]]:
         topics: dict[bytes, list[int]] = {}
         for tp in sorted(self.owned()):
-            topics.setdefault(self._client.cluster.topic_id(tp.topic), []).append(tp.partition)
+            topics.setdefault(self._topic_ids[tp.topic], []).append(tp.partition)
         return topics
 
     async def _beat(self, node: int) -> None:
@@ -148,35 +154,53 @@ class ConsumerMembership(Membership):
             self._reconciling = self._watched(self._reconcile_all())
 
     async def _reconcile_all(self) -> None:
-        done: dict[bytes, list[int]] | None = None
-        while self._target is not None and self._target is not done:
-            done = self._target
-            wanted = await self._named(done)
-            if self._target is not done:
+        done: tuple[dict[bytes, list[int]], dict[bytes, str]] | None = None
+        while (target := self._target) is not None:
+            names = await self._names(target)
+            if self._target is not target:
                 continue
-            await self.revoke(self.owned() - wanted)
-            if self._target is not done:
-                continue
+            if done is None or done[0] is not target or done[1] != names:
+                await self._become(target, names)
+                done = target, names
+            elif len(names) == len(target):
+                return
+            else:
+                await asyncio.sleep(UNRESOLVED_S)
+
+    async def _names(self, target: dict[bytes, list[int]]) -> dict[bytes, str]:
+        """The topics of the target whose names are known, at least after a look."""
+        names = self._known(target)
+        if len(names) < len(target):
+            look = self._client.learn_names([topic_id for topic_id in target if topic_id not in names])
+            with contextlib.suppress(KafkaError):
+                await self._client.within(look, self._client.clock() + LOOK_S)
+            names = self._known(target)
+        return names
+
+    def _known(self, target: dict[bytes, list[int]]) -> dict[bytes, str]:
+        """What is owned keeps its name also without the metadata."""
+        cluster = self._client.cluster
+        ours = {self._topic_ids[topic]: topic for topic in self._owned_topics() if not self._is_replaced(topic)}
+        names = {topic_id: cluster.topic_name(topic_id) or ours.get(topic_id) for topic_id in target}
+        return {topic_id: name for topic_id, name in names.items() if name is not None}
+
+    def _owned_topics(self) -> set[str]:
+        return {tp.topic for tp in self.owned()}
+
+    def _is_replaced(self, topic: str) -> bool:
+        """By another topic of the same name; as far as the metadata knows."""
+        return self._client.cluster.topic_id(topic) not in (self._topic_ids[topic], ZERO_UUID)
+
+    async def _become(self, target: dict[bytes, list[int]], names: dict[bytes, str]) -> None:
+        """The assignment is the target, as far as these topics go; unless there is another target meanwhile."""
+        replaced = {topic for topic in self._owned_topics() if self._is_replaced(topic)}
+        await self.lose([tp for tp in self.owned() if tp.topic in replaced])
+        wanted = {TopicPartition(name, number) for topic_id, name in names.items() for number in target[topic_id]}
+        await self.revoke(self.owned() - wanted)
+        if self._target is target:
+            self._topic_ids = {name: topic_id for topic_id, name in names.items()}
             await self.take_over(wanted, always=False)
             self._wake.set()
-
-    async def _named(self, target: dict[bytes, list[int]]) -> set[TopicPartition]:
-        """The target by topic names, when the metadata knows them all."""
-        cluster = self._client.cluster
-        while any(cluster.topic_name(topic_id) is None for topic_id in target):
-            if self._target is not target:
-                break
-            with contextlib.suppress(KafkaError):
-                await self._client.learn_names(target)
-            if any(cluster.topic_name(topic_id) is None for topic_id in target):
-                await asyncio.sleep(UNRESOLVED_S)
-        names = {topic_id: cluster.topic_name(topic_id) for topic_id in target}
-        return {
-            TopicPartition(name, number)
-            for topic_id, name in names.items()
-            if name is not None
-            for number in target[topic_id]
-        }
 
     async def _end_reconciling(self) -> None:
         task, self._reconciling = self._reconciling, None
@@ -193,7 +217,7 @@ class ConsumerMembership(Membership):
             await self.leave("")
         await self._restart()
         await self._appointments.at_poll(SETTLE)
-        await self.lose()
+        await self.lose(self.owned())
 
     async def stop(self) -> None:
         await super().stop()

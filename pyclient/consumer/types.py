@@ -47,5 +47,7 @@ class RebalanceListener(Protocol):
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Not ours any more: commits would fail. By default ``on_partitions_revoked`` is called."""
+        """Not ours any more, or gone with a topic that was made again: nothing can be committed.
+        By default ``on_partitions_revoked`` is called.
+        """
         return self.on_partitions_revoked(partitions)

@@ -8,66 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from pyclient.config import CONSUMER, load
-from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appointments
+from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
 from pyclient.consumer.classic import ClassicMembership, encoded
 from pyclient.consumer.subscription import Subscription
-from pyclient.core.client import Client
-from pyclient.errors import KafkaError
+from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
 PLACE, UNWANTED = TopicPartition("t", 0), TopicPartition("u", 0)
 REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, GROUP_AUTHORIZATION_FAILED = 27, 25, 30
-
-
-class Coordinated(Client):
-    """A client whose coordinator is ``answers``: by API what makes the response."""
-
-    def __init__(self, answers: dict[Api, Callable[[Any], Any]]) -> None:
-        super().__init__(settings(), loop=asyncio.get_running_loop())
-        self.answers = answers
-        self.asked: list[Api] = []
-
-    async def coordinator(self, *_: Any) -> int:
-        return 1
-
-    async def send(self, node: int, api: Api, message: Any, **_: Any) -> Any:
-        await asyncio.sleep(0)
-        self.asked.append(api)
-        return self.answers[api](message(4) if callable(message) else message)
-
-
-class Application:
-    """Who owns the membership; ``told`` is what its listener has heard."""
-
-    has_listener = True
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.is_late = False
-        self.errors: list[KafkaError] = []
-
-    async def commit_settled(self) -> None:
-        pass
-
-    def on_assignment(self) -> None:
-        pass
-
-    def on_error(self, error: KafkaError) -> None:
-        self.errors.append(error)
-
-    def on_fault(self, error: KafkaError) -> None:
-        self.errors.append(error)
-
-    def poll_is_late(self) -> bool:
-        return self.is_late
-
-    def poll(self, appointments: Appointments) -> None:
-        while (call := appointments.due()) is not None:
-            with appointments.keeping(call):
-                if call.action != SETTLE:
-                    self.told.append(call.action)
 
 
 def settings(assignor: str = "range") -> Any:
@@ -87,7 +36,8 @@ class Group:
         self.assigned = [PLACE]
         self.beat = 0
         self.client = Coordinated(
-            {JoinGroup: self.join, SyncGroup: self.sync, Heartbeat: self.heartbeat, LeaveGroup: lambda _: None}
+            settings(),
+            {JoinGroup: self.join, SyncGroup: self.sync, Heartbeat: self.heartbeat, LeaveGroup: lambda _: None},
         )
         self.application = Application()
         self.appointments = Appointments(self.client.loop)

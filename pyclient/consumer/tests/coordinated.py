@@ -1,0 +1,62 @@
+"""What a membership stands between: a coordinator that answers as the test says, and an application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pyclient.config import Config
+from pyclient.consumer.appointments import SETTLE, Appointments
+from pyclient.core.client import Client
+from pyclient.errors import KafkaError
+from pyclient.protocol.apis import Api
+
+
+class Coordinated(Client):
+    """A client whose coordinator is ``answers``: by API what makes the response."""
+
+    def __init__(self, config: Config, answers: dict[Api, Callable[[Any], Any]]) -> None:
+        super().__init__(config, loop=asyncio.get_running_loop())
+        self.answers = answers
+        self.asked: list[Api] = []
+
+    async def coordinator(self, *_: Any) -> int:
+        return 1
+
+    async def send(self, node: int, api: Api, message: Any, **_: Any) -> Any:
+        await asyncio.sleep(0)
+        self.asked.append(api)
+        return self.answers[api](message(4) if callable(message) else message)
+
+
+class Application:
+    """Who owns the membership; ``told`` is what its listener has heard."""
+
+    has_listener = True
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.is_late = False
+        self.errors: list[KafkaError] = []
+
+    async def commit_settled(self) -> None:
+        pass
+
+    def on_assignment(self) -> None:
+        pass
+
+    def on_error(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+    def on_fault(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+    def poll_is_late(self) -> bool:
+        return self.is_late
+
+    def poll(self, appointments: Appointments) -> None:
+        while (call := appointments.due()) is not None:
+            with appointments.keeping(call):
+                if call.action != SETTLE:
+                    self.told.append(call.action)

@@ -1,0 +1,127 @@
+"""The membership of the new protocol against a coordinator that answers as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pyclient.config import CONSUMER, load
+from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
+from pyclient.consumer.modern import ConsumerMembership
+from pyclient.consumer.subscription import Subscription
+from pyclient.consumer.tests.coordinated import Application, Coordinated
+from pyclient.protocol import ConsumerGroupHeartbeat, Metadata
+from pyclient.topic_partition import TopicPartition
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+T, T_ANEW, U = b"t" * 16, b"T" * 16, b"u" * 16
+Assignment = dict[bytes, list[int]]
+
+
+class Group:
+    """A group of one; ``names`` are the topics that the brokers know, ``owned`` is what the member has told last."""
+
+    def __init__(self) -> None:
+        self.names = {T: "t"}
+        self.target: Assignment = {T: [0, 1]}
+        self.told: Assignment | None = None
+        self.owned: Assignment = {}
+        config = load(
+            CONSUMER, "127.0.0.1:1", {"group.id": "g", "group.protocol": "consumer", "retry.backoff.ms": 1}
+        )
+        self.client = Coordinated(config, {ConsumerGroupHeartbeat: self.heartbeat, Metadata: self.metadata})
+        self.application = Application()
+        self.appointments = Appointments(self.client.loop)
+        self.subscription = Subscription()
+        self.subscription.subscribe(["t", "u"])
+        self.member = ConsumerMembership(
+            self.client, config, self.subscription, threading.RLock(), self.appointments, self.application
+        )
+
+    def heartbeat(self, request: ConsumerGroupHeartbeat.Request) -> ConsumerGroupHeartbeat.Response:
+        kind = ConsumerGroupHeartbeat.Response
+        if request.topic_partitions is not None:
+            self.owned = {row.topic_id: row.partitions for row in request.topic_partitions}
+        assignment = None
+        if self.told != self.target:
+            self.told = self.target
+            rows = [kind.TopicPartitions(topic_id=each, partitions=numbers) for each, numbers in self.target.items()]
+            assignment = kind.Assignment(topic_partitions=rows)
+        return kind(member_id="m", member_epoch=1, heartbeat_interval_ms=1, assignment=assignment)
+
+    def metadata(self, request: Metadata.Request) -> Metadata.Response:
+        return self.described([row.topic_id for row in request.topics or ()])
+
+    def described(self, topic_ids: list[bytes]) -> Metadata.Response:
+        kind = Metadata.Response
+        rows = [kind.MetadataResponseTopic(topic_id=e, name=self.names[e]) for e in topic_ids if e in self.names]
+        return kind(topics=rows)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                self.application.poll(self.appointments)
+                await asyncio.sleep(0.001)
+
+    async def until_owned(self, owned: Assignment) -> None:
+        await self.until(lambda: self.owned == owned)
+
+
+def in_group(test: Callable[[Group], Awaitable[None]]) -> Any:
+    def run() -> None:
+        async def main() -> None:
+            group = Group()
+            group.member.start()
+            await group.until_owned({T: [0, 1]})
+            group.application.told.clear()
+            try:
+                await test(group)
+            finally:
+                await group.member.stop()
+            assert group.application.errors == []
+
+        asyncio.run(main())
+
+    return run
+
+
+@in_group
+async def test_a_topic_that_is_not_known_yet_holds_up_no_other(group: Group) -> None:
+    group.target = {T: [1], U: [0]}
+    await group.until_owned({T: [1]})
+    assert set(group.subscription.states) == {T1}
+    group.names[U] = "u"
+    await group.until_owned({T: [1], U: [0]})
+    assert set(group.subscription.states) == {T1, U0}
+    assert group.application.told == [REVOKED, ASSIGNED]
+
+
+@in_group
+async def test_what_is_assigned_later_does_not_wait_for_a_topic_that_is_not_known(group: Group) -> None:
+    group.target = {T: [0, 1], U: [0]}
+    await group.until(lambda: Metadata in group.client.asked[-1:])
+    group.target = {T: [1], U: [0]}
+    await group.until_owned({T: [1]})
+    assert group.application.told == [REVOKED]
+
+
+@in_group
+async def test_a_topic_that_was_made_again_has_other_partitions(group: Group) -> None:
+    group.subscription.state(T0).seek(100)
+    group.names, group.target = {T_ANEW: "t"}, {T_ANEW: [0]}
+    await group.until_owned({T_ANEW: [0]})
+    assert set(group.subscription.states) == {T0}
+    assert group.subscription.state(T0).position is None
+    assert group.application.told == [LOST, ASSIGNED]
+
+
+@in_group
+async def test_what_is_owned_keeps_its_id_while_the_metadata_does_not_have_the_topic(group: Group) -> None:
+    group.subscription.state(T0).seek(100)
+    group.client.forget(["t"])
+    group.target = {T: [0]}
+    await group.until_owned({T: [0]})
+    assert group.subscription.state(T0).position == 100
+    assert group.application.told == [REVOKED]
