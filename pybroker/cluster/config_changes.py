@@ -281,6 +281,5 @@ def _forget_eligible(image: MetadataImage, accepted: Accepted) -> PartitionChang
         configs = accepted.get((ResourceType.TOPIC, topic.name), topic.configs)
         if is_default or configs.get(MIN_ISR) != topic.configs.get(MIN_ISR):
             for partition in filter(lambda each: each.elr, topic.partitions):
-                epoch = partition.partition_epoch + 1
-                changes.add(topic, replace(partition, elr=(), partition_epoch=epoch))
+                changes.add(topic, replace(partition, elr=()))
     return changes

@@ -14,7 +14,7 @@ the partition waits. Where all of them have lost something, one of the last ISR 
 
 Where nobody may lead the partition is offline, unless unclean election is on: then the first fit
 replica leads and is the ISR alone, and what only the others had is lost. Each election raises the
-leader epoch, each change of anything the partition epoch.
+leader epoch; the partition epoch, that of any change, is ``plan.PartitionChanges``'s.
 """
 
 from __future__ import annotations
@@ -158,7 +158,6 @@ def _led(
         isr=isr,
         elr=elr,
         leader_epoch=partition.leader_epoch + 1,
-        partition_epoch=partition.partition_epoch + 1,
     )
 
 
@@ -172,7 +171,7 @@ def with_isr(
     elr = _eligible(partition, isr, lost, min_isr)
     if isr == partition.isr and elr == partition.elr:
         return partition
-    return replace(partition, isr=isr, elr=elr, partition_epoch=partition.partition_epoch + 1)
+    return replace(partition, isr=isr, elr=elr)
 
 
 def after_change(

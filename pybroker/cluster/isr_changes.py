@@ -11,7 +11,6 @@ Pure: the service writes what is decided here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from pybroker.cluster.elections import Rules, Standing, with_isr
@@ -63,8 +62,7 @@ def alter_partition(
             partition = accepted.current(topic, change.partition)
             _check(image, topic, partition, leader, change)
             isr = _in_order(partition, change)
-            after = _after(image, topic, partition, isr, rules.min_isr(topic))
-            accepted.add(topic, after)
+            after = accepted.add(topic, _after(image, topic, partition, isr, rules.min_isr(topic)))
             results.append(_outcome(topic, after, leader))
         except KafkaError as error:
             results.append(error)
@@ -83,8 +81,7 @@ def _after(
     if not partition.adding and not partition.removing:
         return after
     standing = Standing.of(image.brokers, image.brokers, image.boots).at(topic.id, partition.index)
-    after = completed(after, standing.fit, min_isr)
-    return replace(after, partition_epoch=partition.partition_epoch + 1)
+    return completed(after, standing.fit, min_isr)
 
 
 def _outcome(topic: TopicImage, after: PartitionImage, leader: int) -> IsrOutcome:

@@ -61,10 +61,17 @@ class PartitionChanges:
         """The partition with the change that it has had here."""
         return self._changed.get(topic.name, {}).get(index, topic.partitions[index])
 
-    def add(self, topic: TopicImage, partition: PartitionImage) -> None:
-        """``topic``, which is in the image, shall have that ``partition``."""
-        if partition is not topic.partitions[partition.index]:
-            self._changed.setdefault(topic.name, {})[partition.index] = partition
+    def add(self, topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        """``topic``, which is in the image, shall have that ``partition``; returns it in its partition epoch.
+
+        That is the image's and one more however often the partition changes here, for its node is written once.
+        """
+        before = topic.partitions[partition.index]
+        if partition is before:
+            return before
+        changed = replace(partition, partition_epoch=before.partition_epoch + 1)
+        self._changed.setdefault(topic.name, {})[partition.index] = changed
+        return changed
 
     def changed(self, topic: TopicImage) -> TopicImage:
         """The topic with all changes that it has had here."""

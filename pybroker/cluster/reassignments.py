@@ -10,6 +10,7 @@ Pure: the service writes what is decided here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -40,14 +41,16 @@ def alter_reassignments(
     standing = Standing.of(image.brokers, image.brokers, image.boots)
     changes = PartitionChanges(image)
     results: list[KafkaError | None] = []
+    times = Counter((request.topic, request.partition) for request in requests)
     for request in requests:
         try:
             topic = _topic(image, request)
-            partition = changes.current(topic, request.partition)
+            if times[request.topic, request.partition] > 1:
+                raise errors.InvalidRequest("the request names this partition twice")
+            partition = topic.partitions[request.partition]
             moved = _moved(image, partition, request, may_change_factor=may_change_factor)
             fit = standing.at(topic.id, request.partition).fit
-            after = fenced(partition, completed(moved, fit, rules.min_isr(topic)))
-            changes.add(topic, replace(after, partition_epoch=partition.partition_epoch + 1))
+            changes.add(topic, fenced(partition, completed(moved, fit, rules.min_isr(topic))))
             results.append(None)
         except KafkaError as error:
             results.append(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pybroker.cluster.image import (
     MetadataImage,
     TopicImage,
 )
-from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, Plan, TopicName
+from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, PartitionChanges, Plan, TopicName
 from pybroker.config import BrokerConfig
 from pybroker.coordination.interface import ANY_VERSION, Create, Delete, Set
 from pybroker.topic_partition import TopicPartition
@@ -239,3 +240,17 @@ def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     assert after(image, plan).topics["t"].partitions[0].leader == 2
     healthy = controller().elect_leaders(three_brokers(), [tp], unclean=True)
     assert isinstance(healthy.results[tp], errors.ElectionNotNeeded)
+
+
+def test_a_partition_epoch_is_the_version_of_its_node_however_often_the_partition_changes() -> None:
+    image = three_brokers()
+    topic = image.topics["t"]
+    changes = PartitionChanges(image)
+    assert changes.add(topic, topic.partitions[1]) is topic.partitions[1]
+    for isr in [(1,), (2,), (1,)]:
+        changes.add(topic, replace(changes.current(topic, 0), isr=isr))
+    [step] = changes.steps()
+    [write] = step.operations
+    assert isinstance(write, Set)
+    assert write.version == topic.partitions[0].partition_epoch
+    assert [p.partition_epoch for p in step.delta.changed["t"].partitions] == [write.version + 1, 0]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pybroker.cluster.image import (
     NO_LEADER,
     BrokerRegistration,
+    MetadataDelta,
     MetadataImage,
     PartitionImage,
     TopicImage,
@@ -156,6 +157,19 @@ def test_targets_that_cannot_be_are_refused() -> None:
     unknown = alter_reassignments(state.image, [Reassignment("t", 1, (1,))], RULES)
     assert isinstance(unknown.results[0], errors.UnknownTopicOrPartition)
     assert state.partition == before
+
+
+def test_a_partition_that_a_request_names_twice_is_refused_both_times() -> None:
+    """Its epoch grew by two and its node was written once: no later change of it could be written."""
+    state = State((1, 2))
+    other = replace(state.partition, index=1)
+    topic = state.image.topics["t"]._replace(partitions=(state.partition, other))
+    image = state.image.apply(MetadataDelta({"t": topic}))
+    twice = [Reassignment("t", 0, (3, 4)), Reassignment("t", 1, (3, 4)), Reassignment("t", 0, (5, 6))]
+    plan = alter_reassignments(image, twice, RULES)
+    assert [type(result) for result in plan.results] == [errors.InvalidRequest, type(None), errors.InvalidRequest]
+    [step] = plan.steps
+    assert [op.path for op in step.operations] == ["/brokers/topics/t/partitions/1/state", "/brokers/topics/t"]
 
 
 targets = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True).map(tuple)
