@@ -6,6 +6,9 @@ elections, a controller that vanishes is replaced, and an expired session is fol
 Whatever a watch starts runs one after the other in one task, so it cannot overtake itself, and
 again after a pause when the store could not be reached.
 
+A term whose beginning the store refuses is given up, and this broker stands again after a pause that grows. What it
+shows is not trusted then: a difference to the store would refuse every term, so everything is read anew.
+
 A broker that is not the controller shows no image before the controller has taken its registration
 into account: what it led before it stopped it leads only if it is elected.
 """
@@ -21,7 +24,7 @@ from pybroker.clock import Clock
 from pybroker.cluster import znodes
 from pybroker.cluster.following import Following, newest
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
-from pybroker.cluster.leadership import become_controller
+from pybroker.cluster.leadership import Leadership, become_controller, give_up
 from pybroker.cluster.loading import load_brokers, load_deleted
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
@@ -38,6 +41,7 @@ from pybroker.coordination.interface import (
 from pyclient.protocol.errors import KafkaError
 
 RETRY_S = 0.2
+LONGEST_REST_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +104,9 @@ class Membership:
         self._news = asyncio.Event()
         self._has_left = False
         self._has_resigned = False
+        self._refused_terms = 0
+        self._is_resting = False
+        self._is_doubtful = False
         self._is_leaving = False
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
         self._following = Following(
@@ -175,35 +182,64 @@ class Membership:
                         await self._news.wait()
 
     async def _stand_once(self) -> bool:
-        """False where the controller has yet to see this broker's registration."""
-        node_id = self._registration.id
+        """False where the controller has yet to see this broker's registration, or the term was refused."""
         leadership = None
-        if not self._has_resigned:
-            leadership = await become_controller(self._store, node_id, self._clock.now_ms())
+        if not self._has_resigned and not self._is_resting:
+            leadership = await become_controller(self._store, self._registration.id, self._clock.now_ms())
         if leadership is None:
             return await self._follow()
         await self._following.stop()
-        image = await newest(self._store, self._cache.image)
-        _log.info("broker %d is controller in epoch %d", node_id, leadership.epoch)
-        brokers = await load_brokers(self._store)
-        await self._service.take_over(leadership, image, brokers, await load_deleted(self._store))
+        try:
+            await self._begin(leadership)
+        except KafkaError as error:
+            _log.warning("broker %d could not begin as controller: %s", self._registration.id, error)
+            self._rest()
+            await give_up(self._store, leadership)
+            return False
+        self._refused_terms = 0
         return True
 
+    async def _begin(self, leadership: Leadership) -> None:
+        image = await self._newest()
+        _log.info("broker %d is controller in epoch %d", self._registration.id, leadership.epoch)
+        brokers = await load_brokers(self._store)
+        await self._service.take_over(leadership, image, brokers, await load_deleted(self._store))
+        self._is_doubtful = False
+
+    def _rest(self) -> None:
+        """Stands again later."""
+        self._is_doubtful = self._is_resting = True
+        pause = min(RETRY_S * 2**self._refused_terms, LONGEST_REST_S)
+        self._refused_terms += 1
+        asyncio.get_running_loop().call_later(pause, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._start(self._stand)
+
     async def _follow(self) -> bool:
-        if self._cache.image.version == 0:
-            image = await newest(self._store, self._cache.image)
+        if self._cache.image.version == 0 or self._is_doubtful:
+            image = await self._newest()
             known = image.brokers.get(self._registration.id)
             if known is None or known.epoch != self._registration.epoch:
                 return False
             await self._service.follow(image, await load_deleted(self._store))
+            self._is_doubtful = False
         self._following.start()
         return True
 
+    async def _newest(self) -> MetadataImage:
+        """The newest image: what this broker shows and what has come since, where that can be trusted."""
+        if self._is_doubtful:
+            return await newest(self._store, MetadataImage(cluster_id=self._cache.image.cluster_id))
+        return await newest(self._store, self._cache.image)
+
     async def _reload(self) -> None:
-        """The journal does not go back to this broker's image."""
-        nothing = MetadataImage(cluster_id=self._cache.image.cluster_id)
-        image = await newest(self._store, nothing)
+        """The journal does not go back to this broker's image, or the store has refused what was made of it."""
+        self._is_doubtful = True
+        image = await self._newest()
         await self._service.follow(image, await load_deleted(self._store))
+        self._is_doubtful = False
 
     async def _count(self) -> None:
         """Brokers came or went, or say that they cannot do something."""

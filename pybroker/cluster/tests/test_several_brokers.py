@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,8 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
 from pybroker.config import BrokerConfig
-from pybroker.coordination.interface import Session
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.coordination.interface import BadVersion, Operation, OperationResult, Session
 from pybroker.coordination.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -348,6 +351,63 @@ def test_case_20_whoever_writes_the_next_entry_first_is_the_controller(tmp_path:
         assert image.controller_epoch == 2
         await members.controller.node.controller.create_topics([NewTopic("t", 1, 1)])
         assert "t" in (await members.settled()).topics
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_store_has(tmp_path: Path) -> None:
+    """Each took its own image for the truth: no term could begin, some hundred were tried, and the dead broker led."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([assigned("t", (1, 2, 3), (1, 2, 3)), NewTopic("u", 6, 3)])
+        before = await members.settled()
+        other = await members.server.connect()
+        for index in range(2):
+            path = znodes.state_path("t", index)
+            await other.set(path, (await other.get(path))[0])
+        await members.die(members.controller.id)
+        async with asyncio.timeout(10):
+            after = await members.settled()
+        assert {p.leader for topic in after.topics.values() for p in topic.partitions} <= set(members.alive)
+        assert after.controller_epoch <= before.controller_epoch + 5
+
+    run(tmp_path / "db", scenario)
+
+
+class Refusing:
+    """A store that refuses the changes of controllers while ``is_on``."""
+
+    is_on = False
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if Refusing.is_on and any(op.path == znodes.KNOWN for op in operations):
+            raise BadVersion(znodes.KNOWN)
+        return await self._store.multi(operations)
+
+
+def test_terms_that_the_store_refuses_are_few_and_end_when_it_refuses_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3, wrap=Refusing)
+        before = await members.settled()
+        monkeypatch.setattr(Refusing, "is_on", True)
+        await members.die(members.controller.id)
+        await asyncio.sleep(2)
+        assert not any(member.is_controller for member in members.alive.values())
+        other = await members.server.connect()
+        tried = int((await other.get(znodes.CONTROLLER_EPOCH))[0]) - before.controller_epoch
+        assert 2 <= tried <= 2 * 4, "each of two pauses 0.2 s, 0.4 s, 0.8 s …"
+        monkeypatch.setattr(Refusing, "is_on", False)
+        await members.settled()
 
     run(tmp_path / "db", scenario)
 
