@@ -36,7 +36,7 @@ from pybroker.cluster.plan import (
     TopicName,
 )
 from pybroker.cluster.preferred import imbalanced
-from pybroker.cluster.reassignments import Reassignment, alter_reassignments
+from pybroker.cluster.reassignments import Reassignment, alter_reassignments, settled
 from pybroker.cluster.topic_names import Collisions, check_name
 from pybroker.cluster.topic_rules import TopicRules
 from pybroker.cluster.topic_steps import creation_steps, deletion_steps, growth_steps
@@ -208,8 +208,10 @@ class Controller:
         changes = PartitionChanges(image)
         standing = Standing.of(brokers, image.brokers, image.boots)
         for topic, partitions in after_changes(image, standing, rules):
+            min_isr = rules.min_isr(topic)
             for partition in partitions:
-                changes.add(topic, partition)
+                before, here = topic.partitions[partition.index], standing.at(topic.id, partition.index)
+                changes.add(topic, settled(before, partition, here.fit, min_isr))
         if brokers == image.brokers and not changes:
             return Plan(None)
         gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
@@ -251,7 +253,7 @@ class Controller:
                 here = standing.at(topic.id, tp.partition)
                 partition = changes.current(topic, tp.partition)
                 elected = _elected(partition, tp, here.fit, unclean, rules.min_isr(topic))
-                changes.add(topic, elected)
+                changes.add(topic, settled(partition, elected, here.fit, rules.min_isr(topic)))
                 results[tp] = None
             except KafkaError as error:
                 results[tp] = error

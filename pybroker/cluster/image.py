@@ -83,6 +83,11 @@ class PartitionImage:
     removing: tuple[int, ...] = ()
 
     @property
+    def is_reassigned(self) -> bool:
+        """True while a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
     def target(self) -> tuple[int, ...]:
         """The replicas as they are when the reassignment is over."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)

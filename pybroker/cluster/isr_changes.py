@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pybroker.cluster.elections import Rules, Standing, with_isr
 from pybroker.cluster.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.plan import PartitionChanges, Plan
-from pybroker.cluster.reassignments import completed
+from pybroker.cluster.reassignments import settled
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
@@ -78,10 +78,10 @@ def _after(
 ) -> PartitionImage:
     """With the new ISR, which may complete a reassignment."""
     after = with_isr(partition, isr, min_isr)
-    if not partition.adding and not partition.removing:
+    if not partition.is_reassigned:
         return after
     standing = Standing.of(image.brokers, image.brokers, image.boots).at(topic.id, partition.index)
-    return completed(after, standing.fit, min_isr)
+    return settled(partition, after, standing.fit, min_isr)
 
 
 def _outcome(topic: TopicImage, after: PartitionImage, leader: int) -> IsrOutcome:

@@ -2,7 +2,8 @@
 
 A reassignment names the replicas that a partition shall have, its *target*. Until all that it adds
 are in sync the partition has both: the target's replicas and those it takes away. Then it has the
-target alone, in a new leader epoch; where the leader is not in it another one is elected. A new
+target alone, in a new leader epoch; where the leader is not in it another one is elected. Whatever
+makes that so completes it: an answer to the leader, an election, the request itself. A new
 reassignment replaces one that is under way, and null takes it back.
 
 Pure: the service writes what is decided here.
@@ -50,7 +51,7 @@ def alter_reassignments(
             partition = topic.partitions[request.partition]
             moved = _moved(image, partition, request, may_change_factor=may_change_factor)
             fit = standing.at(topic.id, request.partition).fit
-            changes.add(topic, fenced(partition, completed(moved, fit, rules.min_isr(topic))))
+            changes.add(topic, settled(partition, moved, fit, rules.min_isr(topic)))
             results.append(None)
         except KafkaError as error:
             results.append(error)
@@ -112,10 +113,19 @@ def _towards(
 
 def _taken_back(partition: PartitionImage) -> PartitionImage:
     """With the replicas of before; the added ones go, as in a reassignment to the others."""
-    if not partition.adding and not partition.removing:
+    if not partition.is_reassigned:
         raise errors.NoReassignmentInProgress("the partition is not being reassigned")
     stable = tuple(broker for broker in partition.replicas if broker not in partition.adding)
     return replace(_towards(partition, stable, stable), adding=())
+
+
+def settled(
+    before: PartitionImage, after: PartitionImage, fit: Collection[int], min_isr: int
+) -> PartitionImage:
+    """``after``, which ``before`` has become, its reassignment completed if it can be."""
+    if after.is_reassigned:
+        after = completed(after, fit, min_isr)
+    return fenced(before, after)
 
 
 def completed(
@@ -129,7 +139,7 @@ def completed(
     elr = tuple(broker for broker in partition.elr if broker in target)
     done = replace(partition, replicas=target, isr=isr, elr=elr, adding=(), removing=())
     if partition.leader in (*target, NO_LEADER):
-        return fenced(partition, done)
+        return done
     return elect(done, fit, min_isr=min_isr)
 
 

@@ -33,7 +33,7 @@ def _topic(
         partitions=[
             _partition(partition)
             for partition in topic.partitions
-            if (partition.adding or partition.removing)
+            if partition.is_reassigned
             and (indexes is None or partition.index in indexes)
         ],
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.cluster.controller import Controller
 from pybroker.cluster.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -16,7 +19,10 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.isr_changes import InSync, IsrChange, alter_partition
+from pybroker.cluster.plan import Step
 from pybroker.cluster.reassignments import Reassignment, alter_reassignments
+from pybroker.config import BrokerConfig
+from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 
@@ -29,6 +35,8 @@ class OneIsEnough:
 
 
 RULES = OneIsEnough()
+BROKERS = {id: BrokerRegistration(id, 1, ()) for id in range(1, 7)}
+CONTROLLER = Controller(BrokerConfig({}), lambda: bytes(16), lambda: 0)
 
 
 class State:
@@ -37,9 +45,8 @@ class State:
     def __init__(self, replicas: tuple[int, ...], isr: tuple[int, ...] | None = None) -> None:
         first = PartitionImage(0, replicas[0], 5, 7, replicas, isr or replicas)
         topic = TopicImage("t", bytes(16), (first,))
-        brokers = {id: BrokerRegistration(id, 1, ()) for id in range(1, 7)}
         self.image = MetadataImage(
-            brokers=brokers, topics={"t": topic}, names={topic.id: "t"}, controller_epoch=1
+            brokers=BROKERS, topics={"t": topic}, names={topic.id: "t"}, controller_epoch=1
         )
 
     @property
@@ -57,7 +64,7 @@ class State:
         plan = alter_reassignments(
             self.image, [request], RULES, may_change_factor=may_change_factor
         )
-        self._apply(plan.steps)
+        self.apply(plan.steps)
         return plan.results[0]
 
     def in_sync(self, *isr: int) -> object:
@@ -65,10 +72,21 @@ class State:
         members = tuple(InSync(broker) for broker in isr)
         change = IsrChange(bytes(16), 0, known.leader_epoch, known.partition_epoch, members)
         plan = alter_partition(self.image, known.leader, 1, [change], RULES)
-        self._apply(plan.steps)
+        self.apply(plan.steps)
         return plan.results[0]
 
-    def _apply(self, steps: list) -> None:  # type: ignore[type-arg]
+    def change(self, **fields: Any) -> None:
+        """The partition as it was made by what is not told here."""
+        topic = self.image.topics["t"]
+        changed = topic._replace(partitions=(replace(self.partition, **fields),))
+        self.image = self.image.apply(MetadataDelta({"t": changed}))
+
+    def only_alive(self, *ids: int) -> None:
+        """All other brokers die."""
+        brokers = {id: self.image.brokers[id] for id in ids}
+        self.apply(CONTROLLER.change_brokers(self.image, brokers).steps)
+
+    def apply(self, steps: Iterable[Step]) -> None:
         for step in steps:
             self.image = self.image.apply(step.delta)
 
@@ -144,6 +162,30 @@ def test_a_new_reassignment_replaces_one_that_is_under_way() -> None:
     assert (state.partition.adding, state.partition.removing) == ((5,), (2,))
     state.in_sync(1, 2, 5)
     assert (state.partition.replicas, state.partition.leader) == ((5, 1), 1)
+
+
+def test_an_election_completes_a_reassignment() -> None:
+    """It went on for ever: nobody was left whose return would have changed the ISR, and 2 had to be in sync."""
+    state = State((1, 2, 3))
+    state.change(leader=2, isr=(2,), elr=(1,), replicas=(1, 2, 3), removing=(2, 3))
+    state.only_alive(1)
+    done = state.partition
+    assert (done.leader, done.replicas, done.isr, done.elr) == (1, (1,), (1,), ())
+    assert not done.is_reassigned
+    assert (done.leader_epoch, done.partition_epoch) == (6, 8)
+
+
+def test_an_unclean_election_completes_a_reassignment() -> None:
+    state = State((1, 2, 3))
+    state.change(leader=NO_LEADER, isr=(2,), replicas=(1, 2, 3), removing=(2, 3))
+    state.only_alive(1, 4)
+    assert state.partition.is_reassigned
+    tp = TopicPartition("t", 0)
+    plan = CONTROLLER.elect_leaders(state.image, [tp], unclean=True)
+    assert plan.results == {tp: None}
+    state.apply(plan.steps)
+    assert (state.partition.replicas, state.partition.leader) == ((1,), 1)
+    assert not state.partition.is_reassigned
 
 
 def test_targets_that_cannot_be_are_refused() -> None:
