@@ -68,7 +68,7 @@ class PartitionImage:
     has the preferred leader first. ``leader`` is NO_LEADER where none of the ISR is alive. ``elr``
     are replicas that left the ISR when it was already too small to commit anything, so they may
     lead as well (KIP-966). ``adding`` and ``removing`` are the replicas that a reassignment brings
-    and takes.
+    and takes; one in both was brought, and goes because it is not wanted any more.
     """
 
     index: int
@@ -86,6 +86,11 @@ class PartitionImage:
     def is_reassigned(self) -> bool:
         """True while a reassignment is under way."""
         return bool(self.adding or self.removing)
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """The replicas that a reassignment adds for good."""
+        return tuple(broker for broker in self.adding if broker not in self.removing)
 
     @property
     def target(self) -> tuple[int, ...]:

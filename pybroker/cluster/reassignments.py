@@ -3,8 +3,12 @@
 A reassignment names the replicas that a partition shall have, its *target*. Until all that it adds
 are in sync the partition has both: the target's replicas and those it takes away. Then it has the
 target alone, in a new leader epoch; where the leader is not in it another one is elected. Whatever
-makes that so completes it: an answer to the leader, an election, the request itself. A new
-reassignment replaces one that is under way, and null takes it back.
+makes that so completes it: an answer to the leader, an election, the request itself.
+
+A new reassignment replaces one that is under way, and null takes it back: the replicas are those from
+before the first of them. They are known, for what is not ``adding`` was there then. A replica that was
+added and is not wanted any more goes at once, or, if it is in sync, with those that are taken away: until
+then it is both ``adding`` and ``removing``.
 
 Pure: the service writes what is decided here.
 """
@@ -99,24 +103,26 @@ def _towards(
     partition: PartitionImage, target: tuple[int, ...], stable: Sequence[int]
 ) -> PartitionImage:
     """With the target, and what it takes away as long as that is needed."""
-    removing = [broker for broker in partition.replicas if broker not in target]
-    dropped = [b for b in removing if b not in stable and b not in partition.isr]
-    removing = [broker for broker in removing if broker not in dropped]
+    going = [broker for broker in partition.replicas if broker not in target]
+    removing = tuple(broker for broker in going if broker in stable or broker in partition.isr)
+    replicas = (*target, *removing)
     return replace(
         partition,
-        replicas=(*target, *removing),
-        adding=tuple(broker for broker in target if broker not in stable),
-        removing=tuple(removing),
-        elr=tuple(broker for broker in partition.elr if broker not in dropped),
+        replicas=replicas,
+        adding=tuple(broker for broker in replicas if broker not in stable),
+        removing=removing,
+        elr=tuple(broker for broker in partition.elr if broker in replicas),
     )
 
 
 def _taken_back(partition: PartitionImage) -> PartitionImage:
-    """With the replicas of before; the added ones go, as in a reassignment to the others."""
+    """With the replicas of before; the added ones go, as in a reassignment to the others. Where one of them alone
+    is in sync that is under way for a while, and null is the same again.
+    """
     if not partition.is_reassigned:
         raise errors.NoReassignmentInProgress("the partition is not being reassigned")
     stable = tuple(broker for broker in partition.replicas if broker not in partition.adding)
-    return replace(_towards(partition, stable, stable), adding=())
+    return _towards(partition, stable, stable)
 
 
 def settled(
@@ -134,7 +140,7 @@ def completed(
     """The partition without what its reassignment takes away, where everything added is in sync."""
     target = partition.target
     isr = tuple(broker for broker in partition.isr if broker in target)
-    if not isr or not set(partition.adding) <= set(isr):
+    if not isr or not set(partition.joining) <= set(isr):
         return partition
     elr = tuple(broker for broker in partition.elr if broker in target)
     done = replace(partition, replicas=target, isr=isr, elr=elr, adding=(), removing=())

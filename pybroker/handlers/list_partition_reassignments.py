@@ -45,6 +45,6 @@ def _partition(
     return Response.OngoingPartitionReassignment(
         partition_index=partition.index,
         replicas=list(partition.replicas),
-        adding_replicas=list(partition.adding),
+        adding_replicas=list(partition.joining),
         removing_replicas=list(partition.removing),
     )

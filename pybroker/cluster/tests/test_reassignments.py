@@ -164,6 +164,37 @@ def test_a_new_reassignment_replaces_one_that_is_under_way() -> None:
     assert (state.partition.replicas, state.partition.leader) == ((5, 1), 1)
 
 
+def test_a_replica_in_sync_that_no_target_names_any_more_is_none_of_those_from_before() -> None:
+    """It counted as one: null made four replicas of three, and the way back to three was refused."""
+    state = State((1, 2, 3))
+    state.move(4, 5, 6)
+    state.in_sync(1, 2, 3, 4)
+    assert state.move(1, 5, 6) is None
+    assert state.partition.joining == (5, 6)
+    assert set(state.partition.replicas) == {1, 2, 3, 4, 5, 6}
+    back = State((1, 2, 3))
+    back.image = state.image
+    assert back.move(1, 2, 3, may_change_factor=False) is None
+    assert state.take_back() is None
+    for partition in (state.partition, back.partition):
+        assert (partition.replicas, partition.isr) == ((1, 2, 3), (1, 2, 3))
+        assert not partition.is_reassigned
+
+
+def test_a_reassignment_that_is_taken_back_twice_is_taken_back() -> None:
+    state = State((1, 2))
+    state.move(3, 4)
+    state.in_sync(1, 2, 3)
+    state.change(leader=3, isr=(3,))
+    assert state.take_back() is None
+    once = state.partition
+    assert (once.target, once.replicas, once.joining) == ((1, 2), (1, 2, 3), ())
+    assert state.take_back() is None
+    assert replace(state.partition, partition_epoch=once.partition_epoch) == once
+    state.in_sync(3, 1)
+    assert (state.partition.replicas, state.partition.leader) == ((1, 2), 1)
+
+
 def test_an_election_completes_a_reassignment() -> None:
     """It went on for ever: nobody was left whose return would have changed the ISR, and 2 had to be in sync."""
     state = State((1, 2, 3))
@@ -237,7 +268,34 @@ def test_through_any_history_the_leader_is_in_an_isr_of_replicas(
         assert set(after.isr) <= set(after.replicas)
         assert len(set(after.replicas)) == len(after.replicas)
         assert set(after.adding) <= set(after.replicas)
-        assert not set(after.adding) & set(after.removing)
+        assert not set(after.joining) & set(after.removing)
         changed = replace(after, partition_epoch=before.partition_epoch) != before
         assert after.partition_epoch >= before.partition_epoch + changed
         assert after.partition_epoch <= before.partition_epoch + 1
+
+
+@given(targets, st.lists(targets | st.sets(st.integers(1, 6)) | st.integers(1, 6), max_size=10), st.integers(1, 2))
+def test_null_brings_back_the_replicas_of_before_through_any_history(
+    replicas: tuple[int, ...], history: list[tuple[int, ...] | set[int] | int], nulls: int
+) -> None:
+    """A set is who is in sync now, a number who dies, and comes back when another one leads."""
+    state = State(replicas)
+    original = set(replicas)
+    for event in history:
+        if isinstance(event, int):
+            state.only_alive(*{1, 2, 3, 4, 5, 6} - {event})
+            state.apply(CONTROLLER.change_brokers(state.image, BROKERS).steps)
+        elif isinstance(event, set):
+            leader = state.partition.leader
+            state.in_sync(*(b for b in state.partition.replicas if b in event or b == leader))
+        else:
+            state.move(*event)
+        if not state.partition.is_reassigned:
+            original = set(state.partition.replicas)
+        assert set(state.partition.replicas) - set(state.partition.adding) == original
+    for _ in range(nulls):
+        state.take_back()
+        assert set(state.partition.target) == original
+    while state.partition.is_reassigned:
+        state.in_sync(*state.partition.replicas)
+    assert set(state.partition.replicas) == original
