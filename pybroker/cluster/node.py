@@ -124,8 +124,10 @@ class ClusterNode:
             if self.controller.is_controller:
                 try:
                     await self.controller.rebalance()
-                except KafkaError as error:
-                    _log.warning("preferred leaders stay away: %s", error)
+                except (KafkaError, CoordinationError) as error:
+                    _log.warning("preferred leaders stay away: %s: %s", type(error).__name__, error)
+                except Exception:
+                    _log.exception("preferred leaders stay away")
 
     @property
     def broker_epoch(self) -> int:

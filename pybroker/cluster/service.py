@@ -310,10 +310,21 @@ class ControllerService:
             self.on_fenced()
             raise
         if step.delta:
-            await self._publish(step.delta)
+            await self._publish_own(step.delta)
 
     async def _confirm_deleted(self, topic_ids: Iterable[bytes]) -> None:
         await confirm_deleted(self.store, self._node_id, topic_ids)
+
+    async def _publish_own(self, delta: MetadataDelta) -> None:
+        """Applies what this controller has written. Where it may not be shown the term ends, for nothing can be
+        planned on an image that lacks it.
+        """
+        try:
+            await self._publish(delta)
+        except Overtaken:
+            self.step_down()
+            self.on_fenced()
+            raise
 
     async def _publish(self, delta: MetadataDelta) -> None:
         own = delta.brokers.get(self._node_id)

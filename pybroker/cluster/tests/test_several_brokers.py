@@ -20,7 +20,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.isr_changes import InSync, IsrChange
-from pybroker.cluster.namesake import BrokerIdTaken
+from pybroker.cluster.namesake import BrokerIdTaken, Overtaken
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import Member, Members, run
@@ -374,6 +374,41 @@ def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_stor
         assert after.controller_epoch <= before.controller_epoch + 5
 
     run(tmp_path / "db", scenario)
+
+
+def test_a_controller_that_may_not_show_its_own_change_is_it_no_more_until_it_has_read_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        image = await members.settled()
+        service = members.alive[1].node.controller
+        may_show, answers = service.may_show, [False]
+        service.may_show = lambda own: answers.pop() if answers else may_show(own)
+        changed = image.brokers[1]._replace(rack="another")
+        with pytest.raises(Overtaken):
+            await service.set_brokers({**image.brokers, 1: changed})
+        assert not service.is_controller
+        await members.until(lambda: members.alive[1].image.controller_epoch == 2)
+        assert (await members.settled()).version > image.version + 1
+
+    run(tmp_path / "db", scenario)
+
+
+@pytest.mark.parametrize("error", [Overtaken("for testing"), errors.NotController(), RuntimeError()])
+def test_preferred_leaders_come_back_after_a_look_that_failed(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(members: Members) -> None:
+        first = await members.start(1)
+        looks = list[None]()
+
+        async def fails() -> None:
+            looks.append(None)
+            raise error
+
+        monkeypatch.setattr(first.node.controller, "rebalance", fails)
+        await members.until(lambda: len(looks) > 1)
+
+    run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
 
 
 class Refusing:
