@@ -96,6 +96,14 @@ class Standing:
         )
 
 
+def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]:
+    """Who of the brokers in ``image`` may lead that partition and be in sync there: ``Standing`` for one question."""
+    replica = (topic_id, index)
+    return frozenset(
+        broker.id for broker in image.brokers.values() if not broker.is_leaving and replica not in broker.offline
+    )
+
+
 def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None) -> bool:
     """Whether it is another process than the known one, which did not stop in order."""
     return not broker.is_clean and (known is None or known.epoch != broker.epoch)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pybroker.cluster.elections import Rules, Standing, with_isr
+from pybroker.cluster.elections import Rules, fit_for, with_isr
 from pybroker.cluster.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.plan import PartitionChanges, Plan
 from pybroker.cluster.reassignments import settled
@@ -80,8 +80,7 @@ def _after(
     after = with_isr(partition, isr, min_isr)
     if not partition.is_reassigned:
         return after
-    standing = Standing.of(image.brokers, image.brokers, image.boots).at(topic.id, partition.index)
-    return settled(partition, after, standing.fit, min_isr)
+    return settled(partition, after, fit_for(image, topic.id, partition.index), min_isr)
 
 
 def _outcome(topic: TopicImage, after: PartitionImage, leader: int) -> IsrOutcome:

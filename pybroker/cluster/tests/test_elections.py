@@ -14,6 +14,7 @@ from pybroker.cluster.elections import (
     after_change,
     after_changes,
     elect,
+    fit_for,
     with_isr,
 )
 from pybroker.cluster.image import (
@@ -183,6 +184,23 @@ def test_a_lost_disk_concerns_its_replicas_only() -> None:
     assert lost.at(topic.id, 1) is lost
     [(_, [after])] = after_changes(MetadataImage(topics={"b": topic}), lost, UncleanForB())
     assert (after.index, after.leader) == (0, 2)
+
+
+def test_who_is_fit_for_one_partition_is_who_stands_so_there() -> None:
+    offline = frozenset((bytes(16), index) for index in range(3))
+    image = MetadataImage().apply(
+        MetadataDelta(
+            brokers={
+                1: BrokerRegistration(1, 6, (), offline=offline),
+                2: BrokerRegistration(2, 7, (), is_leaving=True),
+                3: BrokerRegistration(3, 8, ()),
+            }
+        )
+    )
+    standing = Standing.of(image.brokers, image.brokers, image.boots)
+    for index in range(4):
+        assert fit_for(image, bytes(16), index) == standing.at(bytes(16), index).fit
+    assert fit_for(image, bytes(16), 0) == {3}
 
 
 def test_a_replica_whose_disk_has_failed_is_not_eligible_when_its_broker_is_back() -> None:

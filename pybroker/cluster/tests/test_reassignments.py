@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -243,6 +243,24 @@ def test_a_partition_that_a_request_names_twice_is_refused_both_times() -> None:
     assert [type(result) for result in plan.results] == [errors.InvalidRequest, type(None), errors.InvalidRequest]
     [step] = plan.steps
     assert [op.path for op in step.operations] == ["/brokers/topics/t/partitions/1/state", "/brokers/topics/t"]
+
+
+def test_proposals_for_partitions_that_move_do_not_look_at_all_lost_replicas_each() -> None:
+    class Counted(frozenset[tuple[bytes, int]]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[tuple[bytes, int]]:
+            Counted.walks += 1
+            return super().__iter__()
+
+    state = State((1, 2))
+    state.move(3, 4)
+    brokers = {**BROKERS, 6: BROKERS[6]._replace(offline=Counted({(bytes(16), 9)}))}
+    state.image = state.image.apply(MetadataDelta(brokers=brokers))
+    Counted.walks = 0
+    state.in_sync(1, 2, 3)
+    assert state.partition.isr == (3, 1, 2)
+    assert Counted.walks == 0
 
 
 targets = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True).map(tuple)
