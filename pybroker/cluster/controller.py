@@ -249,7 +249,7 @@ class Controller:
         changes = PartitionChanges(image)
         for tp in partitions:
             try:
-                topic = _topic_of(image, tp)
+                topic = image.topic_of(*tp)
                 here = standing.at(topic.id, tp.partition)
                 partition = changes.current(topic, tp.partition)
                 elected = _elected(partition, tp, here.fit, unclean, rules.min_isr(topic))
@@ -320,13 +320,6 @@ def _find(image: MetadataImage, request: TopicName) -> Outcome:
         return topic or errors.UnknownTopicId("there is no topic of this id")
     topic = image.topic(request.name or "")
     return topic or errors.UnknownTopicOrPartition(f"there is no topic '{request.name}'")
-
-
-def _topic_of(image: MetadataImage, tp: TopicPartition) -> TopicImage:
-    topic = image.topic(tp.topic)
-    if topic is None or not 0 <= tp.partition < len(topic.partitions):
-        raise errors.UnknownTopicOrPartition(f"there is no partition {tp}")
-    return topic
 
 
 def _elected(

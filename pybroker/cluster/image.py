@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pybroker.config import Endpoint
+from pyclient.protocol.errors import UnknownTopicOrPartition
 
 NO_LEADER: Final = -1
 NO_CONTROLLER: Final = -1
@@ -185,6 +186,12 @@ class MetadataImage:
         """The topic of that id, or None."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def topic_of(self, name: str, index: int) -> TopicImage:
+        """The topic that has this partition; raises UnknownTopicOrPartition."""
+        if self.partition(name, index) is None:
+            raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+        return self.topics[name]
 
     def partition(self, name: str, index: int) -> PartitionImage | None:
         """A partition, or None where the topic does not exist or has fewer."""

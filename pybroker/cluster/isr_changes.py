@@ -93,9 +93,7 @@ def _topic(image: MetadataImage, change: IsrChange) -> TopicImage:
     topic = image.topic_by_id(change.topic_id)
     if topic is None:
         raise errors.UnknownTopicId(f"there is no topic of id {change.topic_id.hex()}")
-    if not 0 <= change.partition < len(topic.partitions):
-        raise errors.UnknownTopicOrPartition(f"there is no {topic.name}-{change.partition}")
-    return topic
+    return image.topic_of(topic.name, change.partition)
 
 
 def _check(

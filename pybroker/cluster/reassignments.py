@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pybroker.cluster.elections import Rules, Standing, elect
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage
 from pybroker.cluster.plan import PartitionChanges, Plan
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
@@ -49,7 +49,7 @@ def alter_reassignments(
     times = Counter((request.topic, request.partition) for request in requests)
     for request in requests:
         try:
-            topic = _topic(image, request)
+            topic = image.topic_of(request.topic, request.partition)
             if times[request.topic, request.partition] > 1:
                 raise errors.InvalidRequest("the request names this partition twice")
             partition = topic.partitions[request.partition]
@@ -60,14 +60,6 @@ def alter_reassignments(
         except KafkaError as error:
             results.append(error)
     return Plan(results, changes.steps())
-
-
-def _topic(image: MetadataImage, request: Reassignment) -> TopicImage:
-    topic = image.topic(request.topic)
-    if topic is None or not 0 <= request.partition < len(topic.partitions):
-        name = f"{request.topic}-{request.partition}"
-        raise errors.UnknownTopicOrPartition(f"there is no partition {name}")
-    return topic
 
 
 def _moved(
