@@ -51,7 +51,6 @@ class _Partition(msgspec.Struct, array_like=True, omit_defaults=True):
     elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    directories: tuple[bytes, ...] = ()
 
 
 class _Topic(msgspec.Struct, array_like=True):
@@ -141,7 +140,6 @@ def _partition(image: PartitionImage) -> _Partition:
         image.elr,
         image.adding,
         image.removing,
-        image.directories,
     )
 
 
@@ -209,7 +207,6 @@ def _partition_image(each: _Partition) -> PartitionImage:
         each.partition_epoch,
         each.replicas,
         each.isr,
-        each.directories,
         each.elr,
         each.adding,
         each.removing,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def partition(chance: Random, index: int) -> PartitionImage:
     leader, leader_epoch, partition_epoch = (chance.randint(-1, 1 << 31) for _ in range(3))
     members = [replicas(chance) for _ in range(5)]
     return PartitionImage(
-        index, leader, leader_epoch, partition_epoch, members[0], members[1], (), *members[2:]
+        index, leader, leader_epoch, partition_epoch, *members
     )
 
 
@@ -110,6 +111,14 @@ def test_an_entry_of_a_topic_that_is_not_there_changes_nothing() -> None:
     assert journal.decode(entry, MetadataImage()).changed == {}
     gone = journal.encode(MetadataDelta(deleted={"t": topic}), image, 1)
     assert journal.decode(gone, MetadataImage()).deleted == {}
+
+
+def test_a_partition_of_a_former_version_with_a_field_more_is_read() -> None:
+    topic = TopicImage("t", bytes(16), (PartitionImage(0, 1, 0, 0, (1, 2), (1, 2)),))
+    image = MetadataImage(topics={"t": topic}, names={topic.id: "t"})
+    former = msgspec.msgpack.encode({"e": 1, "p": {topic.id: [[0, 2, 1, 1, [1, 2], [2], [1], [], [], []]]}})
+    [partition] = image.apply(journal.decode(former, image)).topics["t"].partitions
+    assert partition == PartitionImage(0, 2, 1, 1, (1, 2), (2,), (1,))
 
 
 def test_the_known_brokers_are_those_that_were_written() -> None:
