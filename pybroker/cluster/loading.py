@@ -6,7 +6,8 @@ before the reading on (``following.newest``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from pybroker.cluster import journal, znodes
@@ -22,6 +23,8 @@ from pybroker.coordination.interface import CoordinationStore, NoNode, Stat
 from pyclient.protocol.uuids import from_base64
 
 FIRST_VERSION: Final = 1
+
+_log = logging.getLogger(__name__)
 
 
 async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage:
@@ -155,6 +158,15 @@ async def load_configs(
     }
 
 
+def _config_names(resource_type: ResourceType, entities: Iterable[str]) -> Iterator[str]:
+    for entity in entities:
+        try:
+            yield znodes.config_name(resource_type, entity)
+        except ValueError as error:
+            folder = znodes.CONFIG_FOLDERS[resource_type]
+            _log.warning("%s/%s is left out: %s", folder, entity, error)
+
+
 async def _load_configs(
     store: CoordinationStore,
 ) -> dict[tuple[ResourceType, str], Configs]:
@@ -164,7 +176,7 @@ async def _load_configs(
             entities = await store.children(znodes.CONFIG_FOLDERS[resource_type])
         except NoNode:
             continue
-        names = ["" if name == znodes.DEFAULT_ENTITY else name for name in entities]
+        names = list(_config_names(resource_type, entities))
         stored = await load_configs(store, resource_type, names)
         found |= {(resource_type, name): configs for name, configs in stored.items()}
     return found

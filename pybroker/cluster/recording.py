@@ -1,10 +1,14 @@
 """Writes a controller's steps: the change and its entry in the journal, in one ``multi``.
 
-The ``multi`` fails where the term is over (the epoch's node has another version) or somebody else
-has written the next version; either way this broker is the controller no more. A write of which
-nobody knows whether it was done, because the connection broke, is tried again: it can be done only
-once, and its entry says whether it was ours. What stays unknown ends the term, as nothing can be
-planned on an image that may lack it; the next term finds it in the journal.
+The ``multi`` fails at its first operation where the term is over (the epoch's node has another
+version), at the entry where somebody else has written the next version: either way this broker is
+the controller no more. Where it fails between them, at a node of the change itself, the term goes on
+and the image is at fault (``Differs``): nobody else changes those nodes in a term, so it was wrong
+before (``corrections``).
+
+A write of which nobody knows whether it was done, because the connection broke, is tried again: it
+can be done only once, and its entry says whether it was ours. What stays unknown ends the term, as
+nothing can be planned on an image that may lack it; the next term finds it in the journal.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import MetadataImage
@@ -27,6 +31,7 @@ from pybroker.coordination.interface import (
     Delete,
     NodeExists,
     NoNode,
+    NotEmpty,
     Operation,
     SessionExpired,
     SessionState,
@@ -41,6 +46,10 @@ _log = logging.getLogger(__name__)
 
 class Fenced(errors.NotController):
     """The term is over: another controller has written, or this one does not know what it has written."""
+
+
+class Differs(errors.UnknownServerError):
+    """The nodes that a change is about are not as the image says: nothing was written, the term goes on."""
 
 
 class Recorder:
@@ -59,16 +68,17 @@ class Recorder:
         return cls(store, leadership, map(int, await store.children(znodes.JOURNAL)))
 
     async def write(self, step: Step, image: MetadataImage) -> None:
-        """Writes a step that is made of ``image``; raises Fenced, NotController, UnknownServerError."""
-        operations = [self.leadership.check(), *step.operations]
+        """Writes a step that is made of ``image``; raises Fenced, Differs, NotController,
+        UnknownServerError.
+        """
         if not step.delta:
-            await self._perform(operations, None)
+            await self._perform(step.operations, None)
             return
         version = image.version + 1
         data = journal.encode(step.delta, image, self.leadership.epoch)
         entry = Create(znodes.journal_path(version), data)
         old = self._too_old()
-        await self._perform([*operations, entry, *old], entry)
+        await self._perform(step.operations, entry, old)
         for _ in old:
             self._versions.popleft()
         self._versions.append(version)
@@ -77,10 +87,15 @@ class Recorder:
         count = min(len(self._versions) - journal.KEPT, PRUNED_PER_STEP)
         return [Delete(znodes.journal_path(self._versions[n])) for n in range(max(0, count))]
 
-    async def _perform(self, operations: list[Operation], entry: Create | None) -> None:
+    async def _perform(
+        self, change: Sequence[Operation], entry: Create | None, old: Sequence[Operation] = ()
+    ) -> None:
+        entries = [] if entry is None else [entry]
         try:
-            await self._attempt(operations, entry)
-        except (BadVersion, NodeExists, NoNode) as error:
+            await self._attempt([self.leadership.check(), *change, *entries, *old], entry)
+        except (BadVersion, NodeExists, NoNode, NotEmpty) as error:
+            if 0 < error.index <= len(change):
+                raise Differs(f"the coordination store differs from the metadata: {error}") from error
             raise Fenced(f"another controller changed this: {error}") from error
         except ConnectionLoss as error:
             raise Fenced(f"whether a change was written stays unknown: {error}") from error
@@ -99,8 +114,10 @@ class Recorder:
         await self._reconnected()
         try:
             await self._store.multi(operations)
-        except (BadVersion, NodeExists, NoNode):
-            if entry is None or not await self._is_there(entry):
+        except (BadVersion, NodeExists, NoNode) as error:
+            if entry is None:
+                raise ConnectionLoss(f"it may have been the first time: {error}") from error
+            if not await self._is_there(entry):
                 raise
 
     async def _reconnected(self) -> None:

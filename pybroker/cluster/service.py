@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pybroker.cluster import features, journal
 from pybroker.cluster.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
 from pybroker.cluster.controller import Controller
+from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.deletions import confirm_deleted
 from pybroker.cluster.image import (
     DEFAULT_BROKER,
@@ -45,16 +47,19 @@ from pybroker.cluster.plan import (
     TopicName,
 )
 from pybroker.cluster.reassignments import Reassignment
-from pybroker.cluster.recording import Fenced, Recorder
+from pybroker.cluster.recording import Differs, Fenced, Recorder
 from pybroker.cluster.topic_steps import removal_steps
 from pybroker.config import BrokerConfig
-from pybroker.coordination.interface import CoordinationStore
+from pybroker.coordination.interface import CoordinationError, CoordinationStore
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import to_base64
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
 
 class ControllerService:
     """Changes of the cluster's metadata, as async methods; raises NotController elsewhere."""
@@ -102,17 +107,24 @@ class ControllerService:
         term has begun already.
         """
         async with self._lock:
-            recorder = await Recorder.open(self.store, leadership)
-            announcement = self._controller.begin_term(image, self._node_id, leadership.epoch)
-            image = await _recorded(recorder, [announcement], image)
-            begin = features.begin(image)
-            image = await _recorded(recorder, [begin] if begin else [], image)
-            elections = self._controller.change_brokers(image, brokers)
-            image = await _recorded(recorder, elections.steps, image)
+            term = _Beginning(await Recorder.open(self.store, leadership), image)
+            try:
+                await self._begin(term, brokers)
+            except Differs as error:
+                _log.error("the metadata is corrected, as a term began: %s", error)
+                await term.write([await load_correction(self.store, term.image)])
+                await self._begin(term, brokers)
             for name, indexes in await load_remains(self.store, deleted):
-                await _recorded(recorder, removal_steps(name, indexes), image)
-            await self._publish_image(image, deleted)
-            self._recorder = recorder
+                await term.write(removal_steps(name, indexes))
+            await self._publish_image(term.image, deleted)
+            self._recorder = term.recorder
+
+    async def _begin(self, term: _Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
+        epoch = term.recorder.leadership.epoch
+        await term.write([self._controller.begin_term(term.image, self._node_id, epoch)])
+        begin = features.begin(term.image)
+        await term.write([begin] if begin else [])
+        await term.write(self._controller.change_brokers(term.image, brokers).steps)
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = ()) -> None:
         """Another broker is the controller: shows ``image``, unless a newer one is shown already."""
@@ -306,11 +318,31 @@ class ControllerService:
         try:
             await self._recorder.write(step, self._cache.image)
         except Fenced:
-            self.step_down()
-            self.on_fenced()
+            self._end_term()
+            raise
+        except Differs as error:
+            await self._correct(self._recorder, error)
             raise
         if step.delta:
             await self._publish_own(step.delta)
+
+    def _end_term(self) -> None:
+        """This broker reads everything anew, and stands for controller again."""
+        self.step_down()
+        self.on_fenced()
+
+    async def _correct(self, recorder: Recorder, error: Differs) -> None:
+        """The metadata, here and everywhere, become what the store holds; where that cannot be done the term ends."""
+        _log.error("the metadata is corrected: %s", error)
+        image = self._cache.image
+        try:
+            step = await load_correction(self.store, image)
+            await recorder.write(step, image)
+            if step.delta:
+                await self._publish(step.delta)
+        except (CoordinationError, KafkaError) as failure:
+            _log.error("the metadata could not be corrected, the term ends: %s", failure)
+            self._end_term()
 
     async def _confirm_deleted(self, topic_ids: Iterable[bytes]) -> None:
         await confirm_deleted(self.store, self._node_id, topic_ids)
@@ -339,12 +371,16 @@ class ControllerService:
         await self._cache.publish(delta)
 
 
-async def _recorded(
-    recorder: Recorder, steps: Iterable[Step], image: MetadataImage
-) -> MetadataImage:
-    """Writes steps that nobody here sees yet; returns the image after them."""
-    for step in steps:
-        await recorder.write(step, image)
-        if step.delta:
-            image = image.apply(step.delta)
-    return image
+class _Beginning:
+    """A term that begins: its steps are written, and nobody here sees them yet."""
+
+    def __init__(self, recorder: Recorder, image: MetadataImage) -> None:
+        self.recorder = recorder
+        self.image = image
+        """After the steps."""
+
+    async def write(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            await self.recorder.write(step, self.image)
+            if step.delta:
+                self.image = self.image.apply(step.delta)

@@ -6,7 +6,8 @@
     /brokers/ids/1             (ephemeral)  endpoints and rack of a live broker
     /brokers/topics/t                       topic id, replicas of each partition
     /brokers/topics/t/partitions/0/state    leader, leader epoch, ISR; its version: partition epoch
-    /config/topics/t, /config/brokers/1, /config/brokers/<default>, /config/groups/g
+    /config/topics/t, /config/brokers/1, /config/brokers/<default>
+    /config/groups/g                        a group's configuration; its name is ``quoted``
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /latest_producer_id_block               the last block of producer ids given out
     /pybroker/journal/0000000007            what changed in version 7 of the metadata (``journal``)
@@ -21,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pybroker.cluster.image import (
     BrokerRegistration,
@@ -99,8 +100,19 @@ def deleted_path(topic_id: bytes) -> str:
 
 
 def config_path(resource_type: ResourceType, name: str) -> str:
-    """Where a resource's configuration is; an empty name is the default of all."""
-    return f"{CONFIG_FOLDERS[resource_type]}/{name or DEFAULT_ENTITY}"
+    """Where a resource's configuration is; an empty name is the default of all, a group's is ``quoted``."""
+    entity = quoted(name) if resource_type is ResourceType.GROUP else name
+    return f"{CONFIG_FOLDERS[resource_type]}/{entity or DEFAULT_ENTITY}"
+
+
+def config_name(resource_type: ResourceType, entity: str) -> str:
+    """Whose configuration a node is, by the node's name; raises ValueError where it is nobody's."""
+    name = "" if entity == DEFAULT_ENTITY else entity
+    if resource_type is ResourceType.GROUP:
+        name = unquote(name, errors="strict")
+    if not config_path(resource_type, name).endswith(f"/{entity}"):
+        raise ValueError(f"{entity} is no name of a {resource_type.name.lower()}")
+    return name
 
 
 def journal_path(version: int) -> str:

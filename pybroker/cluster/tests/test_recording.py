@@ -10,19 +10,23 @@ from typing import Any
 
 import pytest
 
+from pybroker.cluster import journal
 from pybroker.cluster.image import MetadataDelta, MetadataImage
 from pybroker.cluster.leadership import Leadership
 from pybroker.cluster.plan import NewTopic, Step
-from pybroker.cluster.recording import Fenced, Recorder
+from pybroker.cluster.recording import Differs, Fenced, Recorder
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import (
     BadVersion,
     ConnectionLoss,
     CoordinationError,
+    NodeExists,
+    NoNode,
     Operation,
     Session,
     SessionExpired,
+    Set,
     TooLarge,
 )
 from pyclient.protocol import errors
@@ -57,6 +61,21 @@ def test_who_may_not_write_any_more_is_not_the_controller(
     recorder = Recorder(Refusing(refusal), Leadership(1, 0), ())  # type: ignore[arg-type]
     with pytest.raises(told) as raised:
         asyncio.run(recorder.write(Step((), MetadataDelta(version=1)), MetadataImage()))
+    assert raised.type is told
+
+
+@pytest.mark.parametrize(
+    ("index", "told"), [(0, Fenced), (1, Differs), (2, Differs), (3, Fenced), (4, Fenced)]
+)
+@pytest.mark.parametrize("kind", [BadVersion, NoNode, NodeExists])
+def test_only_the_check_and_the_entry_tell_of_another_controller(
+    kind: type[CoordinationError], index: int, told: type[errors.KafkaError]
+) -> None:
+    """What fails at a node of the change itself is the image's fault, and nobody need be elected."""
+    recorder = Recorder(Refusing(kind("/path", index)), Leadership(1, 0), range(journal.KEPT + 1))  # type: ignore[arg-type]
+    step = Step((Set("/a", b""), Set("/b", b"")), MetadataDelta(controller=(1, 1)))
+    with pytest.raises(told) as raised:
+        asyncio.run(recorder.write(step, MetadataImage()))
     assert raised.type is told
 
 

@@ -1,0 +1,170 @@
+"""The store is not what the metadata say: the controller finds it out when it writes, and all learn of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.cluster import znodes
+from pybroker.cluster.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.corrections import correction
+from pybroker.cluster.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from pybroker.cluster.plan import NewPartitions, NewTopic
+from pybroker.cluster.tests.harness import Members, run
+from pybroker.coordination.interface import Create, Delete, Operation
+from pyclient.protocol import errors
+
+GROUP = ResourceType.GROUP
+
+
+def timeout_of(group: str, value: str = "50000") -> ConfigChange:
+    return ConfigChange(GROUP, group, (KeyChange("consumer.session.timeout.ms", 0, value),))
+
+
+async def by_hand(members: Members, *operations: Operation) -> None:
+    store = await members.server.connect()
+    await store.multi(operations)
+    await store.close()
+
+
+async def touch(members: Members, path: str) -> None:
+    """Writes a node's own data into it: its version grows."""
+    store = await members.server.connect()
+    await store.set(path, (await store.get(path))[0])
+    await store.close()
+
+
+def isr_of(members: Members) -> tuple[int, ...]:
+    return members.controller.image.topics["t"].partitions[0].isr
+
+
+@pytest.mark.parametrize("group", ["my/app", ".", "..", "a//b", "ab/", "<default>", "50%", "a%2Fb", "grün", "a b"])
+def test_a_group_of_any_name_has_a_configuration(tmp_path: Path, group: str) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        for value in ("50000", "55000"):
+            assert await members.controller.node.controller.alter_configs([timeout_of(group, value)]) == [None]
+        image = await members.settled()
+        assert image.controller_epoch == 1
+        assert image.resource_configs == {(GROUP, group): {"consumer.session.timeout.ms": "55000"}}
+        await members.start(3)
+        assert (await members.settled()).resource_configs == image.resource_configs
+
+    run(tmp_path / "db", scenario)
+
+
+def test_groups_of_different_names_have_different_nodes() -> None:
+    names = ["", "a", "a/b", "a%2Fb", "<default>", ".", "%2E", "..", "ab/", "ab"]
+    paths = [znodes.config_path(GROUP, name) for name in names]
+    assert len(set(paths)) == len(names)
+    assert all(path.count("/") == 3 and not path.endswith(("/", ".")) for path in paths)
+    assert [znodes.config_name(GROUP, path.rpartition("/")[2]) for path in paths] == names
+
+
+@pytest.mark.parametrize("entity", ["50%", "%2f", "%FF", "a\\b"])
+def test_a_node_that_no_group_has_is_nobodys(entity: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        znodes.config_name(GROUP, entity)
+
+
+def test_a_node_in_the_way_ends_no_term_and_all_learn_of_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        data = znodes.encode_configs({"consumer.session.timeout.ms": "46000"})
+        await by_hand(members, Create(znodes.config_path(GROUP, "g"), data))
+        with pytest.raises(errors.UnknownServerError):
+            await service.alter_configs([timeout_of("g")])
+        image = await members.settled()
+        assert image.resource_configs[GROUP, "g"] == {"consumer.session.timeout.ms": "46000"}
+        assert await service.alter_configs([timeout_of("g")]) == [None]
+        assert (await members.settled()).controller_epoch == 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_configuration_whose_node_was_taken_away_can_be_set_again(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        service = members.controller.node.controller
+        assert await service.alter_configs([timeout_of("g")]) == [None]
+        await by_hand(members, Delete(znodes.config_path(GROUP, "g")))
+        with pytest.raises(errors.UnknownServerError):
+            await service.alter_configs([timeout_of("g")])
+        assert (await members.settled()).configs(GROUP, "g") == {}
+        assert await service.alter_configs([timeout_of("g")]) == [None]
+        assert (await members.settled()).controller_epoch == 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_topics_whose_nodes_are_gone_stay_and_lose_no_logs(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", 1, 2)])
+        await members.settled()
+        await by_hand(members, Delete(znodes.state_path("t", 0)), Delete(znodes.config_path(ResourceType.TOPIC, "t")))
+        change = ConfigChange(ResourceType.TOPIC, "t", (KeyChange("retention.ms", 0, "5"),))
+        with pytest.raises(errors.UnknownServerError):
+            await service.alter_configs([change])
+        image = await members.settled()
+        assert image.topics.keys() == {"t"}
+        assert image.controller_epoch == 1
+        assert not any(delta.deleted for member in members.alive.values() for delta in member.deltas)
+        state = znodes.encode_state(image.topics["t"].partitions[0], 1)
+        data = znodes.encode_configs({})
+        await by_hand(
+            members,
+            Create(znodes.state_path("t", 0), state),
+            Create(znodes.config_path(ResourceType.TOPIC, "t"), data),
+        )
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_controller_that_dies_is_replaced_though_a_node_is_of_another_version(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([NewTopic("t", assignments=((0, (1, 2)),))])
+        await members.settled()
+        await touch(members, znodes.state_path("t", 0))
+        await members.die(1)
+        image = await members.settled()
+        assert image.controller_epoch == 2
+        [partition] = image.topics["t"].partitions
+        assert (partition.leader, partition.isr) == (2, (2,))
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_partition_of_another_version_is_corrected_for_everybody(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", assignments=((0, (2, 3)),))])
+        await members.settled()
+        await touch(members, znodes.state_path("t", 0))
+        await members.die(3)
+        await members.until(lambda: members.has_settled and isr_of(members) == (2,))
+        assert members.controller.image.controller_epoch == 1
+        await service.create_partitions([NewPartitions("t", 2)])
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_correction_replaces_the_partition_at_every_replica() -> None:
+    """Replicas take no image of an older epoch than they know."""
+    known = PartitionImage(0, 1, leader_epoch=4, partition_epoch=9, replicas=(1, 2), isr=(1, 2))
+    stored = PartitionImage(0, 1, leader_epoch=4, partition_epoch=8, replicas=(1, 2), isr=(1,))
+    other = PartitionImage(1, 2, leader_epoch=0, partition_epoch=0, replicas=(1, 2), isr=(1, 2))
+    image, found = (
+        MetadataImage(topics={"t": TopicImage("t", bytes(16), (each, other))}) for each in (known, stored)
+    )
+    step = correction(image, found)
+    corrected, same = step.delta.changed["t"].partitions
+    assert (corrected.leader_epoch, corrected.partition_epoch, corrected.isr) == (5, 9, (1,))
+    assert same is other
+    assert [(op.path, op.version) for op in step.operations] == [(znodes.state_path("t", 0), 8)]  # type: ignore[union-attr]
+    assert not correction(image, image).delta
