@@ -19,6 +19,7 @@ from pybroker.cluster.image import (
     ResourceType,
     TopicImage,
 )
+from pybroker.cluster.topic_steps import Remains
 from pybroker.coordination.interface import CoordinationStore, NoNode, Stat
 from pyclient.protocol.uuids import from_base64
 
@@ -107,17 +108,23 @@ async def load_deleted(store: CoordinationStore) -> list[Deleted]:
     ]
 
 
-async def load_remains(
-    store: CoordinationStore, deleted: Iterable[Deleted]
-) -> list[tuple[str, list[int]]]:
-    """Topics whose deletion was interrupted between two steps, with the partitions left of them."""
+async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Remains]:
+    """Of topics whose deletion was interrupted between two steps: what is left of them."""
     deleted = list(deleted)
-    nodes = await store.get_many([znodes.topic_path(topic.name) for topic in deleted])
+    marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
     return [
-        (topic.name, sorted(map(int, await store.children(znodes.partitions_path(topic.name)))))
-        for topic, node in zip(deleted, nodes, strict=True)
-        if node is not None and znodes.decode_topic(node[0])[0] == topic.id
+        Remains(topic.id, topic.name, await _load_indexes(store, topic.name))
+        for topic, mark in zip(deleted, marks, strict=True)
+        if mark is not None
     ]
+
+
+async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
+    try:
+        names = await store.children(znodes.partitions_path(name))
+    except NoNode:
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 async def _load_topics(store: CoordinationStore) -> Iterable[TopicImage]:

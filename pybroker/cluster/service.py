@@ -35,7 +35,7 @@ from pybroker.cluster.image import (
 from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.leadership import Leadership, give_up
-from pybroker.cluster.loading import Deleted, load_remains
+from pybroker.cluster.loading import Deleted, load_deleted, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.plan import (
@@ -114,9 +114,9 @@ class ControllerService:
                 _log.error("the metadata is corrected, as a term began: %s", error)
                 await term.write([await load_correction(self.store, term.image)])
                 await self._begin(term, brokers)
-            for name, indexes in await load_remains(self.store, deleted):
-                await term.write(removal_steps(name, indexes))
+            await self._remove_remains(term.recorder, deleted)
             await self._publish_image(term.image, deleted)
+            await self._confirm_deleted(topic.id for topic in deleted)
             self._recorder = term.recorder
 
     async def _begin(self, term: _Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
@@ -125,6 +125,15 @@ class ControllerService:
         begin = features.begin(term.image)
         await term.write([begin] if begin else [])
         await term.write(self._controller.change_brokers(term.image, brokers).steps)
+
+    async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
+        """Finishes what deletions have left of nodes; what cannot be removed is in nobody's way but its namesake's."""
+        for remains in await load_remains(self.store, deleted):
+            try:
+                for step in removal_steps(remains):
+                    await recorder.write(step, self._cache.image)
+            except errors.UnknownServerError as error:
+                _log.error("nodes of the deleted topic %s stay: %s", remains.name, error)
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = ()) -> None:
         """Another broker is the controller: shows ``image``, unless a newer one is shown already."""
@@ -220,7 +229,9 @@ class ControllerService:
         )
 
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
-        """The deleted topic or the error of each request; the logs are gone when this returns."""
+        """The deleted topic or the error of each request; the logs are gone here when this returns; the others
+        remove theirs as they follow.
+        """
         return await self._change(lambda image: self._controller.delete_topics(image, requests))
 
     async def create_partitions(
@@ -340,6 +351,9 @@ class ControllerService:
             await recorder.write(step, image)
             if step.delta:
                 await self._publish(step.delta)
+            deleted = await load_deleted(self.store)
+            await self._remove_remains(recorder, deleted)
+            await self._confirm_deleted(topic.id for topic in deleted if not topic.may_be_on(self._node_id))
         except (CoordinationError, KafkaError) as failure:
             _log.error("the metadata could not be corrected, the term ends: %s", failure)
             self._end_term()

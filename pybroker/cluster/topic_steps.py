@@ -2,7 +2,10 @@
 
 A large topic is made with some of its partitions and then grown; each step leaves the metadata
 whole. One that goes is noted in /admin/delete_topics and taken out of the metadata by the first
-step; nodes that a crash has left are removed by the next controller, which knows them by that note.
+step. Where more steps have to follow, a node below the note says so, which goes with the last of
+them: brokers take themselves off the note when their logs are gone, which may be earlier. What a
+crash or a refused write has left is removed by the next controller, or by this one when it finds it
+in the way.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from pybroker.cluster import plan as plans
 from pybroker.cluster import znodes
 from pybroker.cluster.image import MetadataDelta, MetadataImage, TopicImage
 from pybroker.cluster.plan import PARTITIONS_PER_STEP, Step
-from pybroker.coordination.interface import Create, Operation
+from pybroker.coordination.interface import Create, Delete, Operation
 
 
 class _Piece(NamedTuple):
@@ -71,23 +74,37 @@ def _deletion(topic: TopicImage) -> Iterator[_Piece]:
     note: list[Operation] = [
         Create(znodes.deleted_path(topic.id), znodes.encode_left(znodes.left_of(topic)))
     ]
-    pieces = list(_removal(topic.name, [partition.index for partition in topic.partitions]))
+    indexes = [partition.index for partition in topic.partitions]
+    if len(indexes) > PARTITIONS_PER_STEP:
+        note.append(Create(znodes.remains_path(topic.id)))
+        pieces = list(_removal(topic.name, indexes, [Delete(znodes.remains_path(topic.id))]))
+    else:
+        pieces = list(_removal(topic.name, indexes))
     first = pieces[0]
     yield _Piece([*note, *first.operations], first.weight, deleted=topic)
     yield from pieces[1:]
 
 
-def removal_steps(name: str, indexes: Sequence[int]) -> list[Step]:
-    """Steps that remove what is left of a topic that is noted as deleted."""
-    return list(_packed(_removal(name, indexes)))
+class Remains(NamedTuple):
+    """What is left of the nodes of a topic that is noted as deleted."""
+
+    topic_id: bytes
+    name: str
+    indexes: Sequence[int]
 
 
-def _removal(name: str, indexes: Sequence[int]) -> Iterator[_Piece]:
+def removal_steps(remains: Remains) -> list[Step]:
+    """Steps that remove what is left."""
+    mark = Delete(znodes.remains_path(remains.topic_id))
+    return list(_packed(_removal(remains.name, remains.indexes, [mark])))
+
+
+def _removal(name: str, indexes: Sequence[int], last: Sequence[Operation] = ()) -> Iterator[_Piece]:
     for start in range(0, max(1, len(indexes)), PARTITIONS_PER_STEP):
         chunk = indexes[start : start + PARTITIONS_PER_STEP]
         operations = list(plans.delete_partitions(name, chunk))
         if start + PARTITIONS_PER_STEP >= len(indexes):
-            operations += plans.delete_root(name)
+            operations += [*plans.delete_root(name), *last]
         yield _Piece(operations, len(chunk) + 1)
 
 

@@ -9,6 +9,7 @@
     /config/topics/t, /config/brokers/1, /config/brokers/<default>
     /config/groups/g                        a group's configuration; its name is ``quoted``
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
+    /admin/delete_topics/<topic id>/nodes   its nodes above are not all removed yet
     /latest_producer_id_block               the last block of producer ids given out
     /pybroker/journal/0000000007            what changed in version 7 of the metadata (``journal``)
     /pybroker/known                         the controller, and the live brokers as it took them into account
@@ -95,8 +96,13 @@ def state_path(name: str, index: int) -> str:
 
 
 def deleted_path(topic_id: bytes) -> str:
-    """Where a topic is remembered until its logs are gone."""
+    """Where a topic is remembered until its nodes and its logs are gone."""
     return f"{DELETED_TOPICS}/{to_base64(topic_id)}"
+
+
+def remains_path(topic_id: bytes) -> str:
+    """What is there, and keeps the note above it, until the topic's nodes are gone."""
+    return f"{deleted_path(topic_id)}/nodes"
 
 
 def config_path(resource_type: ResourceType, name: str) -> str:

@@ -1,0 +1,185 @@
+"""A deletion of several steps that ends between two of them, whether or not the controller survives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.cluster import plan, topic_steps, znodes
+from pybroker.cluster.image import TopicImage
+from pybroker.cluster.plan import NewTopic, TopicName
+from pybroker.cluster.tests.harness import Members, run
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.coordination.interface import ConnectionLoss, CoordinationError, Operation
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 4)
+    monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
+
+
+class Interrupting:
+    """A store that does no step of a deletion but the first, while ``error`` is set."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.error: CoordinationError | None = None
+        self.was_asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> object:
+        paths = [operation.path for operation in operations]
+        is_later = any(path.startswith(znodes.TOPICS) for path in paths) and not any(
+            path.startswith(znodes.JOURNAL) for path in paths
+        )
+        if is_later and self.error is not None:
+            self.was_asked.set()
+            await self.answers.wait()
+            raise self.error
+        return await self._store.multi(operations)
+
+
+async def children(members: Members, path: str) -> list[str]:
+    store = await members.server.connect()
+    try:
+        return await store.children(path)
+    finally:
+        await store.close()
+
+
+async def note_of(members: Members, topic: TopicImage) -> znodes.Left:
+    store = await members.server.connect()
+    try:
+        return znodes.decode_left((await store.get(znodes.deleted_path(topic.id)))[0])
+    finally:
+        await store.close()
+
+
+async def until_nothing_is_left(members: Members) -> None:
+    async with asyncio.timeout(20):
+        while await children(members, znodes.DELETED_TOPICS) or await children(members, znodes.TOPICS):
+            await asyncio.sleep(0.01)
+
+
+async def check_name_is_free(members: Members) -> None:
+    """The topic can be made again, and a broker that dies is survived by all others."""
+    [outcome] = await members.controller.node.controller.create_topics([NewTopic("t", 2, 3)])
+    assert isinstance(outcome, TopicImage)
+    await members.check_store()
+    controller = members.controller.id
+    await members.die(next(id for id in members.alive if id != controller))
+    image = await members.settled()
+    assert all(len(partition.isr) == 2 for partition in image.topics["t"].partitions)
+    await members.check_store()
+
+
+def test_what_a_refused_step_has_left_goes_when_it_is_in_the_way(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        first = await members.start(1, wrap=Interrupting)
+        await members.start(2, 3)
+        store: Any = first.store
+        service = first.node.controller
+        [topic] = await service.create_topics([NewTopic("t", 9, 3)])
+        assert isinstance(topic, TopicImage)
+        await members.settled()
+        store.error = CoordinationError("refused")
+        with pytest.raises(errors.UnknownServerError):
+            await service.delete_topics([TopicName("t")])
+        store.error = None
+        async with asyncio.timeout(20):
+            while (await note_of(members, topic)).brokers != ():
+                await asyncio.sleep(0.01)
+        assert await children(members, znodes.partitions_path("t")) == ["4", "5", "6", "7", "8"]
+        late = await members.start(4)
+        assert "t" not in late.image.topics
+        await members.die(4)
+        await members.settled()
+        with pytest.raises(errors.UnknownServerError):
+            await service.create_topics([NewTopic("t", 2, 3)])
+        await until_nothing_is_left(members)
+        assert (await members.settled()).controller_epoch == 1
+        await check_name_is_free(members)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_what_a_step_of_unknown_outcome_has_left_goes_with_the_next_term(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        first = await members.start(1, wrap=Interrupting)
+        await members.start(2, 3)
+        store: Any = first.store
+        await first.node.controller.create_topics([NewTopic("t", 9, 3)])
+        await members.settled()
+        store.error = ConnectionLoss("no answer")
+        with pytest.raises(errors.NotController):
+            await first.node.controller.delete_topics([TopicName("t")])
+        store.error = None
+        await until_nothing_is_left(members)
+        assert not (await members.settled()).topics
+        await check_name_is_free(members)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_what_a_controller_without_logs_of_the_topic_leaves_when_it_dies_is_found(tmp_path: Path) -> None:
+    """All who had logs have taken themselves off the note when it dies."""
+
+    async def scenario(members: Members) -> None:
+        first = await members.start(1, wrap=Interrupting)
+        await members.start(2, 3, 4)
+        store: Any = first.store
+        assignments = tuple((index, (2, 3)) for index in range(9))
+        [topic] = await first.node.controller.create_topics([NewTopic("t", assignments=assignments)])
+        assert isinstance(topic, TopicImage)
+        await members.settled()
+        store.answers.clear()
+        store.error = ConnectionLoss("killed")
+        deletion = asyncio.ensure_future(first.node.controller.delete_topics([TopicName("t")]))
+        await store.was_asked.wait()
+        async with asyncio.timeout(20):
+            while (await note_of(members, topic)).brokers != ():
+                await asyncio.sleep(0.01)
+        store.answers.set()
+        await members.die(1)
+        with pytest.raises((KafkaError, CoordinationError)):
+            await deletion
+        await until_nothing_is_left(members)
+        assert not (await members.settled()).topics
+        await check_name_is_free(members)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_nodes_that_cannot_be_removed_keep_nobody_from_being_controller(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        first = await members.start(1, wrap=Interrupting)
+        await members.start(2, 3)
+        store: Any = first.store
+        await first.node.controller.create_topics([NewTopic("t", 9, 3)])
+        await members.settled()
+        store.error = CoordinationError("refused")
+        with pytest.raises(errors.UnknownServerError):
+            await first.node.controller.delete_topics([TopicName("t")])
+        outside = await members.server.connect()
+        foreign = f"{znodes.partitions_path('t')}/8/foreign"
+        await outside.create(foreign)
+        await members.die(1)
+        image = await members.settled()
+        assert (image.controller_epoch, len(image.topics)) == (2, 0)
+        await outside.delete(foreign)
+        await outside.close()
+        await members.die(image.controller_id)
+        await until_nothing_is_left(members)
+
+    run(tmp_path / "db", scenario)
