@@ -71,7 +71,7 @@ class Standing:
         each of them was last seen: a machine that has lost its power was gone before it comes back.
         """
         leaving = frozenset(id for id, broker in brokers.items() if broker.is_leaving)
-        again = [b for b in brokers.values() if _is_another(b, known.get(b.id))]
+        again = [b for b in brokers.values() if _is_another(b, known.get(b.id), boots.get(b.id, b.boot))]
         offline: dict[tuple[bytes, int], set[int]] = defaultdict(set)
         for broker in brokers.values():
             for replica in broker.offline:
@@ -104,9 +104,15 @@ def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]
     )
 
 
-def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None) -> bool:
-    """Whether it is another process than the known one, which did not stop in order."""
-    return not broker.is_clean and (known is None or known.epoch != broker.epoch)
+def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None, boot: str) -> bool:
+    """Whether it is another process than the known one, which did not stop in order or had a log dir more: ``boot``."""
+    is_whole = broker.is_clean and _directories(boot) <= _directories(broker.boot)
+    return not is_whole and (known is None or known.epoch != broker.epoch)
+
+
+def _directories(boot: str) -> set[str]:
+    """The ids of the log dirs, which follow that of the machine's start."""
+    return set(boot.split(" ")[1:])
 
 
 def elect(

@@ -144,6 +144,16 @@ def test_an_eligible_replica_leads_where_the_isr_is_dead() -> None:
     assert after_change(one, standing(3), min_isr=2).leader == NO_LEADER
 
 
+@pytest.mark.parametrize(
+    ("boot", "lost"),
+    [("m a b", set()), ("m2 b a", set()), ("m a b c", set()), ("m a", {1}), ("m", {1}), (" a c", {1})],
+)
+def test_a_clean_stop_vouches_for_the_log_dirs_that_are_there_again(boot: str, lost: set[int]) -> None:
+    broker = BrokerRegistration(1, 8, (), is_clean=True, boot=boot)
+    found = Standing.of({1: broker}, {}, {1: "m a b"})
+    assert (found.lost, found.restarted) == (lost, lost)
+
+
 def test_case_27_the_last_replica_after_a_power_cut_is_not_elected_over_a_fuller_log() -> None:
     offline = replace(partition(NO_LEADER, (1, 2, 3), (1,)), elr=(2,))
     waits = after_change(offline, standing(1, lost={1}), min_isr=2)
