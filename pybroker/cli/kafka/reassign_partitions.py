@@ -127,6 +127,10 @@ def execute(admin: Admin, wanted: Replicas, rate: int | None) -> int:
     return told(done.errors, wanted, "Successfully started partition reassignment{s} for {names}\n")
 
 
+def replicas_of(wanted: Replicas) -> set[int]:
+    return {broker for ids in wanted.values() for broker in ids}
+
+
 def cancel(admin: Admin, wanted: Replicas, *, lifts: bool) -> int:
     going_on = [tp for tp in wanted if tp in admin.list_partition_reassignments()]
     if going_on:
@@ -135,7 +139,7 @@ def cancel(admin: Admin, wanted: Replicas, *, lifts: bool) -> int:
     else:
         write("None of the specified partition reassignments are active.\n")
     if lifts:
-        throttles.lift(admin, {tp.topic for tp in wanted})
+        throttles.lift(admin, {tp.topic for tp in wanted}, replicas_of(wanted))
     return 0
 
 
@@ -158,7 +162,7 @@ def verify(admin: Admin, wanted: Replicas, *, lifts: bool) -> int:
         write(status(f"{tp.topic}-{tp.partition}", ids, now.get(tp, ()), tp in going_on))
     if lifts and not going_on.keys() & wanted.keys():
         write("\n")
-        throttles.lift(admin, {tp.topic for tp in wanted if tp in now})
+        throttles.lift(admin, {tp.topic for tp in wanted if tp in now}, replicas_of(wanted))
     return 0
 
 

@@ -76,12 +76,16 @@ def throttle(admin: Admin, planned: Moves, rate: int) -> None:
     write(f"The inter-broker throttle limit was set to {rate} B/s\n")
 
 
-def lift(admin: Admin, topics: Iterable[str]) -> None:
-    """Lifts what ``throttle`` may have set: at every broker, and for these topics. Raises KafkaError."""
+def lift(admin: Admin, topics: Iterable[str], replicas: Iterable[int]) -> None:
+    """Lifts what ``throttle`` may have set: for these topics, and at every broker that is there; tells which of
+    ``replicas`` are not, for a broker keeps its settings while it is away. Raises KafkaError.
+    """
     brokers = sorted(each.id for each in admin.describe_cluster().brokers)
     names = sorted(set(topics))
     write(f"Clearing broker-level throttles on {_named('broker', brokers)}\n")
     _unset(admin, "BROKER", brokers, RATES)
+    if away := sorted(set(replicas).difference(brokers)):
+        write(f"Warning: not cleared on {_named('broker', away)}, away now: run --verify again when back.\n")
     write(f"Clearing topic-level throttles on {_named('topic', names)}\n")
     _unset(admin, "TOPIC", names, REPLICAS)
 

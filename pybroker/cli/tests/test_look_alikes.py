@@ -137,6 +137,9 @@ def test_a_reassignment_is_proposed_started_and_verified(at: tuple[Shell, str, s
     cleared = "Clearing broker-level throttles on broker 1\nClearing topic-level throttles on topic moving\n"
     assert told.endswith(f".\n\n{cleared}")
     assert "throttled.replicas" not in shell.done(*configs).out
+    plan.write_text('{"partitions": [{"topic": "moving", "partition": 0, "replicas": [1, 9]}]}')
+    told = shell.done(*tool, "--verify", "--reassignment-json-file", plan).out
+    assert "Warning: not cleared on broker 9, away now: run --verify again when back.\n" in told
     plan.write_text('{"partitions": [{"topic": "moving"}]}')
     assert "replicas" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
 
