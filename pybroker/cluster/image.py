@@ -171,6 +171,8 @@ class MetadataImage:
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 where there are none."""
+    unreadable: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names of topics that are in the store and could not be read: whoever has them keeps them."""
 
     @property
     def live_controller(self) -> int:

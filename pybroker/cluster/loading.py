@@ -2,13 +2,19 @@
 
 The store may change while it is read. What was read is made whole by the journal's entries from
 before the reading on (``following.newest``).
+
+Other programs have their hands in ZooKeeper. A node that is not as a broker writes it stops nobody:
+it is left out, with a warning. It is no broker, no topic, no note; a configuration is an empty one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import (
@@ -16,6 +22,7 @@ from pybroker.cluster.image import (
     BrokerRegistration,
     Configs,
     MetadataImage,
+    PartitionImage,
     ResourceType,
     TopicImage,
 )
@@ -23,7 +30,11 @@ from pybroker.cluster.topic_steps import Remains
 from pybroker.coordination.interface import CoordinationStore, NoNode, Stat
 from pyclient.protocol.uuids import from_base64
 
+T = TypeVar("T")
+
 FIRST_VERSION: Final = 1
+NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""What the decoding of a node raises that another program has written."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +46,10 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
     """
     version = await newest_version(store)
     features, found = await store.get_many([znodes.FEATURE, znodes.KNOWN])
-    known = journal.decode_known(found[0] if found else b"")
+    known = _required(znodes.KNOWN, journal.decode_known, found[0] if found else b"")
     gone = {topic.id for topic in await load_deleted(store)}
-    topics = {topic.name: topic for topic in await _load_topics(store) if topic.id not in gone}
+    whole, torn = await _load_topics(store)
+    topics = {topic.name: topic for topic in whole if topic.id not in gone}
     return MetadataImage(
         cluster_id=cluster_id,
         version=version,
@@ -48,37 +60,48 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         topics=topics,
         names={topic.id: topic.name for topic in topics.values()},
         resource_configs=await _load_configs(store),
-        features=znodes.decode_features(features[0]) if features else {},
+        features=_required(znodes.FEATURE, znodes.decode_features, features[0]) if features else {},
         features_epoch=features[1].version if features else -1,
+        unreadable=await _unreadable(store, torn),
     )
 
 
 async def newest_version(store: CoordinationStore) -> int:
     """The version of the journal's last entry; 1 where it is empty."""
-    names = await store.children(znodes.JOURNAL)
-    return int(names[-1]) if names else FIRST_VERSION
+    return max(await load_versions(store), default=FIRST_VERSION)
+
+
+async def load_versions(store: CoordinationStore) -> list[int]:
+    """The versions of which the journal has an entry, in order."""
+    return list(map(int, filter(str.isdecimal, await store.children(znodes.JOURNAL))))
 
 
 async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration]:
     """The live brokers, with what they say they cannot do."""
-    ids = [int(name) for name in await store.children(znodes.BROKER_IDS)]
+    ids = [int(name) for name in await store.children(znodes.BROKER_IDS) if name.isdecimal()]
     nodes = await store.get_many([znodes.broker_path(id) for id in ids])
     unfit = await store.get_many([znodes.unfit_path(id) for id in ids])
-    return {
-        id: _broker(id, node, said)
-        for id, node, said in zip(ids, nodes, unfit, strict=True)
-        if node is not None
-    }
+    brokers = {}
+    for id, node, said in zip(ids, nodes, unfit, strict=True):
+        broker = _broker(id, node, said) if node is not None else None
+        if broker is not None:
+            brokers[id] = broker
+    return brokers
 
 
 def _broker(
     id: int, node: tuple[bytes, Stat], said: tuple[bytes, Stat] | None
-) -> BrokerRegistration:
-    broker = znodes.decode_broker(id, node[0], node[1].created)
-    if said is None or said[1].owner != node[1].owner:
+) -> BrokerRegistration | None:
+    broker = read_broker(id, *node)
+    if broker is None or said is None or said[1].owner != node[1].owner:
         return broker
-    is_leaving, offline = znodes.decode_unfit(said[0])
-    return broker._replace(is_leaving=is_leaving, offline=offline)
+    unfit = _readable(znodes.unfit_path(id), znodes.decode_unfit, said[0])
+    return broker if unfit is None else broker._replace(is_leaving=unfit[0], offline=unfit[1])
+
+
+def read_broker(id: int, data: bytes, stat: Stat) -> BrokerRegistration | None:
+    """A broker's registration; None where the node is none."""
+    return _readable(znodes.broker_path(id), znodes.decode_broker, id, data, stat.created)
 
 
 class Deleted(NamedTuple):
@@ -100,12 +123,14 @@ class Deleted(NamedTuple):
 async def load_deleted(store: CoordinationStore) -> list[Deleted]:
     """The topics that are noted as deleted."""
     ids = await store.children(znodes.DELETED_TOPICS)
-    nodes = await store.get_many([f"{znodes.DELETED_TOPICS}/{id}" for id in ids])
-    return [
-        Deleted(from_base64(id), *znodes.decode_left(node[0]))
-        for id, node in zip(ids, nodes, strict=True)
-        if node is not None
-    ]
+    paths = [f"{znodes.DELETED_TOPICS}/{id}" for id in ids]
+    nodes = zip(ids, paths, await store.get_many(paths), strict=True)
+    notes = [_readable(path, _note, id, node[0]) for id, path, node in nodes if node is not None]
+    return [note for note in notes if note is not None]
+
+
+def _note(id: str, data: bytes) -> Deleted:
+    return Deleted(from_base64(id), *znodes.decode_left(data))
 
 
 async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Remains]:
@@ -127,29 +152,61 @@ async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-async def _load_topics(store: CoordinationStore) -> Iterable[TopicImage]:
+async def _load_topics(store: CoordinationStore) -> tuple[list[TopicImage], dict[str, bytes | None]]:
+    """The topics, and ids, where they can be read, of those that are not whole."""
     names = await store.children(znodes.TOPICS)
-    topic_nodes = await store.get_many([znodes.topic_path(name) for name in names])
+    nodes = await store.get_many([znodes.topic_path(name) for name in names])
     configs = await load_configs(store, ResourceType.TOPIC, names)
-    found = [
-        (name, *znodes.decode_topic(node[0]))
-        for name, node in zip(names, topic_nodes, strict=True)
-        if node is not None
-    ]
+    torn: dict[str, bytes | None] = {}
+    found: list[tuple[str, bytes, Mapping[int, znodes.Assignment]]] = []
+    for name, node in zip(names, nodes, strict=True):
+        topic = None if node is None else _readable(znodes.topic_path(name), znodes.decode_topic, node[0])
+        if topic is not None:
+            found.append((name, *topic))
+        elif node is not None:
+            torn[name] = None
     states = iter(
         await store.get_many(
             [znodes.state_path(name, index) for name, _, parts in found for index in sorted(parts)]
         )
     )
-    topics = []
+    topics: list[TopicImage] = []
     for name, topic_id, replicas in found:
-        partitions = tuple(
-            znodes.decode_state(index, state[0], state[1].version, replicas[index])
-            for index, state in zip(sorted(replicas), states, strict=False)  # states go on
-            if state is not None
-        )
-        topics.append(TopicImage(name, topic_id, partitions, configs.get(name, NO_CONFIGS)))
-    return topics
+        partitions = _partitions(name, replicas, list(islice(states, len(replicas))))
+        if len(partitions) == len(replicas):
+            topics.append(TopicImage(name, topic_id, partitions, configs.get(name, NO_CONFIGS)))
+        else:
+            torn[name] = topic_id
+    return topics, torn
+
+
+def _partitions(
+    name: str, replicas: Mapping[int, znodes.Assignment], states: Sequence[tuple[bytes, Stat] | None]
+) -> tuple[PartitionImage, ...]:
+    """From the first one on, as many as there are without a hole."""
+    partitions: list[PartitionImage] = []
+    for index, state in enumerate(states):
+        if state is None or index not in replicas:
+            break
+        path, assigned = znodes.state_path(name, index), replicas[index]
+        partition = _readable(path, znodes.decode_state, index, state[0], state[1].version, assigned)
+        if partition is None:
+            break
+        partitions.append(partition)
+    return tuple(partitions)
+
+
+async def _unreadable(store: CoordinationStore, torn: Mapping[str, bytes | None]) -> frozenset[str]:
+    """Those of the topics that are not whole that are not about to go, either."""
+    if not torn:
+        return frozenset()
+    gone = {topic.id for topic in await load_deleted(store)}
+    names = [name for name, topic_id in torn.items() if topic_id not in gone]
+    nodes = await store.get_many([znodes.topic_path(name) for name in names])
+    there = frozenset(name for name, node in zip(names, nodes, strict=True) if node is not None)
+    if there:
+        _log.warning("below %s these are left out, as they are no whole topics: %s", znodes.TOPICS, sorted(there))
+    return there
 
 
 async def load_configs(
@@ -159,10 +216,27 @@ async def load_configs(
     wanted = list(names)
     nodes = await store.get_many([znodes.config_path(resource_type, name) for name in wanted])
     return {
-        name: znodes.decode_configs(node[0])
+        name: _readable(znodes.config_path(resource_type, name), znodes.decode_configs, node[0]) or NO_CONFIGS
         for name, node in zip(wanted, nodes, strict=True)
         if node is not None
     }
+
+
+def _readable(path: str, decode: Callable[..., T], *arguments: object) -> T | None:
+    """What a node says; None where it is not as a broker writes it."""
+    try:
+        return decode(*arguments)
+    except NOT_OURS as error:
+        _log.warning("%s is left out, it is not as a broker writes it: %s: %s", path, type(error).__name__, error)
+        return None
+
+
+def _required(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
+    """What a node says without which there is no image."""
+    try:
+        return decode(data)
+    except (*NOT_OURS, msgspec.MsgspecError) as error:
+        raise ValueError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _config_names(resource_type: ResourceType, entities: Iterable[str]) -> Iterator[str]:

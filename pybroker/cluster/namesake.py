@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from pybroker.cluster import znodes
+from pybroker.cluster.loading import read_broker
 from pybroker.coordination.interface import CoordinationError, CoordinationStore, Delete, NoNode, Operation
 
 RETRY_S = 0.2
@@ -40,8 +41,8 @@ async def _remains(store: CoordinationStore, node_id: int, boot: str) -> list[Op
     registration, *others = await store.get_many(paths)
     if registration is None:
         return []
-    data, stat = registration
-    if znodes.decode_broker(node_id, data, stat.created).boot != boot:
+    broker, stat = read_broker(node_id, *registration), registration[1]
+    if broker is None or broker.boot != boot:
         return []
     owned = [path for path, node in zip(paths[1:], others, strict=True) if node and node[1].owner == stat.owner]
     return [Delete(path) for path in (paths[0], *owned)]
@@ -56,6 +57,7 @@ async def make_room(store: CoordinationStore, node_id: int, boot: str) -> None:
         [found] = await store.get_many([path])
         if found is None:
             return
-        place = ", ".join(map(str, znodes.decode_broker(node_id, found[0], 0).endpoints))
+        broker = read_broker(node_id, *found)
+        place = ", ".join(map(str, broker.endpoints)) if broker else "a place that its registration does not tell"
         await asyncio.sleep(RETRY_S)
     raise BrokerIdTaken(f"broker {node_id} runs already, at {place}: choose another node.id")

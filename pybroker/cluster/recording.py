@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import MetadataImage
 from pybroker.cluster.leadership import Leadership
+from pybroker.cluster.loading import load_versions
 from pybroker.cluster.plan import Step
 from pybroker.coordination.interface import (
     BadVersion,
@@ -65,7 +66,7 @@ class Recorder:
     @classmethod
     async def open(cls, store: CoordinationStore, leadership: Leadership) -> Recorder:
         """For a term that has begun."""
-        return cls(store, leadership, map(int, await store.children(znodes.JOURNAL)))
+        return cls(store, leadership, await load_versions(store))
 
     async def write(self, step: Step, image: MetadataImage) -> None:
         """Writes a step that is made of ``image``; raises Fenced, Differs, NotController,

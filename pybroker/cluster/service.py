@@ -172,7 +172,7 @@ class ControllerService:
         deleted = {to_base64(topic.id): topic.image() for topic in here} | {
             name: topic
             for name, topic in old.topics.items()
-            if name not in image.topics or image.topics[name].id != topic.id
+            if _lacks(image, topic)
         }
         changed = {n: t for n, t in image.topics.items() if old.topics.get(n) != t}
         configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
@@ -383,6 +383,12 @@ class ControllerService:
                 cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
             )
         await self._cache.publish(delta)
+
+
+def _lacks(image: MetadataImage, topic: TopicImage) -> bool:
+    """Whether the topic is gone in ``image``, which was read from the store."""
+    found = image.topics.get(topic.name)
+    return topic.name not in image.unreadable if found is None else found.id != topic.id
 
 
 class _Beginning:

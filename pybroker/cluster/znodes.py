@@ -299,6 +299,8 @@ def encode_left(left: Left) -> bytes:
 
 def decode_left(data: bytes) -> Left:
     """/admin/delete_topics/T; a bare name is from the time when clusters had one broker."""
+    if not data:
+        raise ValueError("an empty note, as Kafka's tools make it, is none")
     if not data.startswith(b"{"):
         return Left(data.decode(), None)
     fields = json.loads(data)
