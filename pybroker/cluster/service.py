@@ -368,8 +368,7 @@ class ControllerService:
         try:
             await self._publish(delta)
         except Overtaken:
-            self.step_down()
-            self.on_fenced()
+            self._end_term()
             raise
 
     async def _publish(self, delta: MetadataDelta) -> None:
