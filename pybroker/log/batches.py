@@ -62,16 +62,15 @@ def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
         data = file.read(min(SCAN_BYTES, end - position), position)
         batches = scan(data) or [_header(data, position, end)]
         for batch in batches:
-            if batch.base_offset <= above:
-                raise _disordered(position, batch, above)
+            _check_offsets(position, batch, above)
             above = batch.last_offset
             yield Located(position, batch)
             position += batch.size
 
 
 def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0) -> Iterator[Located]:
-    """As ``walk``, but batches that end at or beyond offset ``trust_before`` must have the
-    right CRC.
+    """As ``walk``, but batches that begin or end at or beyond offset ``trust_before``, by what they say, must have
+    the right CRC.
     """
     above = -1
     while position < end:
@@ -81,10 +80,10 @@ def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0
             data = _whole_batch(file, data, position, end)
             batches = [read_header(data)]
         for batch in batches:
-            if batch.last_offset >= trust_before and not check_crc(data, batch.position, batch):
+            is_trusted = max(batch.base_offset, batch.last_offset) < trust_before
+            if not is_trusted and not check_crc(data, batch.position, batch):
                 raise MalformedBatch(position, "wrong CRC", size=batch.size)
-            if batch.base_offset <= above:
-                raise _disordered(position, batch, above)
+            _check_offsets(position, batch, above)
             above = batch.last_offset
             yield Located(position, batch)
             position += batch.size
@@ -101,9 +100,13 @@ def first_reaching(file: DataFile, position: int, end: int, offset: int) -> Loca
     return None
 
 
-def _disordered(position: int, batch: Batch, above: int) -> MalformedBatch:
-    reason = f"offset {batch.base_offset} behind {above}"
-    return MalformedBatch(position, reason, size=batch.size, is_disordered=True)
+def _check_offsets(position: int, batch: Batch, above: int) -> None:
+    if batch.base_offset <= above:
+        reason = f"offset {batch.base_offset} behind {above}"
+        raise MalformedBatch(position, reason, size=batch.size, is_disordered=True)
+    if batch.last_offset < batch.base_offset:
+        reason = f"offsets {batch.base_offset} to {batch.last_offset}"
+        raise MalformedBatch(position, reason, size=batch.size)
 
 
 def _header(data: bytes, position: int, end: int) -> Batch:

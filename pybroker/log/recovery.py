@@ -111,7 +111,7 @@ class _Loader:
         start = max(self.checkpointed.log_start_offset, segments[0].base_offset)
         recovery_point = self.checkpointed.recovery_point
         checked = segments.find(recovery_point) if not self.clean else len(segments)
-        self._mend_index_files(segments.snapshot()[:checked])
+        self._mend_index_files(segments, checked)
         if not self.clean:
             self._recover(segments, checked, producers, epochs, recovery_point)
         if not epochs_known:
@@ -248,26 +248,50 @@ class _Loader:
             self.log_dir.unlink(segment.delete())
         return Segments([self._new_segment(offset)])
 
-    def _mend_index_files(self, segments: list[Segment]) -> None:
-        """Makes missing and misshapen index files again.
+    def _mend_index_files(self, segments: Segments, end: int) -> None:
+        """Makes missing and misshapen index files of the first ``end`` segments again.
 
-        Their content is checked when it is used.
+        The content of the others is checked when it is used; but a ``.txnindex`` that is missing alone cannot be told
+        from one that never was.
         """
-        for segment in segments:
+        for number, segment in enumerate(segments.snapshot()[:end]):
             stem = f"{segment.base_offset:020d}"
             if stem + SUFFIX not in self.files:
                 continue
             sizes = [self.files.get(stem + suffix) for suffix in (".index", ".timeindex")]
             if None in sizes or any(self.files.get(stem + suffix, 0) % size for suffix, size in ENTRY_SIZES.items()):
                 logger.warning("index files of %s are made again", segment.path)
-                self._rebuild(segment)
+                self._rebuild(segments, number)
 
-    def _rebuild(self, segment: Segment) -> None:
+    def _rebuild(self, segments: Segments, number: int) -> None:
+        segment = segments[number]
         try:
             segment.rebuild_indexes()
+            self._rebuild_aborted(segment, self._producers_before(segments, number))
         except MalformedBatch as error:
             logger.error("%s: %s", segment.path, error)
             segment.seal()
+
+    def _producers_before(self, segments: Segments, number: int) -> ProducerStates:
+        """The producers as they were where a segment begins."""
+        base = segments[number].base_offset
+        known = [offset for offset in self._offsets_of(producer_snapshot.SUFFIX) if offset <= base]
+        producers = ProducerStates(self.storage, self.folder, known)
+        if number:
+            self._replay_producers(producers, Segments(segments.snapshot()[:number]), segments[0].base_offset, base)
+        else:
+            producers.load(base, base)
+        return producers
+
+    def _rebuild_aborted(self, segment: Segment, producers: ProducerStates) -> None:
+        """Makes the transaction index again; raises MalformedBatch."""
+        segment.txn_index.delete()
+        markers = Markers(segment)
+        try:
+            for position, batch in segment.batches():
+                replay_batch(producers, markers, position, batch, segment.txn_index)
+        finally:
+            segment.txn_index.save(sync=True)
 
     # Recovery
 
@@ -381,7 +405,7 @@ class _Loader:
             return segments[-1].read_end() + 1
         except MalformedBatch as error:
             self._cut(segments, len(segments) - 1, error)
-            self._rebuild(segments[-1])
+            self._rebuild(segments, len(segments) - 1)
             return segments[-1].read_end() + 1
 
     def _epochs(self) -> tuple[LeaderEpochs, bool]:

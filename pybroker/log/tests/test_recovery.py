@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from cy.batch import read_header
+from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.replay import REACH_BYTES
 from pybroker.log.tests.helpers import (
@@ -16,12 +17,14 @@ from pybroker.log.tests.helpers import (
     contents,
     fill,
     idempotent,
+    marker,
     numbered,
     open_log,
 )  # fmt: skip
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
+LAST_OFFSET_DELTA = 23
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
 
@@ -39,6 +42,14 @@ def recovered(folder, **options):
 
 def logs(folder):
     return sorted(folder.glob("*.log"))
+
+
+def last_batch(data):
+    """Where it begins."""
+    begin = end = 0
+    while end < len(data):
+        begin, end = end, end + read_header(data[end:]).size
+    return begin
 
 
 def test_case_1_torn_tail_is_cut_and_everything_before_it_is_kept(folder):
@@ -70,6 +81,40 @@ def test_case_6_wrong_crc_in_the_last_batch_is_cut(folder):
     assert not list(folder.glob("*quarantined*"))
     fill(log, [b"again"])
     assert contents(log)[-1] == (59, b"again")
+
+
+@pytest.mark.parametrize("point", [0, 59, 60])
+def test_case_6_an_end_that_rotted_in_the_last_batch_is_cut_and_nothing_else(folder, point):
+    data = bytearray(logs(folder)[-1].read_bytes())
+    begin = last_batch(data)
+    struct.pack_into(">i", data, begin + LAST_OFFSET_DELTA, -343_937_212)
+    logs(folder)[-1].write_bytes(data)
+    log = recovered(folder, recovery_point=point)
+    assert [value for _, value in contents(log)] == numbered(60)[:59]
+    assert logs(folder)[-1].stat().st_size == begin
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_case_2_aborted_transactions_stay_hidden_where_all_indexes_are_lost(tmp_path, clean):
+    log = open_log(tmp_path, CONFIG)
+    for number in range(40):
+        log.append_as_leader(idempotent(number, b"x" * 50, producer=7, transactional=True), 0, NOW)
+        log.append_as_leader(idempotent(2 * number, b"y" * 50, producer=8, transactional=True), 0, NOW)
+        if number % 3 == 0:
+            log.append_as_leader(marker(number % 2, producer=7), 0, NOW, origin=Origin.COORDINATOR)
+        if number % 7 == 0:
+            log.append_as_leader(marker(0, producer=8), 0, NOW, origin=Origin.COORDINATOR)
+        log.append_as_leader(idempotent(2 * number + 1, b"z", producer=8, transactional=True), 0, NOW)
+    end = log.log_end_offset
+    told = log.aborted_transactions(0, end)
+    assert len(told) > 8
+    point = log.log_end_offset
+    log.close()
+    for path in (tmp_path / "t-0").glob("*index"):
+        path.unlink()
+    again = open_log(tmp_path, CONFIG, clean=clean, recovery_point=point)
+    assert again.log_end_offset == end
+    assert again.aborted_transactions(0, end) == told
 
 
 @pytest.mark.parametrize("claimed", [1 << 32, 1 << 40, (1 << 63) - 1])
