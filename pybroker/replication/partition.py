@@ -256,11 +256,16 @@ class Partition:
     ) -> PartitionRead:
         """What a fetch gets: at most ``max_bytes``, but with ``min_one`` at least one batch.
 
+        What a follower has not, its leader may have: that is no OffsetOutOfRange, which makes a client begin anew; one
+        that names no epoch may have come on the word of old metadata.
+
         Raises OffsetOutOfRange, CorruptMessage, and as ``check_leader``.
         """
         if not self.is_leader or wanted.current_leader_epoch != NO_EPOCH:
             self.check(wanted.current_leader_epoch, must_lead=must_lead)
         log = self.log
+        if not self.is_leader and wanted.fetch_offset > log.log_end_offset:
+            raise errors.NotLeaderOrFollower(f"{self.topic_partition} follows and has no offset {wanted.fetch_offset}")
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
         result = PartitionRead(high_watermark, stable, log.log_start_offset)

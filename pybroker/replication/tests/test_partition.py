@@ -168,6 +168,16 @@ def test_outside_the_log_a_read_is_out_of_range(node: Node, offset: int) -> None
         read(partition, offset)
 
 
+@pytest.mark.parametrize("epoch", [-1, 5])
+def test_a_follower_does_not_say_that_what_it_lacks_is_out_of_range(node: Node, epoch: int) -> None:
+    partition = node.create(replicas=(1, 2), leader=2, epoch=5)
+    assert read(partition, 0, epoch=epoch, must_lead=False).size == 0
+    with pytest.raises(errors.NotLeaderOrFollower):
+        read(partition, 1, epoch=epoch, must_lead=False)
+    with pytest.raises(errors.OffsetOutOfRange):
+        read(partition, -1, epoch=epoch, must_lead=False)
+
+
 def test_read_committed_ends_before_an_open_transaction(node: Node) -> None:
     partition = node.create()
     open_batch = batch(b"t", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
