@@ -23,6 +23,7 @@ import datetime
 import json
 import platform
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -176,6 +177,14 @@ class Campaign:
         self.report.seconds = time.monotonic() - began
         return self.report
 
+    def keep_logs(self, folder: Path) -> None:
+        """Copies what the brokers have on their disks, which do not outlive them; a file that goes meanwhile is left
+        out.
+        """
+        for broker in self.target.brokers.ids:
+            with contextlib.suppress(shutil.Error):
+                shutil.copytree(self.target.brokers.log_dir(broker), folder / f"broker-{broker}", dirs_exist_ok=True)
+
     def _begin(self) -> None:
         self.streams.begin()
         self.transactions.begin()
@@ -308,7 +317,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--drivers", default="confluent,aiokafka,java,pyclient")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--report", type=Path, help="writes the report, JSON, here too")
-    parser.add_argument("--folder", type=Path, help="keeps data and journals here")
+    parser.add_argument("--folder", type=Path, help="keeps journals here, and of a run with anomalies the logs")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {chosen.seed}", file=sys.stderr, flush=True)
@@ -318,6 +327,8 @@ def main(arguments: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         with PLACES[chosen.place](folder, chosen.seed, plan) as campaign:
             report = campaign.run()
+            if report.anomalies and chosen.folder:
+                campaign.keep_logs(folder / "logs")
     if chosen.report:
         chosen.report.write_text(report.as_json())
     print(report.as_json())
