@@ -99,7 +99,7 @@ HISTORIC = (
     Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=66),
     Mutant("KIP-966", broken.last_replica, shape=POWER),
     Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}, seed=11),
-    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=135),
+    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=97),
 )
 
 MUTANTS = (
