@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -267,7 +267,6 @@ class GroupReader(Load):
         super().__init__(broker, name, seed)
         self.places = places
         self.marks = marks
-        self.told: Counter[str] = Counter()
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
 
     def work(self) -> None:
@@ -302,10 +301,6 @@ class GroupReader(Load):
             self._commit(consumer, ends)
 
     def _hear(self, error: confluent_kafka.KafkaError) -> None:
-        """librdkafka forgets to ask a moved coordinator for the offsets again (its issue 5586): begins anew then."""
-        if error.code() == confluent_kafka.KafkaError.NOT_COORDINATOR:
-            self.told[error.name()] += 1
-            raise ConnectionError(error.str())
         assert error.retriable() or error.code() < 0, error
 
     def _commit(self, consumer: Any, ends: Mapping[Place, int]) -> None:
