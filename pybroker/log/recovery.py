@@ -252,8 +252,10 @@ class _Loader:
         """Makes missing and misshapen index files of the first ``end`` segments again.
 
         The content of the others is checked when it is used; but a ``.txnindex`` that is missing alone cannot be told
-        from one that never was.
+        from one that never was. The log is read once for segments in a row, with or without snapshots of producers.
         """
+        producers: ProducerStates | None = None
+        reached = 0
         for number, segment in enumerate(segments.snapshot()[:end]):
             stem = f"{segment.base_offset:020d}"
             if stem + SUFFIX not in self.files:
@@ -261,13 +263,16 @@ class _Loader:
             sizes = [self.files.get(stem + suffix) for suffix in (".index", ".timeindex")]
             if None in sizes or any(self.files.get(stem + suffix, 0) % size for suffix, size in ENTRY_SIZES.items()):
                 logger.warning("index files of %s are made again", segment.path)
-                self._rebuild(segments, number)
+                if producers is None or reached != number:
+                    producers = self._producers_before(segments, number)
+                self._rebuild(segment, producers)
+                reached = number + 1
 
-    def _rebuild(self, segments: Segments, number: int) -> None:
-        segment = segments[number]
+    def _rebuild(self, segment: Segment, producers: ProducerStates) -> None:
+        """``producers``: as they were where the segment begins; afterwards as where it ends."""
         try:
             segment.rebuild_indexes()
-            self._rebuild_aborted(segment, self._producers_before(segments, number))
+            self._rebuild_aborted(segment, producers)
         except MalformedBatch as error:
             logger.error("%s: %s", segment.path, error)
             segment.seal()
@@ -405,7 +410,7 @@ class _Loader:
             return segments[-1].read_end() + 1
         except MalformedBatch as error:
             self._cut(segments, len(segments) - 1, error)
-            self._rebuild(segments, len(segments) - 1)
+            self._rebuild(segments[-1], self._producers_before(segments, len(segments) - 1))
             return segments[-1].read_end() + 1
 
     def _epochs(self) -> tuple[LeaderEpochs, bool]:

@@ -66,6 +66,12 @@ async def note_of(members: Members, topic: TopicImage) -> znodes.Left:
         await store.close()
 
 
+async def until_all_logs_are_gone(members: Members, topic: TopicImage) -> None:
+    async with asyncio.timeout(20):
+        while (await note_of(members, topic)).brokers != ():
+            await asyncio.sleep(0.01)
+
+
 async def until_nothing_is_left(members: Members) -> None:
     async with asyncio.timeout(20):
         while await children(members, znodes.DELETED_TOPICS) or await children(members, znodes.TOPICS):
@@ -97,9 +103,7 @@ def test_what_a_refused_step_has_left_goes_when_it_is_in_the_way(tmp_path: Path)
         with pytest.raises(errors.UnknownServerError):
             await service.delete_topics([TopicName("t")])
         store.error = None
-        async with asyncio.timeout(20):
-            while (await note_of(members, topic)).brokers != ():
-                await asyncio.sleep(0.01)
+        await until_all_logs_are_gone(members, topic)
         assert await children(members, znodes.partitions_path("t")) == ["4", "5", "6", "7", "8"]
         late = await members.start(4)
         assert "t" not in late.image.topics
@@ -147,9 +151,7 @@ def test_what_a_controller_without_logs_of_the_topic_leaves_when_it_dies_is_foun
         store.error = ConnectionLoss("killed")
         deletion = asyncio.ensure_future(first.node.controller.delete_topics([TopicName("t")]))
         await store.was_asked.wait()
-        async with asyncio.timeout(20):
-            while (await note_of(members, topic)).brokers != ():
-                await asyncio.sleep(0.01)
+        await until_all_logs_are_gone(members, topic)
         store.answers.set()
         await members.die(1)
         with pytest.raises((KafkaError, CoordinationError)):

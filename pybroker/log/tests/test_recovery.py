@@ -94,8 +94,9 @@ def test_case_6_an_end_that_rotted_in_the_last_batch_is_cut_and_nothing_else(fol
     assert logs(folder)[-1].stat().st_size == begin
 
 
+@pytest.mark.parametrize("lost", [("*index",), ("*index", "*.snapshot"), ("*[13579].*index", "*.snapshot")])
 @pytest.mark.parametrize("clean", [True, False])
-def test_case_2_aborted_transactions_stay_hidden_where_all_indexes_are_lost(tmp_path, clean):
+def test_case_2_aborted_transactions_stay_hidden_where_indexes_are_lost(tmp_path, clean, lost):
     log = open_log(tmp_path, CONFIG)
     for number in range(40):
         log.append_as_leader(idempotent(number, b"x" * 50, producer=7, transactional=True), 0, NOW)
@@ -110,7 +111,7 @@ def test_case_2_aborted_transactions_stay_hidden_where_all_indexes_are_lost(tmp_
     assert len(told) > 8
     point = log.log_end_offset
     log.close()
-    for path in (tmp_path / "t-0").glob("*index"):
+    for path in [path for pattern in lost for path in (tmp_path / "t-0").glob(pattern)]:
         path.unlink()
     again = open_log(tmp_path, CONFIG, clean=clean, recovery_point=point)
     assert again.log_end_offset == end
