@@ -54,6 +54,15 @@ class Deliveries:
             self.errors.append(error)
 
 
+def send(client: confluent_kafka.Producer, topic: str, value: bytes, **options: object) -> None:
+    """Gives one record to librdkafka; waits while its queue is full, which a slow machine makes it."""
+    while True:
+        try:
+            return client.produce(topic, value, **options)  # type: ignore[arg-type]
+        except BufferError:
+            client.poll(0.1)
+
+
 def write(
     broker: Served,
     topic: str,
@@ -70,7 +79,7 @@ def write(
         options: dict[str, object] = {} if partition is None else {"partition": partition}
         if keys is not None:
             options["key"] = keys[place]
-        client.produce(topic, value, on_delivery=reports, **options)  # type: ignore[arg-type]
+        send(client, topic, value, on_delivery=reports, **options)
         if place % 10_000 == 9_999:
             client.poll(0.1)
     assert client.flush(60) == 0
