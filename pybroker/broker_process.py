@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from pybroker.start_options import StartOptions
+
+logger = logging.getLogger("pybroker.supervisor")
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -51,12 +54,17 @@ class BrokerProcess:
         return cls(process)
 
     async def hello(self) -> Hello | None:
-        """What it says when it takes requests; None if it ended before."""
+        """What it says when it takes requests; None if it ended before.
+
+        Other lines, as a ``sitecustomize`` of the user may print them, are logged.
+        """
         assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        if not line:
-            return None
-        return msgspec.json.decode(line, type=Hello)
+        while line := await self._process.stdout.readline():
+            try:
+                return msgspec.json.decode(line, type=Hello)
+            except msgspec.DecodeError:
+                logger.warning("process %d says %r", self.pid, line)
+        return None
 
     async def ended(self) -> int:
         """Waits for its end; returns its exit code, -N where signal N ended it."""

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pybroker.cluster import offline_replicas
 from pybroker.cluster.image import (
     NO_CONTROLLER,
     BrokerRegistration,
@@ -69,7 +70,7 @@ class _Broker(msgspec.Struct, array_like=True):
     is_clean: bool
     boot: str
     is_leaving: bool
-    offline: tuple[tuple[bytes, int], ...]
+    offline: offline_replicas.Rows[bytes]
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -157,7 +158,7 @@ def _broker(broker: BrokerRegistration) -> _Broker:
         broker.is_clean,
         broker.boot,
         broker.is_leaving,
-        tuple(sorted(broker.offline)),
+        offline_replicas.rows(broker.offline),
     )
 
 
@@ -223,7 +224,7 @@ def _registration(broker: _Broker) -> BrokerRegistration:
         broker.is_clean,
         broker.boot,
         broker.is_leaving,
-        frozenset(broker.offline),
+        offline_replicas.replicas(broker.offline),
     )
 
 

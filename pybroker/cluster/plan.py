@@ -43,6 +43,12 @@ class Step(NamedTuple):
 PARTITIONS_PER_STEP: Final = 800
 """With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
 
+BYTES_PER_PARTITION: Final = 800
+"""So many bytes of anything else weigh as much as a partition."""
+
+JOINED_BYTES: Final = 1 << 16
+"""What is larger is a step of its own; it is written twice, the second time in the journal."""
+
 ASSIGNMENTS_PER_PARTITION: Final = 30
 """So many replica lists of a topic's node are as long as the writes of one partition."""
 
@@ -81,11 +87,13 @@ class PartitionChanges:
         return topic._replace(partitions=tuple(news.get(p.index, p) for p in topic.partitions))
 
     def steps(self, last: Step | None = None) -> list[Step]:
-        """The changes, a part in each step; ``last`` is added to the last of them."""
+        """The changes, a part in each step; ``last`` is added to the last of them, or follows it where it is large."""
         topics = dict[str, TopicImage]()
         steps = [self._step(chunk, topics) for chunk in self._chunks()]
-        if last is not None:
-            steps[-1:] = [_joined(steps[-1], last) if steps else last]
+        if last is not None and steps and _size(last) <= JOINED_BYTES:
+            steps[-1:] = [_joined(steps[-1], last)]
+        elif last is not None:
+            steps.append(last)
         return steps
 
     def _chunks(self) -> Iterator[list[tuple[str, PartitionImage]]]:
@@ -130,6 +138,10 @@ class PartitionChanges:
             topics[name] = old._replace(partitions=partitions)
             operations += update_partitions(old, topics[name], self._image.controller_epoch)
         return Step(operations, MetadataDelta({name: topics[name] for name in by_topic}))
+
+
+def _size(step: Step) -> int:
+    return sum(len(operation.data) for operation in step.operations if isinstance(operation, (Create, Set)))
 
 
 def _joined(first: Step, second: Step) -> Step:

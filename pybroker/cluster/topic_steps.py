@@ -11,12 +11,13 @@ in the way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from pybroker.cluster import plan as plans
 from pybroker.cluster import znodes
-from pybroker.cluster.image import MetadataDelta, MetadataImage, TopicImage
-from pybroker.cluster.plan import PARTITIONS_PER_STEP, Step
+from pybroker.cluster.image import Configs, MetadataDelta, MetadataImage, TopicImage
+from pybroker.cluster.plan import BYTES_PER_PARTITION, PARTITIONS_PER_STEP, Step
 from pybroker.coordination.interface import Create, Delete, Operation
 
 
@@ -36,8 +37,13 @@ def creation_steps(image: MetadataImage, topics: Iterable[TopicImage]) -> list[S
 def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[_Piece]:
     first = _part(topic, PARTITIONS_PER_STEP)
     operations = list(plans.create_topic(first, controller_epoch))
-    yield _Piece(operations, len(first.partitions) + 1, first)
+    yield _Piece(operations, len(first.partitions) + 1 + _weight(topic.configs), first)
     yield from _growth(topic, len(first.partitions), controller_epoch)
+
+
+def _weight(configs: Configs) -> int:
+    """Of a configuration, in partitions; it is written to its node and to the journal."""
+    return ceil(2 * sum(len(key) + len(value) for key, value in configs.items()) / BYTES_PER_PARTITION)
 
 
 def _part(topic: TopicImage, partitions: int) -> TopicImage:

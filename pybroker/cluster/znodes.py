@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from pybroker.cluster import offline_replicas
 from pybroker.cluster.image import (
     BrokerRegistration,
     Configs,
@@ -309,15 +310,15 @@ def decode_left(data: bytes) -> Left:
 
 def encode_unfit(*, is_leaving: bool, offline: frozenset[tuple[bytes, int]]) -> bytes:
     """/pybroker/unfit/N: whether the broker stops; replicas whose disk it has lost."""
-    replicas = [[to_base64(topic_id), index] for topic_id, index in sorted(offline)]
-    return _compact({"leaving": is_leaving, "offline": replicas}).encode()
+    rows = offline_replicas.rows((to_base64(topic_id), index) for topic_id, index in offline)
+    return _compact({"leaving": is_leaving, "offline": rows}).encode()
 
 
 def decode_unfit(data: bytes) -> tuple[bool, frozenset[tuple[bytes, int]]]:
     """/pybroker/unfit/N."""
     fields = json.loads(data)
-    replicas = frozenset((from_base64(id), index) for id, index in fields["offline"])
-    return fields["leaving"], replicas
+    replicas = offline_replicas.replicas(fields["offline"])
+    return fields["leaving"], frozenset((from_base64(topic_id), index) for topic_id, index in replicas)
 
 
 def encode_configs(configs: Configs) -> bytes:

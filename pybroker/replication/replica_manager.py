@@ -21,6 +21,7 @@ from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage,
 from pybroker.config import BrokerConfig, ConfigError, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
 from pybroker.log.marker import EndTxnMarker
@@ -230,7 +231,7 @@ class ReplicaManager(HostedPartitions):
             self.unopened = {row for row in self.unopened if row[0] != topic.id}
             await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
         if not self._started:
-            await self._finish_deletions({topic.id for topic in delta.deleted.values()})
+            await self._delete_what_left({topic.id for topic in delta.deleted.values()})
         if any(log_dir.offline for log_dir in self.logs.dirs):
             self._drop_offline()
         for topic in delta.changed.values():
@@ -311,10 +312,17 @@ class ReplicaManager(HostedPartitions):
         leaving = [partition.topic_partition for partition in partitions]
         await self._loop.run_in_executor(self._executor, self._delete_logs, leaving)
 
-    async def _finish_deletions(self, topic_ids: Set[bytes]) -> None:
-        """Removes what the end of the last process left of deleted topics."""
-        left = [log.topic_partition for log in self.logs if log.topic_id in topic_ids]
+    async def _delete_what_left(self, deleted: Set[bytes]) -> None:
+        """Removes what left this broker while it was down: topics that were deleted, and replicas that have moved."""
+        left = [log.topic_partition for log in self.logs if log.topic_id in deleted or self._has_moved(log)]
         await self._loop.run_in_executor(self._executor, self._delete_logs, left)
+
+    def _has_moved(self, log: Log) -> bool:
+        topic = self.image.topic_by_id(log.topic_id)
+        index = log.topic_partition.partition
+        return (
+            topic is not None and index < len(topic.partitions) and self.node_id not in topic.partitions[index].replicas
+        )
 
     def _withdraw(self, partition: Partition) -> None:
         """The replica is found no more, and whoever waits for it hears so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,18 @@ def test_deletion_that_a_crash_interrupted_is_finished_at_the_start(node: Node) 
     node.start(deleted={"an id": TopicImage("t", topic.id, ())})
     assert folders(node) == ["u-0"]
     assert "t" not in node.metadata.image.topics
+
+
+def test_replica_that_moved_away_while_the_broker_was_down_is_removed_at_the_start(node: Node) -> None:
+    node.create(partitions=2)
+    topic = node.metadata.image.topics["t"]
+    node.stop()
+    stays, leaves = topic.partitions
+    elsewhere = replace(leaves, leader=2, replicas=(2, 3), isr=(2, 3))
+    moved = topic._replace(partitions=(stays, elsewhere))
+    node.metadata.image = node.metadata.image.apply(MetadataDelta(changed={"t": moved}))
+    node.start()
+    assert folders(node) == ["t-0"]
 
 
 def test_what_other_brokers_have_is_not_unknown(node: Node) -> None:

@@ -1,0 +1,103 @@
+"""No step is larger than a write to ZooKeeper may be, whatever a disk has lost or a client asks for."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pybroker.cluster import journal, znodes
+from pybroker.cluster.controller import Controller
+from pybroker.cluster.image import (
+    BrokerRegistration,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from pybroker.cluster.plan import NewTopic, Step
+from pybroker.config import BrokerConfig, Endpoint
+from pybroker.coordination.interface import Create, Operation, Set
+
+LIMIT = (1 << 20) - 1024
+"""ZooKeeper's jute.maxbuffer of 1 MiB, and its own words."""
+
+LONGEST = 249
+
+CONFIGS = (
+    ("cleanup.policy", "compact,delete"),
+    ("retention.ms", "604800000"),
+    ("max.message.bytes", "10485760"),
+    ("min.insync.replicas", "2"),
+    ("segment.bytes", "1073741824"),
+    ("min.cleanable.dirty.ratio", "0.1"),
+    ("delete.retention.ms", "86400000"),
+    ("message.timestamp.type", "LogAppendTime"),
+)
+
+
+def bytes_of(step: Step, image: MetadataImage) -> int:
+    """What ZooKeeper counts: paths and data, some 60 bytes an operation more, and the journal's entry."""
+    entry = Create(znodes.journal_path(1), journal.encode(step.delta, image, 7))
+    operations: list[Operation] = [*step.operations, entry]
+    data = sum(len(each.data) for each in operations if isinstance(each, (Create, Set)))
+    return data + sum(60 + len(each.path) for each in operations)
+
+
+def broker(id: int, offline: frozenset[tuple[bytes, int]] = frozenset()) -> BrokerRegistration:
+    endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"kafka-{id}.example.com", 9092)
+    return BrokerRegistration(id, 100 + id, (endpoint,), None, ("/data",), False, "b" * 36, False, offline)
+
+
+def cluster(topics: int, partitions: int) -> MetadataImage:
+    """Three brokers with topics of the longest names, all led by the first."""
+    made = [
+        TopicImage(
+            f"{number:05d}".ljust(LONGEST, "x"),
+            number.to_bytes(16, "big"),
+            tuple(PartitionImage(index, 1, 5, 5, (1, 2, 3), (1, 2, 3)) for index in range(partitions)),
+        )
+        for number in range(1, topics + 1)
+    ]
+    return MetadataImage(
+        version=5,
+        controller_epoch=7,
+        brokers={id: broker(id) for id in (1, 2, 3)},
+        topics={topic.name: topic for topic in made},
+        names={topic.id: topic.name for topic in made},
+    )
+
+
+def controller() -> Controller:
+    return Controller(BrokerConfig({}), lambda: bytes(16), lambda: 0)
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(9_600, 1), (300, 100)])
+def test_disks_that_lose_everything_are_counted(topics: int, partitions: int) -> None:
+    """Two of three brokers, each with thousands of replicas: what they lack stands in the last step twice."""
+    image = cluster(topics, partitions)
+    lost = frozenset((topic.id, index) for topic in image.topics.values() for index in range(partitions))
+    plan = controller().change_brokers(image, {1: broker(1, lost), 2: broker(2, lost), 3: broker(3)})
+    assert max(bytes_of(step, image) for step in plan.steps) < LIMIT
+    assert plan.steps[-1].delta.brokers[1] == broker(1, lost)
+    assert len(znodes.encode_unfit(is_leaving=False, offline=lost)) < LIMIT
+
+
+def test_many_topics_with_configurations_are_made() -> None:
+    topics = [NewTopic(f"{number:05d}".ljust(LONGEST, "x"), 1, 3, configs=CONFIGS) for number in range(400)]
+    image = cluster(0, 0)
+    plan = controller().create_topics(image, topics)
+    assert all(isinstance(result, TopicImage) for result in plan.results)
+    assert max(bytes_of(step, image) for step in plan.steps) < LIMIT
+
+
+def test_what_was_lost_is_read_as_it_was_written_by_this_version_and_the_one_before() -> None:
+    lost = frozenset({(bytes(16), 3), (bytes(16), 700), (b"b" * 16, 0)})
+    assert znodes.decode_unfit(znodes.encode_unfit(is_leaving=True, offline=lost)) == (True, lost)
+    old = b'{"leaving":false,"offline":[["AAAAAAAAAAAAAAAAAAAAAA",3],["AAAAAAAAAAAAAAAAAAAAAA",700]]}'
+    assert znodes.decode_unfit(old) == (False, frozenset({(bytes(16), 3), (bytes(16), 700)}))
+    image = MetadataImage()
+    entry = journal.encode(MetadataDelta(brokers={1: broker(1, lost)}), image, 7)
+    assert journal.decode(entry, image).brokers == {1: broker(1, lost)}
+    fields = msgspec.msgpack.decode(entry)
+    fields["b"][0][-1] = sorted(lost)
+    assert journal.decode(msgspec.msgpack.encode(fields), image).brokers == {1: broker(1, lost)}
