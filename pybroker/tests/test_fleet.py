@@ -97,6 +97,16 @@ def test_a_broker_killed_while_it_starts_is_started_again(tmp_path: Path) -> Non
         assert process.wait(DEADLINE_S) == 0
 
 
+def test_what_else_a_broker_prints_is_logged_and_it_is_heard_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif '--member' in sys.orig_argv:\n    print('hello from the site')\n"
+    )
+    with fleet(tmp_path / "data", "--processes", 2, env={"PYTHONPATH": str(tmp_path)}) as running:
+        ended = running.stop()
+    assert ended.code == 0
+    assert ended.err.count("says b'hello from the site\\n'") == 2
+
+
 def test_a_taken_port_of_one_is_told_by_it_and_ends_all(tmp_path: Path) -> None:
     port = consecutive_ports(2)
     with socket.create_server(("127.0.0.1", port + 1)):
