@@ -10,8 +10,11 @@ from typing import Any
 from pybroker.clock import ManualClock
 from pybroker.cluster import znodes
 from pybroker.cluster.following import newest
-from pybroker.cluster.image import MetadataDelta, MetadataImage
+from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage
+from pybroker.cluster.isr_changes import InSync, IsrChange
+from pybroker.cluster.membership import Membership
 from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.plan import NewTopic
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
 
@@ -156,3 +159,34 @@ def run(file: Path, scenario: Callable[[Members], Awaitable[None]], **settings: 
                 await members.check_store()
 
     asyncio.run(main())
+
+
+def assigned(name: str, *replicas: tuple[int, ...]) -> NewTopic:
+    """A topic with its replicas chosen by hand."""
+    return NewTopic(name, -1, -1, tuple(enumerate(replicas)))
+
+
+def partition_of(image: MetadataImage, topic: str = "t", index: int = 0) -> PartitionImage:
+    """A partition that is there."""
+    found = image.partition(topic, index)
+    assert found is not None
+    return found
+
+
+def proposal(image: MetadataImage, *isr: int, topic: str = "t", index: int = 0) -> IsrChange:
+    """What a leader would ask for to have ``isr`` in sync."""
+    known = partition_of(image, topic, index)
+    members = tuple(InSync(id, image.brokers[id].epoch if id in image.brokers else 0) for id in isr)
+    return IsrChange(image.topics[topic].id, index, known.leader_epoch, known.partition_epoch, members)
+
+
+async def propose(members: Members, leader: int, *changes: IsrChange) -> list[object]:
+    """The controller's answers to a leader's changes."""
+    image = members.controller.image
+    return list(await members.controller.node.controller.alter_partition(leader, image.brokers[leader].epoch, changes))
+
+
+def membership_of(member: Member) -> Membership:
+    """What registers the broker and takes its terms."""
+    assert member.node._membership is not None
+    return member.node._membership

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pybroker.clock import ManualClock
-from pybroker.cluster import journal, namesake, znodes
+from pybroker.cluster import journal, znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.image import (
     NO_LEADER,
@@ -19,44 +16,19 @@ from pybroker.cluster.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.cluster.isr_changes import InSync, IsrChange
-from pybroker.cluster.namesake import BrokerIdTaken, Overtaken
-from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.isr_changes import InSync
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
-from pybroker.cluster.tests.harness import Member, Members, run
-from pybroker.config import BrokerConfig
-from pybroker.coordination.embedded import EmbeddedStore
-from pybroker.coordination.interface import BadVersion, Operation, OperationResult, Session
-from pybroker.coordination.tests.suite import eventually
+from pybroker.cluster.tests.harness import (
+    Members,
+    assigned,
+    membership_of,
+    partition_of,
+    proposal,
+    propose,
+    run,
+)
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
-
-
-def assigned(name: str, *replicas: tuple[int, ...]) -> NewTopic:
-    return NewTopic(name, -1, -1, tuple(enumerate(replicas)))
-
-
-def partition_of(image: MetadataImage, topic: str = "t", index: int = 0) -> PartitionImage:
-    found = image.partition(topic, index)
-    assert found is not None
-    return found
-
-
-def proposal(image: MetadataImage, *isr: int, topic: str = "t", index: int = 0) -> IsrChange:
-    known = partition_of(image, topic, index)
-    members = tuple(InSync(id, image.brokers[id].epoch if id in image.brokers else 0) for id in isr)
-    return IsrChange(
-        image.topics[topic].id, index, known.leader_epoch, known.partition_epoch, members
-    )
-
-
-async def propose(members: Members, leader: int, *changes: IsrChange) -> list[object]:
-    image = members.controller.image
-    return list(
-        await members.controller.node.controller.alter_partition(
-            leader, image.brokers[leader].epoch, changes
-        )
-    )
 
 
 def test_every_broker_gets_what_the_controller_has_changed(tmp_path: Path) -> None:
@@ -321,7 +293,7 @@ def test_whoever_has_fallen_behind_the_journal_reads_everything_anew(
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         await members.settled()
-        following = _membership(members.alive[2])._following
+        following = membership_of(members.alive[2])._following
         await following.stop()
         for n in range(30):
             await members.controller.node.controller.create_topics([NewTopic(f"t{n}", 1, 1)])
@@ -330,137 +302,6 @@ def test_whoever_has_fallen_behind_the_journal_reads_everything_anew(
         following.start()
         image = await members.settled()
         assert len(image.topics) == 30
-
-    run(tmp_path / "db", scenario)
-
-
-def _membership(member: Member):  # type: ignore[no-untyped-def]
-    assert member.node._membership is not None
-    return member.node._membership
-
-
-def test_case_20_whoever_writes_the_next_entry_first_is_the_controller(tmp_path: Path) -> None:
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        image = await members.settled()
-        other = await members.server.connect()
-        await other.create(znodes.journal_path(image.version + 1), journal_entry(image))
-        with pytest.raises(errors.NotController):
-            await members.alive[1].node.controller.create_topics([NewTopic("t", 1, 1)])
-        image = await members.settled()
-        assert image.controller_epoch == 2
-        await members.controller.node.controller.create_topics([NewTopic("t", 1, 1)])
-        assert "t" in (await members.settled()).topics
-
-    run(tmp_path / "db", scenario)
-
-
-def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_store_has(tmp_path: Path) -> None:
-    """Each took its own image for the truth: no term could begin, some hundred were tried, and the dead broker led."""
-
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2, 3)
-        service = members.controller.node.controller
-        await service.create_topics([assigned("t", (1, 2, 3), (1, 2, 3)), NewTopic("u", 6, 3)])
-        before = await members.settled()
-        other = await members.server.connect()
-        for index in range(2):
-            path = znodes.state_path("t", index)
-            await other.set(path, (await other.get(path))[0])
-        await members.die(members.controller.id)
-        async with asyncio.timeout(10):
-            after = await members.settled()
-        assert {p.leader for topic in after.topics.values() for p in topic.partitions} <= set(members.alive)
-        assert after.controller_epoch <= before.controller_epoch + 5
-
-    run(tmp_path / "db", scenario)
-
-
-def test_a_controller_that_may_not_show_its_own_change_is_it_no_more_until_it_has_read_it(tmp_path: Path) -> None:
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        image = await members.settled()
-        service = members.alive[1].node.controller
-        may_show, answers = service.may_show, [False]
-        service.may_show = lambda own: answers.pop() if answers else may_show(own)
-        changed = image.brokers[1]._replace(rack="another")
-        with pytest.raises(Overtaken):
-            await service.set_brokers({**image.brokers, 1: changed})
-        assert not service.is_controller
-        await members.until(lambda: members.alive[1].image.controller_epoch == 2)
-        assert (await members.settled()).version > image.version + 1
-
-    run(tmp_path / "db", scenario)
-
-
-@pytest.mark.parametrize("error", [Overtaken("for testing"), errors.NotController(), RuntimeError()])
-def test_preferred_leaders_come_back_after_a_look_that_failed(
-    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario(members: Members) -> None:
-        first = await members.start(1)
-        looks = list[None]()
-
-        async def fails() -> None:
-            looks.append(None)
-            raise error
-
-        monkeypatch.setattr(first.node.controller, "rebalance", fails)
-        await members.until(lambda: len(looks) > 1)
-
-    run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
-
-
-class Refusing:
-    """A store that refuses the changes of controllers while ``is_on``."""
-
-    is_on = False
-
-    def __init__(self, store: EmbeddedStore) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        if Refusing.is_on and any(op.path == znodes.KNOWN for op in operations):
-            raise BadVersion(znodes.KNOWN)
-        return await self._store.multi(operations)
-
-
-def test_terms_that_the_store_refuses_are_few_and_end_when_it_refuses_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2, 3, wrap=Refusing)
-        before = await members.settled()
-        monkeypatch.setattr(Refusing, "is_on", True)
-        await members.die(members.controller.id)
-        await asyncio.sleep(2)
-        assert not any(member.is_controller for member in members.alive.values())
-        other = await members.server.connect()
-        tried = int((await other.get(znodes.CONTROLLER_EPOCH))[0]) - before.controller_epoch
-        assert 2 <= tried <= 2 * 4, "each of two pauses 0.2 s, 0.4 s, 0.8 s …"
-        monkeypatch.setattr(Refusing, "is_on", False)
-        await members.settled()
-
-    run(tmp_path / "db", scenario)
-
-
-def journal_entry(image: MetadataImage) -> bytes:
-    return journal.encode(MetadataDelta(controller=(image.controller_id, 1)), image, 1)
-
-
-def test_case_22_a_controller_whose_session_expired_is_one_broker_of_many(tmp_path: Path) -> None:
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2, 3)
-        await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
-        before = (await members.settled()).brokers[1].epoch
-        await members.server.expire(members.alive[1].store.session.id)
-        await eventually(lambda: members.alive[2].image.controller_epoch >= 2)
-        image = await members.settled()
-        assert image.brokers[1].epoch > before
-        assert partition_of(image).leader_epoch >= 1
 
     run(tmp_path / "db", scenario)
 
@@ -555,71 +396,12 @@ def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: P
     run(tmp_path / "db", scenario)
 
 
-def test_a_broker_whose_id_another_one_has_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
-
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        first = members.alive[2]
-        other = ClusterNode(
-            await members.server.connect(), BrokerConfig({}), 2, ManualClock(), first.node.cluster_id
-        )
-        with pytest.raises(BrokerIdTaken, match="broker 2 runs already, at PLAINTEXT://"):
-            await other.join({}, directory_ids=["another disk"])
-        assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
-
-    run(tmp_path / "db", scenario)
-
-
-def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_its_and_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
-
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        await members.controller.node.controller.create_topics([assigned("t", (2, 1))])
-        await members.settled()
-        old = members.alive.pop(2)
-        awake, failed = asyncio.Event(), asyncio.Event()
-        _membership(old)._on_failure = failed.set
-        renew = old.store.new_session
-
-        async def sleep() -> Session:
-            await awake.wait()
-            return await renew()
-
-        monkeypatch.setattr(old.store, "new_session", sleep)
-        await members.server.expire(old.store.session.id)
-        await members.until(lambda: 2 not in members.controller.image.brokers)
-        other = await members.start(2, directory_ids=["another disk"])
-        assert other.node.broker_epoch > old.node.broker_epoch
-        await propose(members, 1, proposal(await members.settled(), 2, 1))
-        await members.controller.node.controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
-        led = partition_of(await members.settled())
-        assert led.leader == 2
-        awake.set()
-        async with asyncio.timeout(60):
-            await failed.wait()
-        await members.until(lambda: set(old.image.brokers) == {1})
-        assert all(other.node.broker_epoch not in _epochs(image) for image in old.history.values())
-        assert partition_of(old.image).leader_epoch < led.leader_epoch
-        async with asyncio.timeout(60):
-            await old.node.retire()
-            await old.die()
-        assert not (await members.settled()).brokers[2].is_leaving
-
-    run(tmp_path / "db", scenario)
-
-
 def test_a_broker_that_cannot_apply_what_the_controller_has_changed_stops(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         await members.settled()
         broken, failed = members.alive.pop(2), asyncio.Event()
-        _membership(broken)._on_failure = failed.set
+        membership_of(broken)._on_failure = failed.set
 
         async def cannot(delta: MetadataDelta, image: MetadataImage) -> None:
             raise RuntimeError("for testing")
@@ -631,46 +413,3 @@ def test_a_broker_that_cannot_apply_what_the_controller_has_changed_stops(tmp_pa
         await broken.die()
 
     run(tmp_path / "db", scenario)
-
-
-def _epochs(image: MetadataImage) -> set[int]:
-    return {broker.epoch for broker in image.brokers.values()}
-
-
-def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        before = (await members.settled()).brokers[2].epoch
-        past = members.alive[2]  # its session lives on, as after a kill until it expires
-        await past.node.leave()
-        await members.start(2)
-        assert (await members.settled()).brokers[2].epoch > before
-        await past.store.close()
-        assert set((await members.settled()).brokers) == {1, 2}
-
-    run(tmp_path / "db", scenario)
-
-
-def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_session(tmp_path: Path) -> None:
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        past = members.controller
-        await past.node.leave()  # and its session lives on, with its /controller
-        await members.start(past.id)
-        await members.settled()
-        await past.store.close()
-        assert set((await members.settled()).brokers) == {1, 2}
-
-    run(tmp_path / "db", scenario)
-
-
-def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Path) -> None:
-    """Found by the simulator: the last write of a killed process came after its successor had registered."""
-
-    async def scenario(members: Members) -> None:
-        await members.start(1, 2)
-        before = (await members.settled()).brokers[2].epoch
-        await members.alive[1].store.delete(znodes.broker_path(2))
-        await members.until(lambda: members.has_settled and members.controller.image.brokers[2].epoch > before)
-
-    run(tmp_path / "store", scenario)

@@ -1,0 +1,145 @@
+"""Brokers and the nodes that stand for them: expired, taken by another, left over from their past."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pybroker.clock import ManualClock
+from pybroker.cluster import namesake, znodes
+from pybroker.cluster.image import (
+    MetadataImage,
+)
+from pybroker.cluster.namesake import BrokerIdTaken
+from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.tests.harness import (
+    Members,
+    assigned,
+    membership_of,
+    partition_of,
+    proposal,
+    propose,
+    run,
+)
+from pybroker.config import BrokerConfig
+from pybroker.coordination.interface import Session
+from pybroker.coordination.tests.suite import eventually
+from pybroker.topic_partition import TopicPartition
+
+
+def test_case_22_a_controller_whose_session_expired_is_one_broker_of_many(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
+        before = (await members.settled()).brokers[1].epoch
+        await members.server.expire(members.alive[1].store.session.id)
+        await eventually(lambda: members.alive[2].image.controller_epoch >= 2)
+        image = await members.settled()
+        assert image.brokers[1].epoch > before
+        assert partition_of(image).leader_epoch >= 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_whose_id_another_one_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        first = members.alive[2]
+        other = ClusterNode(
+            await members.server.connect(), BrokerConfig({}), 2, ManualClock(), first.node.cluster_id
+        )
+        with pytest.raises(BrokerIdTaken, match="broker 2 runs already, at PLAINTEXT://"):
+            await other.join({}, directory_ids=["another disk"])
+        assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_its_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_topics([assigned("t", (2, 1))])
+        await members.settled()
+        old = members.alive.pop(2)
+        awake, failed = asyncio.Event(), asyncio.Event()
+        membership_of(old)._on_failure = failed.set
+        renew = old.store.new_session
+
+        async def sleep() -> Session:
+            await awake.wait()
+            return await renew()
+
+        monkeypatch.setattr(old.store, "new_session", sleep)
+        await members.server.expire(old.store.session.id)
+        await members.until(lambda: 2 not in members.controller.image.brokers)
+        other = await members.start(2, directory_ids=["another disk"])
+        assert other.node.broker_epoch > old.node.broker_epoch
+        await propose(members, 1, proposal(await members.settled(), 2, 1))
+        await members.controller.node.controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
+        led = partition_of(await members.settled())
+        assert led.leader == 2
+        awake.set()
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await members.until(lambda: set(old.image.brokers) == {1})
+        assert all(other.node.broker_epoch not in _epochs(image) for image in old.history.values())
+        assert partition_of(old.image).leader_epoch < led.leader_epoch
+        async with asyncio.timeout(60):
+            await old.node.retire()
+            await old.die()
+        assert not (await members.settled()).brokers[2].is_leaving
+
+    run(tmp_path / "db", scenario)
+
+
+def _epochs(image: MetadataImage) -> set[int]:
+    return {broker.epoch for broker in image.brokers.values()}
+
+
+def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        before = (await members.settled()).brokers[2].epoch
+        past = members.alive[2]  # its session lives on, as after a kill until it expires
+        await past.node.leave()
+        await members.start(2)
+        assert (await members.settled()).brokers[2].epoch > before
+        await past.store.close()
+        assert set((await members.settled()).brokers) == {1, 2}
+
+    run(tmp_path / "db", scenario)
+
+
+def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_session(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        past = members.controller
+        await past.node.leave()  # and its session lives on, with its /controller
+        await members.start(past.id)
+        await members.settled()
+        await past.store.close()
+        assert set((await members.settled()).brokers) == {1, 2}
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Path) -> None:
+    """Found by the simulator: the last write of a killed process came after its successor had registered."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        before = (await members.settled()).brokers[2].epoch
+        await members.alive[1].store.delete(znodes.broker_path(2))
+        await members.until(lambda: members.has_settled and members.controller.image.brokers[2].epoch > before)
+
+    run(tmp_path / "store", scenario)

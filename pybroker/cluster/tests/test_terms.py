@@ -1,0 +1,138 @@
+"""Terms of controllers: how they begin, what the store refuses them, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.cluster import journal, znodes
+from pybroker.cluster.image import (
+    MetadataDelta,
+    MetadataImage,
+)
+from pybroker.cluster.namesake import Overtaken
+from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.tests.harness import (
+    Members,
+    assigned,
+    run,
+)
+from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.coordination.interface import BadVersion, Operation, OperationResult
+from pyclient.protocol import errors
+
+
+def test_case_20_whoever_writes_the_next_entry_first_is_the_controller(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        image = await members.settled()
+        other = await members.server.connect()
+        await other.create(znodes.journal_path(image.version + 1), journal_entry(image))
+        with pytest.raises(errors.NotController):
+            await members.alive[1].node.controller.create_topics([NewTopic("t", 1, 1)])
+        image = await members.settled()
+        assert image.controller_epoch == 2
+        await members.controller.node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert "t" in (await members.settled()).topics
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_store_has(tmp_path: Path) -> None:
+    """Each took its own image for the truth: no term could begin, some hundred were tried, and the dead broker led."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([assigned("t", (1, 2, 3), (1, 2, 3)), NewTopic("u", 6, 3)])
+        before = await members.settled()
+        other = await members.server.connect()
+        for index in range(2):
+            path = znodes.state_path("t", index)
+            await other.set(path, (await other.get(path))[0])
+        await members.die(members.controller.id)
+        async with asyncio.timeout(10):
+            after = await members.settled()
+        assert {p.leader for topic in after.topics.values() for p in topic.partitions} <= set(members.alive)
+        assert after.controller_epoch <= before.controller_epoch + 5
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_controller_that_may_not_show_its_own_change_is_it_no_more_until_it_has_read_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        image = await members.settled()
+        service = members.alive[1].node.controller
+        may_show, answers = service.may_show, [False]
+        service.may_show = lambda own: answers.pop() if answers else may_show(own)
+        changed = image.brokers[1]._replace(rack="another")
+        with pytest.raises(Overtaken):
+            await service.set_brokers({**image.brokers, 1: changed})
+        assert not service.is_controller
+        await members.until(lambda: members.alive[1].image.controller_epoch == 2)
+        assert (await members.settled()).version > image.version + 1
+
+    run(tmp_path / "db", scenario)
+
+
+@pytest.mark.parametrize("error", [Overtaken("for testing"), errors.NotController(), RuntimeError()])
+def test_preferred_leaders_come_back_after_a_look_that_failed(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(members: Members) -> None:
+        first = await members.start(1)
+        looks = list[None]()
+
+        async def fails() -> None:
+            looks.append(None)
+            raise error
+
+        monkeypatch.setattr(first.node.controller, "rebalance", fails)
+        await members.until(lambda: len(looks) > 1)
+
+    run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
+
+
+class Refusing:
+    """A store that refuses the changes of controllers while ``is_on``."""
+
+    is_on = False
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if Refusing.is_on and any(op.path == znodes.KNOWN for op in operations):
+            raise BadVersion(znodes.KNOWN)
+        return await self._store.multi(operations)
+
+
+def test_terms_that_the_store_refuses_are_few_and_end_when_it_refuses_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3, wrap=Refusing)
+        before = await members.settled()
+        monkeypatch.setattr(Refusing, "is_on", True)
+        await members.die(members.controller.id)
+        await asyncio.sleep(2)
+        assert not any(member.is_controller for member in members.alive.values())
+        other = await members.server.connect()
+        tried = int((await other.get(znodes.CONTROLLER_EPOCH))[0]) - before.controller_epoch
+        assert 2 <= tried <= 2 * 4, "each of two pauses 0.2 s, 0.4 s, 0.8 s …"
+        monkeypatch.setattr(Refusing, "is_on", False)
+        await members.settled()
+
+    run(tmp_path / "db", scenario)
+
+
+def journal_entry(image: MetadataImage) -> bytes:
+    return journal.encode(MetadataDelta(controller=(image.controller_id, 1)), image, 1)
