@@ -55,6 +55,9 @@ SCRIPTS = {
 """Kafka's own scripts, by their names without .sh."""
 
 
+CLUSTER_OPTIONS = ("-b", "-P", "-X", "--bootstrap-server", "--profile")
+
+
 def version() -> str:
     """The installed version."""
     from importlib.metadata import PackageNotFoundError  # costs 20 ms
@@ -79,6 +82,7 @@ class DefaultToStart(Lazy):
         own = {name for parameter in self.get_params(context) for name in parameter.opts}
         if context.resilient_parsing:  # a shell asks what could come next
             return super().parse_args(context, args)
+        args = cluster_last(args)
         if not args or (self.place(args[0]) is None and args[0] not in own):
             if args and not is_for_start(args[0]):
                 known = {**self.places, **self.scripts}
@@ -87,6 +91,18 @@ class DefaultToStart(Lazy):
                 )
             args = ["start", *args]
         return super().parse_args(context, args)
+
+
+def cluster_last(args: list[str]) -> list[str]:
+    """``-b host:port topic list`` as ``topic list -b host:port``: what names the cluster may stand in front."""
+    words = 0
+    while words < len(args) and args[words].startswith(CLUSTER_OPTIONS):
+        words += 1 if args[words] not in CLUSTER_OPTIONS else 2
+    if not 0 < words < len(args) or args[words].startswith("-"):
+        return args
+    verb = args[words:]
+    end = verb.index("--") if "--" in verb else len(verb)
+    return [*verb[:end], *args[:words], *verb[end:]]
 
 
 def is_for_start(word: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cli import PLACES, is_for_start
+from pybroker.cli import PLACES, cluster_last, is_for_start
 from pybroker.cli.tests.running import Shell
 
 shell = Shell("127.0.0.1:1")
@@ -30,6 +30,22 @@ def test_files_and_options_are_for_start(tmp_path: Path) -> None:
     assert is_for_start("missing.properties")
     assert is_for_start("--port")
     assert not is_for_start("broker")
+
+
+@pytest.mark.parametrize(
+    ("words", "same_as"),
+    [
+        ("-b h:1 topic list", "topic list -b h:1"),
+        ("-bh:1 topic list", "topic list -bh:1"),
+        ("--bootstrap-server=h:1 -X a=b produce t -- -f", "produce t --bootstrap-server=h:1 -X a=b -- -f"),
+        ("-P prod", "-P prod"),
+        ("-b h:1 --port 3", "-b h:1 --port 3"),
+        ("topic list -b h:1", "topic list -b h:1"),
+        ("--port 3", "--port 3"),
+    ],
+)
+def test_what_names_the_cluster_may_stand_in_front(words: str, same_as: str) -> None:
+    assert cluster_last(words.split()) == same_as.split()
 
 
 def test_an_unknown_verb_of_a_noun_is_answered_with_the_nearest() -> None:
