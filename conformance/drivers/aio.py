@@ -202,6 +202,11 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         self._driver.run(self._watched("send_offsets_to_transaction", rows, consumer.group))
 
     def commit(self) -> None:
+        """aiokafka's own commit does not look at what became of the records: that is the application's to do."""
+        self._driver.run(self._watched("flush"))
+        refused = [future.exception() for future in self._futures if future.done() and not future.cancelled()]
+        for error in filter(None, refused):
+            raise error if isinstance(error, FATAL) else MustAbort(repr(error)) from error
         self._driver.run(self._watched("commit_transaction"))
 
     def abort(self) -> None:

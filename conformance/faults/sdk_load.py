@@ -151,6 +151,8 @@ class Process:
     def look(self) -> None:
         """Takes in what it has written, and the most memory that it has held."""
         self.journal.refresh()
+        if not self.alive:
+            return  # its number may be another process's
         try:
             self.most_memory = max(self.most_memory, processes.peak_rss_kib(self.process.pid) * 1024)
         except (ProcessLookupError, FileNotFoundError):

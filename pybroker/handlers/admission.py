@@ -62,6 +62,13 @@ class Question(NamedTuple):
     verification: Verification
 
 
+class Inquiry(NamedTuple):
+    """What is asked for a request. ``epochs``: those in which this broker leads the partitions that it writes to."""
+
+    questions: list[Question]
+    epochs: Mapping[TopicPartition, int]
+
+
 class Answer(NamedTuple):
     """What came of it: ``error`` is None where the batch may be appended."""
 
@@ -69,7 +76,11 @@ class Answer(NamedTuple):
     error: errors.KafkaError | None
 
 
-Answers = Mapping[TopicPartition, Answer]
+class Answers(NamedTuple):
+    """What came of an inquiry; ``epochs`` as there."""
+
+    said: Mapping[TopicPartition, Answer]
+    epochs: Mapping[TopicPartition, int]
 
 
 def transactional_producer(records: Bytes | None) -> Producer | None:
@@ -81,8 +92,8 @@ def transactional_producer(records: Bytes | None) -> Producer | None:
     return Producer(*_producer.unpack_from(records, PRODUCER_ID_AT))
 
 
-def questions(request: Produce.Request, call: Call) -> list[Question]:
-    """What has to be asked before this request can be served.
+def inquiry(request: Produce.Request, call: Call) -> Inquiry | None:
+    """What has to be asked before this request can be served, None where it is nothing.
 
     Raises InvalidProducerIdMapping where it holds transactional batches of several producers.
     """
@@ -98,7 +109,9 @@ def questions(request: Produce.Request, call: Call) -> list[Question]:
                 *producer, bumps_epochs=call.version >= ADDS_SINCE, now_ms=now_ms
             )
             asked.append(Question(partition, producer, verification))
-    return asked
+    if not asked:
+        return None
+    return Inquiry(asked, {partition.topic_partition: partition.leader_epoch for partition, _ in found})
 
 
 def _transactional(request: Produce.Request, call: Call) -> Iterator[tuple[Partition, Producer]]:
@@ -126,10 +139,11 @@ def is_closed(partition: Partition, call: Call) -> bool:
     return partition.topic_partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN
 
 
-async def ask(request: Produce.Request, asked: list[Question], call: Call) -> Answers:
+async def ask(request: Produce.Request, inquiry: Inquiry, call: Call) -> Answers:
     """The coordinator's answers; the connection is held until they are there."""
     assert request.transactional_id is not None
     _keep_records(request)
+    asked = inquiry.questions
     producer = asked[0].producer
     names = [each.partition.topic_partition for each in asked]
     call.connection.hold()
@@ -141,7 +155,8 @@ async def ask(request: Produce.Request, asked: list[Question], call: Call) -> An
         said = dict.fromkeys(names, error)
     finally:
         call.connection.release()
-    return {each.partition.topic_partition: _answer(each, said, call.version) for each in asked}
+    answers = {each.partition.topic_partition: _answer(each, said, call.version) for each in asked}
+    return Answers(answers, inquiry.epochs)
 
 
 def _keep_records(request: Produce.Request) -> None:
@@ -186,17 +201,19 @@ def unverified(version: int) -> errors.KafkaError:
 def check(partition: Partition, records: Bytes, answers: Answers, version: int) -> None:
     """May this transactional batch be appended, after a wait? Looked at in the append's turn.
 
-    Raises what the coordinator has said, TransactionAbortable or InvalidTxnState where it was not
-    asked or the transaction has ended since.
+    Raises what the coordinator has said, NotLeaderOrFollower where this broker began to lead since, so that
+    nobody was asked; TransactionAbortable or InvalidTxnState where the transaction has ended since.
     """
     producer = transactional_producer(records)
     states = partition.log.producers
     if producer is None or producer.id < 0 or states.is_fenced(producer.id, producer.epoch):
         return  # nobody's transaction, or the log says what is wrong
-    answer = answers.get(partition.topic_partition)
+    answer = answers.said.get(partition.topic_partition)
     if answer is not None and answer.error is not None:
         raise answer.error
     if states.is_ongoing(producer.id, producer.epoch):
         return
+    if answers.epochs.get(partition.topic_partition) != partition.leader_epoch:
+        raise errors.NotLeaderOrFollower("not the leader of this epoch when the request came")
     if answer is None or not states.verifications.stands(producer.id, answer.verification):
         raise unverified(version)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 from cy.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
 from cy.compression import Codec
 from pybroker.handlers import admission
-from pybroker.handlers.admission import Answers, Question
+from pybroker.handlers.admission import Answers, Inquiry
 from pybroker.handlers.call import Call
 from pybroker.handlers.leader_hint import add_leader_hint
 from pybroker.replication.partition import ACKS_ALL, Partition
@@ -42,17 +42,17 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
     """
     if request.transactional_id is not None:
         try:
-            asked = admission.questions(request, call)
+            inquiry = admission.inquiry(request, call)
         except errors.KafkaError as error:
             return refused(request, error)
-        if asked:
-            return admitted(request, asked, call)
+        if inquiry is not None:
+            return admitted(request, inquiry, call)
     return serve(request, call, None)
 
 
-async def admitted(request: Produce.Request, asked: list[Question], call: Call) -> Produce.Response | None:
+async def admitted(request: Produce.Request, inquiry: Inquiry, call: Call) -> Produce.Response | None:
     """As ``serve``, after the coordinator has been asked."""
-    answers = await admission.ask(request, asked, call)
+    answers = await admission.ask(request, inquiry, call)
     response = serve(request, call, answers)
     return response if response is None or isinstance(response, Response) else await response
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pybroker.cluster.image import MetadataDelta
 from pybroker.handlers import admission, produce
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_produce import Request, code, request, send
@@ -278,6 +280,55 @@ def test_topic_made_anew_meanwhile_takes_nothing(node: Node) -> None:
     node.create(generation=1)
     assert waiting.answered().error_code == errors.TransactionAbortable.code
     assert log(node).log_end_offset == 0
+
+
+def leadership(node: Node, leaders: tuple[int, int], epoch: int) -> None:
+    """Who leads the two partitions from now on; where that changes, in ``epoch``."""
+    topic = node.metadata.image.topics["t"]
+    partitions = tuple(
+        each
+        if each.leader == leader
+        else replace(each, leader=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=(1, 2), isr=(1, 2))
+        for each, leader in zip(topic.partitions, leaders, strict=True)
+    )
+    node.publish(MetadataDelta(changed={"t": topic._replace(partitions=partitions)}))
+
+
+def asked_for_both(node: Node) -> Callable[[], list[int]]:
+    """A request with a batch for either partition, which waits; what it returns gives the error codes."""
+    node.transactions.word = word = node.loop.create_future()
+    data = [Request.PartitionProduceData(index=index, records=transactional()) for index in (0, 1)]
+    topics = [Request.TopicProduceData(name="t", partition_data=data)]
+    asked = Request(acks=1, timeout_ms=1, transactional_id="x", topic_data=topics)
+
+    async def answer() -> Produce.Response:
+        return await produce.handle(asked, node.call(7))  # type: ignore[misc]
+
+    task = node.loop.create_task(answer())
+    node.turn()
+
+    def codes() -> list[int]:
+        word.set_result(None)
+        return [each.error_code for each in node.run(task).responses[0].partition_responses]
+
+    return codes
+
+
+def test_a_partition_that_this_broker_begins_to_lead_meanwhile_was_not_asked_for(node: Node) -> None:
+    """Its client repeats that batch; where it is refused for good, aiokafka commits the rest of the transaction."""
+    leadership(node, (1, 2), 1)
+    codes = asked_for_both(node)
+    assert node.transactions.asked[-1][3] == [TP]
+    leadership(node, (1, 1), 2)
+    assert codes() == [0, errors.NotLeaderOrFollower.code]
+    assert write(node, version=7) == "NONE"
+
+
+def test_a_word_that_was_asked_for_in_an_earlier_leadership_is_asked_for_again(node: Node) -> None:
+    codes = asked_for_both(node)
+    leadership(node, (1, 2), 1)
+    leadership(node, (1, 1), 2)
+    assert codes() == [0, errors.NotLeaderOrFollower.code]
 
 
 def test_two_connections_of_one_producer_both_get_the_word(node: Node) -> None:

@@ -325,7 +325,7 @@ def reads_uncommitted() -> list[Patch]:
 
 def unverified() -> list[Patch]:
     """A late write begins a transaction that nobody ends."""
-    return [(admission, "questions", lambda *_: [])]
+    return [(admission, "inquiry", lambda *_: None)]
 
 
 def aborted_unnamed() -> list[Patch]:
