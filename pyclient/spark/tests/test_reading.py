@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from conformance.brokers import Broker
 from pyclient import Admin, Producer, TopicPartition
 from pyclient.admin.results import Results
 from pyclient.errors import ConnectionFailed, LeaderNotAvailable, RequestTimedOut
+from pyclient.spark import api
 from pyclient.spark.batch_reader import batch_reader
 from pyclient.spark.clients import consumer_of
 from pyclient.spark.columns import source_schema
@@ -65,9 +65,9 @@ def schema(options: Options) -> StructType:
     return made
 
 
-def stream(options: Options, **more: str) -> LimitedReader:
+def stream(options: Options, **more: str) -> Any:
     made = stream_reader({**options, **more}, schema(options))
-    assert isinstance(made, LimitedReader)
+    assert isinstance(made, LimitedReader if api.TELLS_START else UnlimitedReader)
     return made
 
 
@@ -92,8 +92,12 @@ def stream_reader_of(reader: Any) -> Any:
     return reader._ranges
 
 
-def limit(reader: LimitedReader) -> Any:
-    return reader.getDefaultReadLimit()
+def latest(reader: Any, start: Any) -> Any:
+    """Where the next batch ends; before 4.2 Spark asks without a start, which is then the end of the batch before."""
+    return reader.latestOffset(start, reader.getDefaultReadLimit()) if api.TELLS_START else reader.latestOffset()
+
+
+with_limits = pytest.mark.skipif(not api.TELLS_START, reason="Spark tells limits and starts since 4.2")
 
 
 def test_a_batch_reads_what_lies_between_its_ends(options: Options, topic: str, fill: Callable[..., None]) -> None:
@@ -122,44 +126,57 @@ def test_the_client_of_a_process_is_kept_from_task_to_task(
         assert second is first
 
 
+@with_limits
 def test_batches_follow_each_other_without_a_gap(options: Options, topic: str, fill: Callable[..., None]) -> None:
     fill(topic, *range(60))
     reader = stream(options, maxOffsetsPerTrigger="40")
     start = reader.initialOffset()
     assert start == {topic: {"0": 0, "1": 0, "2": 0}}
-    first = reader.latestOffset(start, limit(reader))
+    first = latest(reader, start)
     assert first == {topic: {"0": 40, "1": 0, "2": 0}}
     assert reader.reportLatestOffset() == {topic: {"0": 60, "1": 0, "2": 0}}
     fill(topic, *range(60, 80), partition=1)
-    second = reader.latestOffset(first, ReadAllAvailable())
+    second = reader.latestOffset(first, api.limits.ReadAllAvailable())
     assert second == {topic: {"0": 60, "1": 20, "2": 0}}
     assert values(reader, start, first) + values(reader, first, second) == list(range(80))
-    assert reader.latestOffset(second, limit(reader)) == second
+    assert latest(reader, second) == second
     assert reader.partitions(second, second) == []
     reader.stop()
 
 
+def test_what_spark_says_is_done_is_committed_to_the_group(
+    options: Options, topic: str, admin: Admin, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(10))
+    reader = stream(options, groupIdPrefix="lag")
+    reader.commit(latest(reader, reader.initialOffset()))
+    assert admin.list_consumer_group_offsets(f"lag-{topic}")[TopicPartition(topic, 0)].offset == 10
+    reader.stop()
+
+
+@with_limits
 def test_what_is_finished_is_committed_to_the_group(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(10))
     reader = stream(options, groupIdPrefix="lag")
     group = f"lag-{topic}"
-    end = reader.latestOffset(reader.initialOffset(), limit(reader))
+    end = latest(reader, reader.initialOffset())
     assert admin.list_consumer_group_offsets(group)[TopicPartition(topic, 0)].offset == 0
-    reader.latestOffset(end, limit(reader))
+    latest(reader, end)
     assert admin.list_consumer_group_offsets(group)[TopicPartition(topic, 0)].offset == 10
     reader.stop()
 
 
+@with_limits
 def test_available_now_sees_nothing_that_comes_later(options: Options, topic: str, fill: Callable[..., None]) -> None:
     fill(topic, *range(10))
     reader = stream(options, minOffsetsPerTrigger="1000")
     reader.prepareForTriggerAvailableNow()
     fill(topic, *range(10, 20))
-    end = reader.latestOffset(reader.initialOffset(), limit(reader))
+    end = latest(reader, reader.initialOffset())
     assert end[topic]["0"] == 10
-    assert reader.latestOffset(end, limit(reader)) == end
+    assert latest(reader, end) == end
     reader.stop()
 
 
@@ -170,7 +187,7 @@ def test_new_partitions_begin_at_their_first_record(
     start = reader.initialOffset()
     admin.create_partitions({topic: 4})
     fill(topic, 7, 8, partition=3)
-    end = reader.latestOffset(start, limit(reader))
+    end = latest(reader, start)
     assert values(reader, start, end) == [7, 8]
     reader.stop()
 
@@ -181,14 +198,14 @@ def test_a_topic_made_anew_is_lost_data_or_read_from_its_start(
     fill(topic, *range(5))
     reader = stream(options, failOnDataLoss="false")
     strict = stream(options)
-    start = strict.latestOffset(strict.initialOffset(), limit(strict))
-    assert reader.latestOffset(reader.initialOffset(), limit(reader)) == start
+    start = latest(strict, strict.initialOffset())
+    assert latest(reader, reader.initialOffset()) == start
     admin.delete_topics(topic)
     admin.create_topics(topic, num_partitions=3, replication_factor=1)
     fill(topic, *range(100, 109))
     with pytest.raises(DataLoss, match="deleted and made anew"):
-        strict.latestOffset(start, limit(strict))
-    end = reader.latestOffset(start, limit(reader))
+        latest(strict, start)
+    end = latest(reader, start)
     assert values(reader, start, end) == list(range(100, 109))
     reader.stop()
     strict.stop()
@@ -200,7 +217,7 @@ def test_records_that_went_while_they_were_read_are_named(
     fill(topic, *range(40))
     strict, lax = stream(options), stream(options, failOnDataLoss="false")
     start = strict.initialOffset()
-    end = strict.latestOffset(start, limit(strict))
+    end = latest(strict, start)
     (task,) = strict.partitions(start, end)
     admin.delete_records({TopicPartition(topic, 0): 25})
     with pytest.raises(DataLoss, match=rf"Offsets 0 to 24 of {topic}-0 are gone: the log has offsets 25 to 40 now"):
@@ -228,7 +245,7 @@ def test_a_topic_made_anew_before_its_task_is_lost_by_its_id(options: Options, t
     fill(topic, *range(3))
     strict, lax = stream(options), stream(options, failOnDataLoss="false")
     start = strict.initialOffset()
-    tasks = strict.partitions(start, strict.latestOffset(start, limit(strict)))
+    tasks = strict.partitions(start, latest(strict, start))
     batch = batch_reader(options, schema(options)).partitions()
     admin.delete_topics(topic)
     admin.create_topics(topic, num_partitions=3, replication_factor=1)
@@ -270,7 +287,7 @@ def test_a_range_ends_though_its_last_records_are_not_given(
         producer.init_transactions()
         for turn, keep in enumerate((True, False, False, True, False)):
             run(10 * turn, keep=keep)
-            edges.append(reader.latestOffset(edges[-1], limit(reader)))
+            edges.append(latest(reader, edges[-1]))
     assert [edge[topic]["0"] for edge in edges] == [0, 11, 22, 33, 44, 55]  # a marker ends each
     given = {turn for turn in range(5) if isolation == "read_uncommitted" or turn in (0, 3)}
     for turn, (start, end) in enumerate(pairwise(edges)):
@@ -314,7 +331,7 @@ def test_a_topic_that_went_before_its_task_is_lost_by_name(
     soon = {"kafka.default.api.timeout.ms": "500"}
     strict, lax = stream(options, **soon), stream(options, failOnDataLoss="false", **soon)
     start = strict.initialOffset()
-    (task,) = strict.partitions(start, strict.latestOffset(start, limit(strict)))
+    (task,) = strict.partitions(start, latest(strict, start))
     admin.delete_topics(topic)
     with pytest.raises(DataLoss, match=rf"Offsets 0 to 2 of {topic}-0 are gone"):
         rows(stream_reader_of(strict), [task])
