@@ -1,4 +1,7 @@
-"""``spark.readStream.format("pybroker")``: each record once, over restarts, limits, growth and loss."""
+"""``spark.readStream.format("pybroker")``: each record once, over restarts, limits, growth and loss.
+
+Before PySpark 4.2 ``Trigger.AvailableNow`` is one batch (docs/spark.md).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from conformance.brokers import Broker
 from conformance.conftest import NewTopic
 from conformance.scenarios.support import until
 from conformance.spark.source import PATIENCE_S, Source, cut, delete, fill, widen
+from pyclient.spark import api
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +35,12 @@ def sizes(query: Any) -> list[int]:
     return [each.numInputRows for each in query.recentProgress if each.numInputRows]
 
 
+def progress(query: Any) -> Any:
+    """What the last progress says of the one source; PySpark before 4.2 gives its offsets as Python's text."""
+    (told,) = json.loads(query.lastProgress.json)["sources"]
+    return told
+
+
 def written(source: Source) -> list[int]:
     return sorted(int(value) for *_, value in source.result())
 
@@ -40,14 +50,14 @@ def test_a_restart_goes_on_where_the_checkpoint_says(source: Source, broker: Bro
     for partition in range(3):
         fill(broker, topic, range(100 * partition, 100 * partition + 50), partition)
     rows = source.stream(topic, **EARLIEST, maxOffsetsPerTrigger="60")
-    assert sizes(source.run(rows)) == [60, 60, 30]
+    assert sizes(source.run(rows)) == ([60, 60, 30] if api.TELLS_START else [150])
     for partition in range(3):
         fill(broker, topic, range(100 * partition + 50, 100 * partition + 100), partition)
     again = source.run(source.stream(topic, startingOffsets="latest"))
     assert sizes(again) == [150]
     assert written(source) == list(range(300))
     assert len({row[:3] for row in source.result()}) == 300
-    assert json.loads(again.lastProgress.sources[0].endOffset) == {topic: {"0": 100, "1": 100, "2": 100}}
+    assert progress(again)["endOffset"] == {topic: {"0": 100, "1": 100, "2": 100}}
 
 
 def test_rows_are_read_while_they_are_written_and_lag_is_seen(
@@ -65,8 +75,8 @@ def test_rows_are_read_while_they_are_written_and_lag_is_seen(
         places = [TopicPartition(topic, number) for number in range(3)]
         until(lambda: [row.offset for row in reader.committed(places)] == [1000] * 3, "the lag is gone", PATIENCE_S)
         reader.close()
-        told = query.lastProgress.sources[0]
-        assert json.loads(told.endOffset) == json.loads(told.latestOffset) == wanted
+        told = progress(query)
+        assert told["endOffset"] == told["latestOffset"] == wanted
     finally:
         query.stop()
     assert written(source) == list(range(3000))
@@ -93,7 +103,7 @@ def test_available_now_ends_though_more_is_written(source: Source, broker: Broke
     until(lambda: query.recentProgress, "a batch", PATIENCE_S)
     fill(broker, topic, range(40, 80))
     assert query.awaitTermination(PATIENCE_S)
-    assert sizes(query) == [10] * 4
+    assert sizes(query) == ([10] * 4 if api.TELLS_START else [40])
     assert written(source) == list(range(40))
 
 
@@ -125,9 +135,8 @@ def test_a_batch_waits_for_records_but_not_for_ever(source: Source, broker: Brok
 
 def seen(query: Any, topic: str) -> tuple[int, int]:
     """What of the first partition was read, and what is there, as of the last look."""
-    (told,) = query.lastProgress.sources
-    read, there = json.loads(told.endOffset), json.loads(told.latestOffset)
-    return read[topic]["0"], there[topic]["0"]
+    told = progress(query)
+    return told["endOffset"][topic]["0"], told["latestOffset"][topic]["0"]
 
 
 def test_records_that_are_gone_end_the_query_by_name_or_are_passed_over(
