@@ -59,11 +59,15 @@ class BrokerProcess:
         Other lines, as a ``sitecustomize`` of the user may print them, are logged.
         """
         assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        while not self._process.stdout.at_eof():
             try:
-                return msgspec.json.decode(line, type=Hello)
+                line = await self._process.stdout.readline()
+                if line:
+                    return msgspec.json.decode(line, type=Hello)
             except msgspec.DecodeError:
                 logger.warning("process %d says %r", self.pid, line)
+            except ValueError as error:  # a line without end
+                logger.warning("process %d says too much: %s", self.pid, error)
         return None
 
     async def ended(self) -> int:

@@ -6,6 +6,7 @@ Before PySpark 4.2 ``Trigger.AvailableNow`` is one batch (docs/spark.md).
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,10 @@ def test_a_batch_waits_for_records_but_not_for_ever(source: Source, broker: Brok
     try:
         until(lambda: sizes(query) == [10], "the first batch", PATIENCE_S)
         fill(broker, topic, range(10, 20))
-        until(lambda: seen(query, topic) == (10, 20), "a look at too few records", PATIENCE_S)
+        if api.TELLS_START:
+            until(lambda: seen(query, topic) == (10, 20), "a look at too few records", PATIENCE_S)
+        else:  # the progress of a query that waits does not tell what there is
+            time.sleep(3)
         fill(broker, topic, range(20, 30))
         until(lambda: len(sizes(query)) == 2, "the second", PATIENCE_S)
         assert sizes(query) == [10, 20]

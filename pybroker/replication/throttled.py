@@ -59,7 +59,7 @@ class ReplicationThrottle:
         return EVERYTHING in named or f"{partition.partition}:{self._node_id}" in named
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def _named_by(replicas: str) -> frozenset[str]:
     """The parts of a list that every partition of every fetch asks; tens of thousands where a large topic moves."""
     return frozenset(replicas.split(","))

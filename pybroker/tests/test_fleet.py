@@ -99,7 +99,7 @@ def test_a_broker_killed_while_it_starts_is_started_again(tmp_path: Path) -> Non
 
 def test_what_else_a_broker_prints_is_logged_and_it_is_heard_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif '--member' in sys.orig_argv:\n    print('hello from the site')\n"
+        "import sys\nif '--member' in sys.orig_argv:\n    print('x' * 100_000)\n    print('hello from the site')\n"
     )
     with fleet(tmp_path / "data", "--processes", 2, env={"PYTHONPATH": str(tmp_path)}) as running:
         ended = running.stop()

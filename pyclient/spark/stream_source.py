@@ -72,8 +72,9 @@ class StreamSource:
 
     def latest_of_unknown_start(self, last: Offsets | None) -> Offsets:
         """The same where Spark does not tell the start (before 4.2): after a restart no limit can be kept."""
-        with contextlib.suppress(KafkaError):  # Spark asks for it later, and is told then
-            self.initial()
+        if last is None:
+            with contextlib.suppress(KafkaError):  # Spark asks for it later, and is told then
+                self.initial()
         return self.latest(last or {}, is_limited=last is not None)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:

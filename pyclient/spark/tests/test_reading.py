@@ -313,6 +313,18 @@ def test_without_a_start_from_spark_the_batch_before_is_it(
     reader.stop()
 
 
+def test_a_topic_that_was_made_anew_while_the_query_was_down_is_noticed_also_before_4_2(
+    options: Options, topic: str, fill: Callable[..., None]
+) -> None:
+    fill(topic, *range(10))
+    read = {topic: {"0": 30, "1": 0, "2": 0}}
+    reader = UnlimitedReader(stream(options)._options, schema(options))
+    assert reader.partitions(read, read) == []  # what Spark asks first after a restart: the batch that it had read
+    with pytest.raises(DataLoss, match=f"Partition {topic}-0's offset was changed from 30 to 10"):
+        reader.latestOffset()
+    reader.stop()
+
+
 def test_small_fetches_are_gathered_for_spark() -> None:
     def batch(rows: int, width: int = 1) -> pa.RecordBatch:
         return pa.record_batch({"value": [b"v" * width] * rows})
