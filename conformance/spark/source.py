@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql import datasource
 
 from conformance.brokers import Broker
 
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PATIENCE_S = 240
+
+PUSHES_FILTERS = hasattr(datasource, "Filter")
+"""Whether Spark tells a source its filters (4.1)."""
+
+TELLS_START = len(inspect.signature(datasource.DataSourceStreamReader.latestOffset).parameters) > 1
+"""Whether Spark tells a source where a batch starts, and its limit (4.2)."""
 
 
 def fill(broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, **record: Any) -> None:

@@ -12,9 +12,8 @@ from confluent_kafka import Producer
 
 from conformance.brokers import Broker
 from conformance.conftest import NewTopic
-from conformance.spark.source import Source, cut, fill
+from conformance.spark.source import PUSHES_FILTERS, Source, cut, fill
 from conformance.wire_client import Wire
-from pyclient.spark import api
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +118,7 @@ def test_only_the_columns_of_a_schema_are_read(source: Source, numbers: str) -> 
         source.batch(numbers, "offset int").collect()
 
 
-@pytest.mark.skipif(not api.HAS_FILTERS, reason="Spark pushes filters since 4.1")
+@pytest.mark.skipif(not PUSHES_FILTERS, reason="Spark pushes filters since 4.1")
 def test_filters_are_served_by_the_log_where_spark_asks(source: Source, numbers: str) -> None:
     source.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

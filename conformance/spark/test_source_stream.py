@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conformance.brokers import Broker
 from conformance.conftest import NewTopic
 from conformance.scenarios.support import until
-from conformance.spark.source import PATIENCE_S, Source, cut, delete, fill, widen
-from pyclient.spark import api
+from conformance.spark.source import PATIENCE_S, TELLS_START, Source, cut, delete, fill, widen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +50,7 @@ def test_a_restart_goes_on_where_the_checkpoint_says(source: Source, broker: Bro
     for partition in range(3):
         fill(broker, topic, range(100 * partition, 100 * partition + 50), partition)
     rows = source.stream(topic, **EARLIEST, maxOffsetsPerTrigger="60")
-    assert sizes(source.run(rows)) == ([60, 60, 30] if api.TELLS_START else [150])
+    assert sizes(source.run(rows)) == ([60, 60, 30] if TELLS_START else [150])
     for partition in range(3):
         fill(broker, topic, range(100 * partition + 50, 100 * partition + 100), partition)
     again = source.run(source.stream(topic, startingOffsets="latest"))
@@ -104,7 +103,7 @@ def test_available_now_ends_though_more_is_written(source: Source, broker: Broke
     until(lambda: query.recentProgress, "a batch", PATIENCE_S)
     fill(broker, topic, range(40, 80))
     assert query.awaitTermination(PATIENCE_S)
-    assert sizes(query) == ([10] * 4 if api.TELLS_START else [40])
+    assert sizes(query) == ([10] * 4 if TELLS_START else [40])
     assert written(source) == list(range(40))
 
 
@@ -124,7 +123,7 @@ def test_a_batch_waits_for_records_but_not_for_ever(source: Source, broker: Brok
     try:
         until(lambda: sizes(query) == [10], "the first batch", PATIENCE_S)
         fill(broker, topic, range(10, 20))
-        if api.TELLS_START:
+        if TELLS_START:
             until(lambda: seen(query, topic) == (10, 20), "a look at too few records", PATIENCE_S)
         else:  # the progress of a query that waits does not tell what there is
             time.sleep(3)
