@@ -18,7 +18,7 @@ from pathlib import Path
 from conformance.clusters import Cluster, is_running
 from conformance.drivers.base import Place
 from conformance.ensemble import Ensemble
-from conformance.faults.disks import Disks
+from conformance.faults.disks import Disks, another_file
 from conformance.faults.replicas import synced_bytes
 from conformance.faults.several import PATIENCE_S, Several
 from conformance.machines import Machines
@@ -164,19 +164,19 @@ class ClusterChaos:
         self._damage(self._tear_log)
 
     def _tear_log(self, folder: Path) -> None:
-        segment = max(folder.glob("*.log"))
-        size = segment.stat().st_size
-        os.truncate(segment, max(0, size - self.random.randint(1, 20_000)))
+        with another_file(max(folder.glob("*.log"))) as segment:
+            size = segment.stat().st_size
+            os.truncate(segment, max(0, size - self.random.randint(1, 20_000)))
 
     def _corrupt(self) -> None:
         self._damage(self._corrupt_log)
 
     def _corrupt_log(self, folder: Path) -> None:
         """Bytes that were not synced: a crash spoils no others, and of others a replica knows only when it is read."""
-        segment = max(folder.glob("*.log"))
-        size, synced = segment.stat().st_size, synced_bytes(segment)
+        newest = max(folder.glob("*.log"))
+        size, synced = newest.stat().st_size, synced_bytes(newest)
         if synced < size:
-            with segment.open("r+b") as file:
+            with another_file(newest) as segment, segment.open("r+b") as file:
                 file.seek(max(synced, size - self.random.randint(1, 200)))
                 file.write(self.random.randbytes(20))
 

@@ -1,10 +1,14 @@
-"""Disks that are full when a campaign says so: a tmpfs for each broker, which is made no larger than what it holds."""
+"""Disks that are full when a campaign says so: a tmpfs for each broker, which is made no larger than what it holds; and
+files that come back from a crash as others.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,3 +51,14 @@ class Disks:
         for path in self.paths.values():
             if os.path.ismount(path):
                 subprocess.run(["umount", "-l", str(path)], check=False)
+
+
+@contextlib.contextmanager
+def another_file(path: Path) -> Iterator[Path]:
+    """A copy to be spoiled, which is then the file. Its bytes that are on their way to a client by ``sendfile`` are its
+    pages: a machine that crashes sends nothing of what it has spoiled.
+    """
+    copy = path.with_name(f"{path.name}.spoiled")
+    shutil.copy2(path, copy)
+    yield copy
+    copy.replace(path)

@@ -14,14 +14,12 @@ from pybroker.cluster import journal, znodes
 from pybroker.cluster.assignment import assign, check_manual
 from pybroker.cluster.elections import Standing, after_changes, elect
 from pybroker.cluster.image import (
-    DEFAULT_BROKER,
     METADATA_TOPIC,
     NO_LEADER,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
-    ResourceType,
     TopicImage,
     boots_of,
 )
@@ -63,8 +61,8 @@ class Controller:
         self._new_topic_id = new_topic_id
         self._random_start = random_start
 
-    def _rules(self, image: MetadataImage) -> TopicRules:
-        return TopicRules(self._config, image.configs(ResourceType.BROKER, DEFAULT_BROKER))
+    def _rules(self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration] | None = None) -> TopicRules:
+        return TopicRules(self._config, image, image.brokers if brokers is None else brokers)
 
     def create_topics(
         self, image: MetadataImage, requests: Sequence[NewTopic]
@@ -200,26 +198,31 @@ class Controller:
 
     def change_brokers(
         self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
-    ) -> Plan[None]:
+    ) -> Plan[list[TopicPartition]]:
         """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
         another process than the one in ``image``.
+
+        The results are partitions of several replicas that are led by one that may lack what was acknowledged.
         """
-        rules = self._rules(image)
+        rules = self._rules(image, brokers)
         changes = PartitionChanges(image)
+        doubtful: list[TopicPartition] = []
         standing = Standing.of(brokers, image.brokers, image.boots)
         for topic, partitions in after_changes(image, standing, rules):
-            min_isr = rules.min_isr(topic)
             for partition in partitions:
                 before, here = topic.partitions[partition.index], standing.at(topic.id, partition.index)
-                changes.add(topic, settled(before, partition, here.fit, min_isr))
+                after = settled(before, partition, here.fit, rules.min_isr(topic, partition))
+                changes.add(topic, after)
+                if after.leader in here.lost and len(after.replicas) > 1:
+                    doubtful.append(TopicPartition(topic.name, partition.index))
         if brokers == image.brokers and not changes:
-            return Plan(None)
+            return Plan([])
         gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
         news = {id: broker for id, broker in brokers.items() if image.brokers.get(id) != broker}
         controller = (image.controller_id, image.controller_epoch)
         boots = {**image.boots, **boots_of(brokers)}
         known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers, boots)))
-        return Plan(None, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
+        return Plan(doubtful, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
 
     def alter_partition(
         self,
@@ -252,8 +255,9 @@ class Controller:
                 topic = image.topic_of(*tp)
                 here = standing.at(topic.id, tp.partition)
                 partition = changes.current(topic, tp.partition)
-                elected = _elected(partition, tp, here.fit, unclean, rules.min_isr(topic))
-                changes.add(topic, settled(partition, elected, here.fit, rules.min_isr(topic)))
+                min_isr = rules.min_isr(topic, partition)
+                elected = _elected(partition, tp, here.fit, unclean, min_isr)
+                changes.add(topic, settled(partition, elected, here.fit, min_isr))
                 results[tp] = None
             except KafkaError as error:
                 results[tp] = error

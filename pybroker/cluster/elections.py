@@ -38,8 +38,8 @@ NOBODY: frozenset[int] = frozenset()
 class Rules(Protocol):
     """What a topic's configuration says about its elections."""
 
-    def min_isr(self, topic: TopicImage) -> int:
-        """min.insync.replicas."""
+    def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
+        """min.insync.replicas, by which nobody who may lead the partition commits with fewer."""
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:
         """unclean.leader.election.enable."""
@@ -214,7 +214,7 @@ def _without_unfit(
     partition: PartitionImage, fit: Collection[int], lost: Collection[int], min_isr: int
 ) -> PartitionImage:
     isr = tuple(b for b in partition.isr if b in fit and (b not in lost or b == partition.leader))
-    if isr == partition.isr and not lost:
+    if isr == partition.isr and not (lost or partition.elr):
         return partition
     return with_isr(partition, isr, min_isr, lost)
 
@@ -224,10 +224,11 @@ def after_changes(
 ) -> Iterator[tuple[TopicImage, list[PartitionImage]]]:
     """Topics, as they are in ``image``, and those of their partitions that change."""
     for topic in image.topics.values():
-        unclean, min_isr = rules.is_unclean_allowed(topic), rules.min_isr(topic)
+        unclean = rules.is_unclean_allowed(topic)
         changed = []
         for partition in topic.partitions:
             here = brokers.at(topic.id, partition.index) if brokers.offline else brokers
+            min_isr = rules.min_isr(topic, partition)
             after = after_change(partition, here, unclean=unclean, min_isr=min_isr)
             if after is not partition:
                 changed.append(after)

@@ -40,7 +40,8 @@ class BrokerRegistration(NamedTuple):
 
     ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine,
     and its log dirs; while it is the same, what it wrote is there, synced or not. ``is_leaving``: it is about
-    to stop. ``offline``: replicas (topic id, index) whose disk it has lost.
+    to stop. ``offline``: replicas (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of
+    its own settings, by which it leads where neither the topic nor the cluster has one.
     """
 
     id: int
@@ -52,6 +53,7 @@ class BrokerRegistration(NamedTuple):
     boot: str = ""
     is_leaving: bool = False
     offline: frozenset[tuple[bytes, int]] = frozenset()
+    min_isr: int = 1
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of that listener, or None."""

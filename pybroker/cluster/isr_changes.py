@@ -62,7 +62,8 @@ def alter_partition(
             partition = accepted.current(topic, change.partition)
             _check(image, topic, partition, leader, change)
             isr = _in_order(partition, change)
-            after = accepted.add(topic, _after(image, topic, partition, isr, rules.min_isr(topic)))
+            min_isr = rules.min_isr(topic, partition)
+            after = accepted.add(topic, _after(image, topic, partition, isr, min_isr))
             results.append(_outcome(topic, after, leader))
         except KafkaError as error:
             results.append(error)

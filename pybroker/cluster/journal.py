@@ -71,6 +71,7 @@ class _Broker(msgspec.Struct, array_like=True):
     boot: str
     is_leaving: bool
     offline: offline_replicas.Rows[bytes]
+    min_isr: int = 1
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -159,6 +160,7 @@ def _broker(broker: BrokerRegistration) -> _Broker:
         broker.boot,
         broker.is_leaving,
         offline_replicas.rows(broker.offline),
+        broker.min_isr,
     )
 
 
@@ -225,6 +227,7 @@ def _registration(broker: _Broker) -> BrokerRegistration:
         broker.boot,
         broker.is_leaving,
         offline_replicas.replicas(broker.offline),
+        broker.min_isr,
     )
 
 

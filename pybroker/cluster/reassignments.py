@@ -55,7 +55,7 @@ def alter_reassignments(
             partition = topic.partitions[request.partition]
             moved = _moved(image, partition, request, may_change_factor=may_change_factor)
             fit = standing.at(topic.id, request.partition).fit
-            changes.add(topic, settled(partition, moved, fit, rules.min_isr(topic)))
+            changes.add(topic, settled(partition, moved, fit, rules.min_isr(topic, moved)))
             results.append(None)
         except KafkaError as error:
             results.append(error)

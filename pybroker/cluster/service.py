@@ -124,7 +124,9 @@ class ControllerService:
         await term.write([self._controller.begin_term(term.image, self._node_id, epoch)])
         begin = features.begin(term.image)
         await term.write([begin] if begin else [])
-        await term.write(self._controller.change_brokers(term.image, brokers).steps)
+        plan = self._controller.change_brokers(term.image, brokers)
+        await term.write(plan.steps)
+        _tell_doubtful(plan.results)
 
     async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
         """Finishes what deletions have left of nodes; what cannot be removed is in nobody's way but its namesake's."""
@@ -192,7 +194,7 @@ class ControllerService:
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
-        await self._change(lambda image: self._controller.change_brokers(image, brokers))
+        _tell_doubtful(await self._change(lambda image: self._controller.change_brokers(image, brokers)))
 
     async def alter_partition(
         self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]
@@ -382,6 +384,16 @@ class ControllerService:
                 cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
             )
         await self._cache.publish(delta)
+
+
+def _tell_doubtful(partitions: list[TopicPartition]) -> None:
+    if partitions:
+        _log.warning(
+            "led by a replica that may lack acknowledged records, as its machine went down or its disk is another"
+            " one, and it was the last in sync: %s%s",
+            ", ".join(map(str, partitions[:5])),
+            f" and {len(partitions) - 5} more" if len(partitions) > 5 else "",
+        )
 
 
 def _lacks(image: MetadataImage, topic: TopicImage) -> bool:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from pybroker.cluster.image import Configs, TopicImage
+from pybroker.cluster.image import (
+    DEFAULT_BROKER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
 from pybroker.config import BrokerConfig, topic_config
 from pybroker.log.config import LogConfig
 
@@ -14,17 +22,22 @@ MIN_ISR: Final = "min.insync.replicas"
 class TopicRules:
     """For one plan: configurations that are alike are read once."""
 
-    def __init__(self, config: BrokerConfig, shared: Configs) -> None:
-        """``shared``: the dynamic configuration of all brokers."""
+    def __init__(
+        self, config: BrokerConfig, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
+    ) -> None:
+        """``brokers`` are those that live, with the dynamic configurations of ``image``."""
         self._config = config
-        self._min_isr = shared.get(MIN_ISR, "1")
+        self._min_isr = {id: _min_isr(image, broker) for id, broker in brokers.items()}
         self._read: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
-    def min_isr(self, topic: TopicImage) -> int:
-        """min.insync.replicas as every leader has it at least: of the topic, or dynamic for all brokers, else 1. A
-        broker's own file may say less than this one's, so what it says does not count.
+    def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
+        """min.insync.replicas as every possible leader has it at least: the topic's, else the smallest of its live
+        replicas, which may differ. Who is not there does not lead, and counts when it comes.
         """
-        return int(topic.configs.get(MIN_ISR, self._min_isr))
+        own = topic.configs.get(MIN_ISR)
+        if own is not None:
+            return int(own)
+        return min((self._min_isr[id] for id in partition.replicas if id in self._min_isr), default=1)
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:
         """unclean.leader.election.enable."""
@@ -36,3 +49,12 @@ class TopicRules:
         if found is None:
             found = self._read[key] = topic_config(self._config, topic.configs)
         return found
+
+
+def _min_isr(image: MetadataImage, broker: BrokerRegistration) -> int:
+    """The broker's own: dynamic for it, or for all, or in its settings."""
+    for name in (str(broker.id), DEFAULT_BROKER):
+        dynamic = image.configs(ResourceType.BROKER, name).get(MIN_ISR)
+        if dynamic is not None:
+            return int(dynamic)
+    return broker.min_isr

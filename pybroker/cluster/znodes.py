@@ -189,6 +189,7 @@ def encode_broker(broker: BrokerRegistration, now_ms: int) -> bytes:
         "log_dirs": list(broker.log_dirs),
         "clean": broker.is_clean,
         "boot": broker.boot,
+        "min_isr": broker.min_isr,
     }
     if broker.rack is not None:
         fields["rack"] = broker.rack
@@ -207,6 +208,7 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
         tuple(fields.get("log_dirs", ())),
         fields.get("clean", False),
         fields.get("boot", ""),
+        min_isr=fields.get("min_isr", 1),
     )
 
 

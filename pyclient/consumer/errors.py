@@ -46,6 +46,6 @@ class CommitFailed(ClientError):
 
 
 class CorruptRecords(ClientError):
-    """What was fetched is damaged, or is no batch that the SDK reads. The position stays before it: seek past."""
+    """What was fetched, twice, is damaged or no batch that the SDK reads. The position stays before it: seek past."""
 
     name = "CORRUPT_RECORDS"

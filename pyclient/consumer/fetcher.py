@@ -132,7 +132,7 @@ class Fetcher:
                 chunk = self._take_of(head, limit, chunks)
                 if chunk is not None:
                     limit -= chunk.count
-                if head.is_done:
+                if head.is_done or head.turn != head.state.turn:
                     self._drop(place)
                 elif chunk is None:
                     break
@@ -144,13 +144,23 @@ class Fetcher:
             chunk = head.take(limit, state.until)
         except (CorruptBatch, InvalidBatch, LegacyBatch, CompressionError) as error:
             if not chunks:
-                raise CorruptRecords(str(error)) from error
+                self._fetch_anew(state, error)
             return None
         state.position = head.next_offset
         state.epoch = head.batch_epoch
         if chunk is not None:
             chunks.append(chunk)
         return chunk
+
+    def _fetch_anew(self, state: PartitionState, error: Exception) -> None:
+        """What came damaged may be whole where it lies. Raises CorruptRecords where it was fetched twice."""
+        is_again = state.damaged == state.position
+        state.damaged = state.position
+        state.rewind()
+        self.wake()
+        if is_again:
+            raise CorruptRecords(str(error)) from error
+        log.warning("%s is fetched once more: %s", state.tp, error)
 
     def _drop(self, place: int) -> None:
         head = self._buffer[place]

@@ -33,7 +33,7 @@ class PartitionState:
     """A partition that is read."""
 
     __slots__ = (
-        *("buffered", "committed", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
+        *("buffered", "committed", "damaged", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
         *("last_stable_offset", "leaving", "log_start_offset", "paused", "position", "preferred", "preferred_until"),
         *("proven", "reset", "retry_at", "settled", "settled_epoch", "tp", "turn", "until"),
     )
@@ -54,6 +54,8 @@ class PartitionState:
         self.fetch_epoch = -1
         self.proven = -1
         """The leader epoch whose log has what lies before ``fetch_offset`` (see ``truncation``)."""
+        self.damaged: int | None = None
+        """The position from which damaged bytes came."""
         self.until = NO_END
         """Records from this offset on are not wanted."""
         self.buffered = 0

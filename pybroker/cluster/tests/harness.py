@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pybroker.clock import ManualClock
@@ -81,10 +82,11 @@ class Members:
         rack: str = "",
         directory_ids: Iterable[str] = (),
         wrap: Callable[[EmbeddedStore], Any] = lambda store: store,
+        own: Mapping[str, str] = MappingProxyType({}),
     ) -> Member:
-        """Starts brokers one after the other; returns the last."""
+        """Starts brokers one after the other, with their ``own`` settings before those of all; returns the last."""
         for node_id in ids:
-            settings = self._settings | ({"broker.rack": rack} if rack else {})
+            settings = self._settings | ({"broker.rack": rack} if rack else {}) | own
             store = wrap(await self.server.connect())
             node = await ClusterNode.open(store, BrokerConfig(settings), node_id, ManualClock())
             self.alive[node_id] = Member(node_id, node, store)

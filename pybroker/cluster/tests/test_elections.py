@@ -38,7 +38,7 @@ def standing(*fit: int, restarted: Collection[int] = (), lost: Collection[int] =
 
 
 class UncleanForB:
-    def min_isr(self, topic: TopicImage) -> int:
+    def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
         return 1
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:

@@ -27,7 +27,7 @@ from pyclient.protocol import errors
 
 
 class OneIsEnough:
-    def min_isr(self, topic: TopicImage) -> int:
+    def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
         return 1
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:

@@ -363,16 +363,19 @@ def test_fewer_replicas_that_are_enough_make_no_eligible_leaders(tmp_path: Path)
     run(tmp_path / "db", scenario)
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_case_27_what_only_one_brokers_file_says_makes_no_eligible_leaders(tmp_path: Path, is_shared: bool) -> None:
+@pytest.mark.parametrize(("of_two", "is_shared", "eligible"), [("2", False, (3,)), ("1", False, ()), ("1", True, (3,))])
+def test_case_27_a_leader_that_commits_alone_by_its_own_file_has_no_eligible_ones(
+    tmp_path: Path, of_two: str, is_shared: bool, eligible: tuple[int, ...]
+) -> None:
     async def scenario(members: Members) -> None:
-        await members.start(1, 2, 3)
+        await members.start(1, 3)
+        await members.start(2, own={"min.insync.replicas": of_two})
         service = members.controller.node.controller
         if is_shared:
             await service.alter_configs([ConfigChange(4, "", (KeyChange("min.insync.replicas", 0, "2"),))])
         await service.create_topics([assigned("t", (2, 3))])
         await members.die(3)
-        assert partition_of(await members.settled()).elr == ((3,) if is_shared else ())
+        assert partition_of(await members.settled()).elr == eligible
 
     run(tmp_path / "db", scenario, min_insync_replicas="2")
 

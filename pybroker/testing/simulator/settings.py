@@ -35,6 +35,8 @@ class Settings:
     brokers: int = 3
     partitions: int = 1
     min_isr: int = 2
+    has_own_min_isr: bool = False
+    """It is in the brokers' settings, not in the topic's."""
     flush_acks: bool = False
     writers: int = 2
     weak_writers: int = 0
@@ -86,7 +88,15 @@ class Settings:
             knows_death=rng.random() < 0.5,
             slow_chance=rng.choice((0.0, 0.01, 0.1)),
             slow_s=rng.choice((0.02, 0.1, 1.0, 2.0)),
+            has_own_min_isr=rng.random() < 0.5,
         )
+
+    def topic(self) -> dict[str, str]:
+        """Keys of the topic's configuration."""
+        return {} if self.has_own_min_isr else self._min_isr()
+
+    def _min_isr(self) -> dict[str, str]:
+        return {"min.insync.replicas": str(self.min_isr)}
 
     def broker(self) -> dict[str, str]:
         """Keys of the brokers' configuration."""
@@ -101,4 +111,5 @@ class Settings:
             "auto.leader.rebalance.enable": "false",
             "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump
             "flush.acks": str(self.flush_acks).lower(),
+            **(self._min_isr() if self.has_own_min_isr else {}),
         }

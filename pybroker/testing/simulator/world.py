@@ -140,7 +140,7 @@ class World:
 
     def _create_topics(self) -> None:
         settings = self.settings
-        configs = (("min.insync.replicas", str(settings.min_isr)),)
+        configs = tuple(settings.topic().items())
         topic = NewTopic(TOPIC, settings.partitions, min(3, settings.brokers), configs=configs)
         self.oracle.min_isr = {TOPIC: settings.min_isr, TRANSACTIONS_TOPIC: 2}
         for broker in self.cluster.brokers():

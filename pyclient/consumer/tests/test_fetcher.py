@@ -6,8 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from cy.batch import Builder
 from pyclient.config import CONSUMER, load
+from pyclient.consumer.errors import CorruptRecords
 from pyclient.consumer.fetcher import Fetcher
 from pyclient.consumer.subscription import Subscription
 from pyclient.core.cluster import Cluster
@@ -29,11 +32,25 @@ class Leaders(Cluster):
         return ZERO_UUID
 
 
+class Loop:
+    """What it is asked to run waits."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def call_soon_threadsafe(self, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
+
+    def run(self) -> None:
+        self.waiting.pop()()
+
+
 class Posts:
     """A client whose requests wait for the test's answers, by broker."""
 
     def __init__(self) -> None:
         self.cluster = Leaders()
+        self.loop = Loop()
         self.waiting: dict[int, Callable[[Any, Any], None]] = {}
 
     def clock(self) -> float:
@@ -42,13 +59,14 @@ class Posts:
     def post(self, node: int, api: Any, request: Any, done: Callable[[Any, Any], None], **options: Any) -> None:
         self.waiting[node] = done
 
-    def answer(self, node: int, first: int, count: int) -> None:
+    def answer(self, node: int, first: int, count: int, *, is_damaged: bool = False) -> None:
         """So many records from ``first`` on."""
         builder = Builder()
         for number in range(first, first + count):
             builder.append(0, None, b"%d" % number)
         records = bytearray(builder.build())
         records[:8] = first.to_bytes(8, "big")
+        records[-1] ^= is_damaged
         part = Fetch.Response.PartitionData(partition_index=0, high_watermark=first + count, records=bytes(records))
         topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=[part])
         self.waiting.pop(node)(Fetch.Response(responses=[topic]), None)
@@ -67,6 +85,30 @@ def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> No
     posts.answer(1, 0, 3)
     posts.answer(2, 5, 2)
     assert [chunk.count for chunk in fetcher.take(100)] == [5, 2]
+
+
+def test_what_came_damaged_is_fetched_once_more_before_it_is_told() -> None:
+    """Found by a campaign: pages that the kernel sent from a file which was cut meanwhile; the log itself was whole."""
+    posts, subscription = Posts(), Subscription()
+    subscription.assign([PLACE])
+    subscription.states[PLACE].seek(0)
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher.pump()
+    posts.answer(1, 0, 5)
+    posts.answer(1, 5, 3, is_damaged=True)
+    posts.answer(1, 8, 2)
+    assert [chunk.count for chunk in fetcher.take(100)] == [5]
+    assert fetcher.take(100) == []
+    posts.loop.run()
+    posts.answer(1, 10, 1)  # it was on its way
+    posts.answer(1, 5, 3, is_damaged=True)
+    with pytest.raises(CorruptRecords, match="offset 5 is damaged"):
+        fetcher.take(100)
+    posts.loop.run()
+    posts.answer(1, 8, 1)
+    posts.answer(1, 5, 3)
+    assert [chunk.count for chunk in fetcher.take(100)] == [3]
+    assert subscription.states[PLACE].position == 8
 
 
 def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:

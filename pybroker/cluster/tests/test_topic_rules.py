@@ -1,0 +1,108 @@
+"""min.insync.replicas as the controller knows it: of topics, of all brokers, of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.cluster.controller import Controller
+from pybroker.cluster.image import (
+    DEFAULT_BROKER,
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from pybroker.cluster.topic_rules import TopicRules
+from pybroker.config import BrokerConfig
+
+PARTITION = PartitionImage(0, 1, 0, 0, (1, 2, 3), (1, 2, 3))
+TOPIC = TopicImage("t", b"t" * 16, (PARTITION,), {})
+DIRECTORY = {1: "m a", 2: "m b", 3: "m c"}
+
+
+def registered(node_id: int, min_isr: int = 1, epoch: int = 1, boot: str = "") -> BrokerRegistration:
+    return BrokerRegistration(node_id, epoch, (), boot=boot or DIRECTORY[node_id], min_isr=min_isr)
+
+
+def image_of(*brokers: BrokerRegistration, **configs: str) -> MetadataImage:
+    """``configs``: min.insync.replicas that is dynamic, for ``all`` or for a broker, as ``of_2``."""
+    names = {DEFAULT_BROKER if name == "all" else name.removeprefix("of_"): text for name, text in configs.items()}
+    delta = MetadataDelta(
+        changed={"t": TOPIC},
+        brokers={broker.id: broker for broker in brokers},
+        configs={(ResourceType.BROKER, name): {"min.insync.replicas": text} for name, text in names.items()},
+    )
+    return MetadataImage().apply(delta)
+
+
+def rules(image: MetadataImage) -> TopicRules:
+    return TopicRules(BrokerConfig({}), image, image.brokers)
+
+
+def test_the_smallest_of_the_live_replicas_holds_where_only_their_own_settings_say_it() -> None:
+    assert rules(image_of(registered(1, 2), registered(2, 3))).min_isr(TOPIC, PARTITION) == 2
+    assert rules(image_of(registered(1, 2), registered(2, 1))).min_isr(TOPIC, PARTITION) == 1
+
+
+def test_a_broker_that_has_no_replica_does_not_count() -> None:
+    image = image_of(registered(1, 2), BrokerRegistration(4, 1, (), min_isr=1))
+    assert rules(image).min_isr(TOPIC, PARTITION) == 2
+
+
+@pytest.mark.parametrize(("configs", "found"), [({"all": "3"}, 3), ({"of_2": "1"}, 1), ({"all": "3", "of_2": "1"}, 1)])
+def test_what_is_dynamic_goes_before_the_own_settings(configs: dict[str, str], found: int) -> None:
+    image = image_of(registered(1, 2), registered(2, 2), **configs)
+    assert rules(image).min_isr(TOPIC, PARTITION) == found
+
+
+def test_the_topics_goes_before_all() -> None:
+    image = image_of(registered(1, 2), all="3")
+    assert rules(image).min_isr(TOPIC._replace(configs={"min.insync.replicas": "1"}), PARTITION) == 1
+
+
+def after(image: MetadataImage, *brokers: BrokerRegistration) -> tuple[MetadataImage, list[str]]:
+    """When these brokers are those that live; and what is in doubt then."""
+    plan = Controller(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, {each.id: each for each in brokers})
+    for step in plan.steps:
+        image = image.apply(step.delta)
+    return image, [str(partition) for partition in plan.results]
+
+
+def partition_of(image: MetadataImage) -> PartitionImage:
+    return image.topics["t"].partitions[0]
+
+
+def after_three_is_empty(min_isr: int) -> tuple[MetadataImage, list[str]]:
+    """Brokers 1 and 2 die, then 3, whose data folder is removed before it comes back alone."""
+    one, two, three = (registered(each, min_isr) for each in (1, 2, 3))
+    image = image_of(one, two, three)
+    for left in ((two, three), (three,), ()):
+        image, _ = after(image, *left)
+    return after(image, registered(3, min_isr, epoch=9, boot="m another"))
+
+
+def test_case_16_who_comes_back_without_its_data_does_not_lead_where_two_had_to_be_in_sync() -> None:
+    """min.insync.replicas=2 in the brokers' own settings was no word for the controller: 3 led, and all was gone."""
+    image, doubtful = after_three_is_empty(min_isr=2)
+    waits = partition_of(image)
+    assert (waits.leader, waits.isr, doubtful) == (NO_LEADER, (2,), [])
+    image, doubtful = after(image, registered(2, 2, epoch=10), image.brokers[3])
+    assert (partition_of(image).leader, doubtful) == (2, [])
+
+
+def test_who_leads_without_its_data_is_told() -> None:
+    image, doubtful = after_three_is_empty(min_isr=1)
+    assert (partition_of(image).leader, doubtful) == (3, ["t-0"])
+
+
+def test_nobody_stays_eligible_under_a_leader_that_commits_alone() -> None:
+    """It was restarted in order with other settings, and so quickly that the controller saw only the new process."""
+    one, two = registered(1, 2), registered(2, 2)
+    image, _ = after(image_of(one, two), one)
+    assert partition_of(image).elr == (2, 3)
+    image, _ = after(image, registered(1, 1, epoch=20)._replace(is_clean=True))
+    alone = partition_of(image)
+    assert (alone.leader, alone.isr, alone.elr) == (1, (1,), ())
