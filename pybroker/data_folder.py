@@ -3,6 +3,7 @@
     DIR/.lock                 held (flock) while a supervisor runs, by whoever runs it
     DIR/coordination.db       the embedded coordination store
     DIR/store.sock            where a supervisor of several brokers serves it to them
+    DIR/cluster.properties    its settings, which brokers that join have as well
     DIR/broker-<id>/pid       the broker's process, written before recovery starts
     DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)
 
@@ -44,19 +45,32 @@ class DataFolder:
         """Where a supervisor serves the coordination store."""
         return self.root / "store.sock"
 
+    @property
+    def settings(self) -> Path:
+        """Where a supervisor tells its settings to brokers that join."""
+        return self.root / "cluster.properties"
+
     def create(self) -> None:
         """Makes the folders that are missing. Raises OSError."""
         self.broker.mkdir(parents=True, exist_ok=True)
 
     def write_pid(self) -> None:
         """Writes this process's id, whole or not at all. Raises OSError."""
-        temporary = self.broker / f"{PID}.tmp"
-        temporary.write_text(f"{os.getpid()}\n")
-        temporary.replace(self.broker / PID)
+        _write(self.broker / PID, f"{os.getpid()}\n")
+
+    def write_settings(self, text: str) -> None:
+        """Writes what ``settings`` holds, whole or not at all. Raises OSError."""
+        _write(self.settings, text)
 
     def remove_pid(self) -> None:
         """Removes the pid file if it is there."""
         (self.broker / PID).unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 def plan(data_dir: str | None, node_id: int, log_dirs: tuple[str, ...]) -> DataFolder:

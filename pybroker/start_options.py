@@ -17,12 +17,20 @@ from pybroker.config import (
     unknown_variables,
 )
 from pybroker.coordination.stores import StoreOptions
-from pybroker.data_folder import DataFolder
+from pybroker.data_folder import DataFolder, plan
 
 RESTART_DELAY_S = 1.0
 LAST_PORT = 65535
 _SERVER = r"(?:[^\s,:/\[\]]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?"
 ZOOKEEPER = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?:/[^\s,]*)?")
+
+OWN = frozenset(
+    {
+        *("node.id", "broker.id", "broker.rack", "log.dirs", "log.dir", "zookeeper.connect"),
+        *("listeners", "host.name", "port", "advertised.listeners", "advertised.host.name", "advertised.port"),
+    }
+)
+"""Keys that a broker which joins has for itself."""
 
 logger = logging.getLogger("pybroker.start")
 
@@ -63,19 +71,31 @@ def configure(options: StartOptions) -> BrokerConfig:
         logger.warning("%s", line)
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
+    base = settings_of_supervisor(options, given) if options.join else None
     chosen = list(options.settings)
     node_id = given.node_id if options.node_id is None else options.node_id
     chosen.append(f"node.id={1 if node_id is None else node_id}")
     chosen.append(f"listeners={choose_listeners(given, options.host, options.port)}")
     if options.zookeeper:
         chosen.append(f"zookeeper.connect={options.zookeeper}")
-    config = BrokerConfig.load(chosen, file=options.file)
+    config = BrokerConfig.load(chosen, file=options.file, base=base)
     if config["zookeeper.connect"] and not ZOOKEEPER.fullmatch(config["zookeeper.connect"]):
         text = config["zookeeper.connect"]
         raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
     if config["zookeeper.connect"] and options.join:
         raise ConfigError("--join is for brokers of one data folder: with --zookeeper, give each its own --data-dir")
     return config
+
+
+def settings_of_supervisor(options: StartOptions, given: BrokerConfig) -> str | None:
+    """The file with the settings of those whom this broker joins; None where there is none."""
+    path = plan(options.data_dir, 0, given.log_dirs).settings
+    return str(path) if path.exists() else None
+
+
+def settings_of_those_who_join(config: BrokerConfig) -> dict[str, str]:
+    """What brokers have that join one of this configuration, unless they are told otherwise."""
+    return {name: text for name, text in config.given().items() if name not in OWN}
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:

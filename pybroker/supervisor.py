@@ -24,6 +24,7 @@ from pathlib import Path
 
 from pybroker import data_folder, diagnostics
 from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.sources import to_properties
 from pybroker.data_folder import DataFolder, FolderInUse, Locks
 from pybroker.foreground import (
     announce,
@@ -36,7 +37,13 @@ from pybroker.foreground import (
     watch_signals,
 )
 from pybroker.server import Broker, StartError
-from pybroker.start_options import StartOptions, configure, settings_of_members, store_options
+from pybroker.start_options import (
+    StartOptions,
+    configure,
+    settings_of_members,
+    settings_of_those_who_join,
+    store_options,
+)
 
 OWNER_GONE_S = 8.0
 """A member has ended so long after its supervisor."""
@@ -76,6 +83,9 @@ def run_several(options: StartOptions, config: BrokerConfig) -> int:
     folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
     shared = contextlib.nullcontext() if options.join else held(folder.root, options.temporary)
     with shared, event_loop() as loop:
+        if not options.join:
+            with _failures_of(folder.root):
+                folder.write_settings(to_properties(settings_of_those_who_join(config)))
         return loop.run_until_complete(supervise(config, folder, options))
 
 

@@ -90,11 +90,11 @@ class BrokerConfig:
         arguments: Iterable[str] = (),
         environment: Mapping[str, str] | None = None,
         file: str | None = None,
-        fallback: Mapping[str, str] | None = None,
+        base: str | None = None,
         source: str = "--set",
     ) -> BrokerConfig:
-        """``--set`` texts over the environment (default: the process's) over file over fallback. ``source``: what
-        errors call the first.
+        """``--set`` texts over the environment (default: the process's) over file over ``base``, which is a file as
+        well. ``source``: what errors call the first.
 
         Raises ConfigError for the first unknown key or bad value. Unknown variables are left out: the
         environment is shared with clients, which have settings of their own there.
@@ -102,7 +102,7 @@ class BrokerConfig:
         variables = sources.from_environment(os.environ if environment is None else environment)
         return cls(
             {
-                **{name: Setting(text, "start command") for name, text in (fallback or {}).items()},
+                **(sources.from_file(base) if base else {}),
                 **(sources.from_file(file) if file else {}),
                 **{name: setting for name, setting in variables.items() if is_known(name)},
                 **sources.from_arguments(arguments, source),
@@ -149,6 +149,10 @@ class BrokerConfig:
     def is_set(self, name: str) -> bool:
         """True where any layer but the default gives the key a value."""
         return name in self._static or name in self._cluster or name in self._broker
+
+    def given(self) -> dict[str, str]:
+        """What arguments, environment and files say, as text, without plug-ins' keys."""
+        return {name: setting.text for name, setting in self._static_text.items()}
 
     def source(self, name: str) -> Source:
         """The layer that the effective value comes from."""

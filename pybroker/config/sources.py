@@ -79,6 +79,16 @@ def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
         yield number, _unescape(line[:end], number), _unescape(rest, number)
 
 
+def to_properties(settings: Mapping[str, str]) -> str:
+    """The text of a .properties file that has these."""
+    return "".join(f"{_escape(name)}={_escape(text)}\n" for name, text in settings.items())
+
+
+def _escape(text: str) -> str:
+    letters = {character: f"\\{letter}" for letter, character in _ESCAPES.items()}
+    return re.sub(r"[\\=: #!]|[\t\n\r\f]", lambda match: letters.get(match[0], f"\\{match[0]}"), text)
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     begun, parts = 0, list[str]()
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):

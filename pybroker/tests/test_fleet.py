@@ -18,6 +18,7 @@ from conformance.ensemble import ensemble
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
 from pyclient import Admin, NewTopic
+from pyclient.admin import ConfigResource, ResourceType
 
 QUICK = ("--restart-delay", "0.1")
 
@@ -151,6 +152,20 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
     ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
     assert ended.code == 2
     assert "store.sock: No such file or directory: no supervisor serves it" in one_line(ended.err)
+
+
+def test_a_broker_that_joins_has_the_settings_of_those_it_joins_and_its_own(tmp_path: Path) -> None:
+    shared = ("--set", "min.insync.replicas=2", "--set", "log.retention.hours=7", "--set", "broker.rack=a")
+    own = ("--join", "--node-id", 3, "--set", "log.retention.hours=8")
+    three = ConfigResource(ResourceType.BROKER, "3")
+    with (
+        fleet(tmp_path, "--processes", 2, *shared) as running,
+        broker(tmp_path, *own),
+        Admin(f"127.0.0.1:{running.port}") as admin,
+    ):
+        found = admin.describe_configs(three)[three]
+    named = ("min.insync.replicas", "log.retention.hours", "broker.rack")
+    assert [found[name].value for name in named] == ["2", "8", None]
 
 
 def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(tmp_path: Path) -> None:

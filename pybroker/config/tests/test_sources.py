@@ -12,6 +12,7 @@ from pybroker.config.sources import (
     from_environment,
     from_file,
     parse_properties,
+    to_properties,
 )
 
 
@@ -41,6 +42,11 @@ from pybroker.config.sources import (
 )
 def test_properties_are_read_as_java_does(text: str, entries: list[tuple[str, str]]) -> None:
     assert [(key, value) for _, key, value in parse_properties(text)] == entries
+
+
+@pytest.mark.parametrize("text", ["", "a=b", " # not a comment", "C:\\data", "two\nlines\t\r\f", "é", "\\"])
+def test_properties_are_written_as_they_are_read(text: str) -> None:
+    assert [(key, value) for _, key, value in parse_properties(to_properties({"a b": text}))] == [("a b", text)]
 
 
 def test_an_entry_knows_the_line_on_which_it_begins() -> None:
