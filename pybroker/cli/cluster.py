@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -14,7 +14,11 @@ from pybroker.cli.verbs import Suggesting
 
 if TYPE_CHECKING:
     from pyclient import Admin
+    from pyclient.admin import Results
+    from pyclient.admin.types import LogDirDescription
 
+MIN_ISR = "min.insync.replicas"
+ANSWER_S = 5.0
 COLUMNS = ("id", "host", "port", "rack", "controller", "cluster")
 
 
@@ -71,19 +75,47 @@ def controller_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def partition_troubles(admin: Admin) -> Iterator[Trouble]:
-    for topic, each in described(admin, ()):
+    found = described(admin, ())
+    required = min_isr_of(admin, {topic for topic, each in found if len(each.isr) < len(each.replicas)})
+    for topic, each in found:
         where = f"{topic}-{each.partition}"
-        missing = sorted({*each.replicas} - {*each.isr})
+        missing = ", ".join(map(str, sorted({*each.replicas} - {*each.isr})))
         if each.leader < 0:
             yield Trouble("error", "no leader", where)
+        elif missing and len(each.isr) < required.get(topic, 1):
+            refused = f"acks=all is refused: {len(each.isr)} in sync, min.insync.replicas is {required[topic]}"
+            yield Trouble("error", f"{refused}; not in sync: {missing}", where)
         elif missing:
-            yield Trouble("warning", f"not in sync: {', '.join(map(str, missing))}", where)
+            yield Trouble("warning", f"not in sync: {missing}", where)
         elif each.replicas and each.leader != each.replicas[0]:
             yield Trouble("warning", f"broker {each.leader} leads instead of {each.replicas[0]}", where)
 
 
+def min_isr_of(admin: Admin, topics: Collection[str]) -> dict[str, int]:
+    """min.insync.replicas of each topic that is still there."""
+    from pyclient.admin import ConfigResource, ResourceType
+
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+    if not resources:
+        return {}
+    found = admin.describe_configs(resources, keys=[MIN_ISR], check=False)
+    return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items()}
+
+
 def log_dir_troubles(admin: Admin) -> Iterator[Trouble]:
-    for broker, dirs in admin.describe_log_dirs().items():
+    from pyclient.errors import KafkaError
+
+    for broker in admin.describe_cluster().brokers:
+        try:
+            found = admin.describe_log_dirs([broker.id], timeout=ANSWER_S)
+        except KafkaError as error:
+            yield Trouble("error", f"does not answer: {error.name}", f"broker {broker.id}")
+        else:
+            yield from _troubles_of(found)
+
+
+def _troubles_of(found: Mapping[int, Results[str, LogDirDescription]]) -> Iterator[Trouble]:
+    for broker, dirs in found.items():
         for path, error in dirs.errors.items():
             yield Trouble("error", f"log dir is offline: {error.name}", f"broker {broker}: {path}")
         for each in dirs.values():

@@ -1,7 +1,8 @@
 """The brokers of one data folder, restarted one after the other, so that nothing is away for long.
 
 A broker is stopped in order (it hands its leaderships over first) only while every replica of every partition is in
-sync, and the next one waits until that is so again. The supervisor starts the stopped one.
+sync, and the next one waits until that is so again. The supervisor starts the stopped one. At the end everybody leads
+what is his to lead.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 
 
-def all_in_sync(admin: Admin) -> bool:
-    """Whether every replica of every partition is in sync."""
+def not_in_sync(admin: Admin) -> list[str]:
+    """The partitions that have a replica which is not in sync."""
     names = list(admin.list_topics(list_internal=True))
     described = admin.describe_topics(names) if names else {}
-    return all(
-        len(partition.isr) == len(partition.replicas)
-        for topic in described.values()
+    return [
+        f"{name}-{partition.partition}"
+        for name, topic in described.items()
         for partition in topic.partitions
-    )
+        if len(partition.isr) < len(partition.replicas)
+    ]
 
 
 def _number(file: Path) -> int:
@@ -60,6 +62,8 @@ class RollingRestart:
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._tell = tell
+        self._missing = ""
+        """What the last answer did not show."""
 
     def run(self) -> None:
         """Raises Failure where a broker would not come back, or does not in time."""
@@ -73,6 +77,11 @@ class RollingRestart:
         controller = found.controller_id
         for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
             self._restart(node_id)
+        with self._cluster.admin() as admin:
+            admin.elect_leaders(check=False)
+        for each in found.brokers:
+            if each.id not in brokers:
+                self._tell(f"broker {each.id} was left as it is: the supervisor of {self._root} has not started it")
 
     def _check_cluster(self, brokers: list[int], cluster_id: str | None) -> None:
         """Those who answer are of the cluster whose folder it is. With ``log.dirs`` the folder does not tell."""
@@ -117,24 +126,32 @@ class RollingRestart:
         return pid > 0 and _parent(pid) in (_number(self._root / LOCK), None)
 
     def _is_there(self, node_id: int) -> bool:
-        return self._ask(lambda admin: node_id in {broker.id for broker in admin.describe_cluster().brokers})
+        return self._ask(
+            lambda admin: [] if node_id in {each.id for each in admin.describe_cluster().brokers} else [f"{node_id}"]
+        )
 
     def _is_in_sync(self) -> bool:
-        return self._ask(all_in_sync)
+        return self._ask(not_in_sync)
 
-    def _ask(self, question: Callable[[Admin], bool]) -> bool:
-        """The answer of a client that is new: the broker that an old one knew may be the one that is away."""
+    def _ask(self, missing: Callable[[Admin], list[str]]) -> bool:
+        """Whether nothing is missing by the answer that a new client gets: the broker that an old one knew may be the
+        one that is away.
+        """
         from pyclient.errors import KafkaError
 
         try:
             with self._cluster.admin() as admin:
-                return question(admin)
-        except (KafkaError, TimeoutError):
-            return False
+                found = missing(admin)
+        except (KafkaError, TimeoutError) as error:
+            found = [str(error)]
+        self._missing = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        return not found
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + self._timeout_s
+        self._missing = ""
         while not condition():
             if time.monotonic() > deadline:
-                raise Failure(f"not within {self._timeout_s:g} s: {what}")
+                missing = f"; missing: {self._missing}" if self._missing else ""
+                raise Failure(f"not within {self._timeout_s:g} s: {what}{missing}")
             time.sleep(POLL_S)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -58,6 +59,7 @@ from pybroker.coordination.watching import StoreWatch
 MAX_REQUEST = (1 << 20) - 1024
 PER_OPERATION = 60
 STOP_S = 5.0
+LOOK_S = 1.0
 
 T = TypeVar("T")
 Callback = Callable[[str], None]
@@ -109,6 +111,20 @@ class _Watched:
         self.watches: list[StoreWatch] = []
 
 
+async def _way_to(host: str, port: int) -> str:
+    """In words, how far a connection to that server comes."""
+    try:
+        async with asyncio.timeout(LOOK_S):
+            _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        found = "listens, but serves no session"
+    except TimeoutError:
+        found = "cannot be reached"
+    except OSError as error:
+        found = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    return f"{host}:{port} {found}"
+
+
 class ZooKeeperStore(StoreOfBatches):
     """A session of a ZooKeeper ensemble; see ``CoordinationStore`` for the methods."""
 
@@ -144,7 +160,8 @@ class ZooKeeperStore(StoreOfBatches):
                     await store._ask(lambda: store._client.ensure_path_async(chroot))
         except TimeoutError as error:
             await store.close()
-            raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s") from error
+            why = "; ".join([await _way_to(host, port) for host, port in store._client.hosts])
+            raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s: {why}") from error
         store._client.chroot = chroot
         return store
 

@@ -173,17 +173,23 @@ def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(t
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in running.ports)
         with Admin(bootstrap) as admin:
             admin.create_topics([NewTopic("t", 4, 2)])
+            leaders = [each.leader for each in admin.describe_topics("t")["t"].partitions]
         restart = ("cluster", "restart", "--data-dir", tmp_path)
         with broker(tmp_path / "another") as other:
             ended = run(*restart, "-b", f"127.0.0.1:{other.port}")
         assert ended.code == 1
         assert "-b names the brokers of the folder" in one_line(ended.err)
-        ended = run(*restart, "-b", bootstrap)
+        with broker(tmp_path, "--join", "--node-id", 3):
+            ended = run(*restart, "-b", bootstrap)
         assert ended.code == 0, ended
-        assert sorted(line.partition(":")[0] for line in ended.err.splitlines()) == ["broker 1", "broker 2"]
+        *told, last = ended.err.splitlines()
+        assert sorted(line.partition(":")[0] for line in told) == ["broker 1", "broker 2"]
+        assert last.startswith("broker 3 was left as it is")
         assert not {pid_of(tmp_path, 1), pid_of(tmp_path, 2)} & {0, *running.pids}
         with Admin(bootstrap) as admin:
-            assert all(len(each.isr) == 2 for each in admin.describe_topics("t")["t"].partitions)
+            partitions = admin.describe_topics("t")["t"].partitions
+            assert all(len(each.isr) == 2 for each in partitions)
+            assert [each.leader for each in partitions] == leaders
         log = running.stop().err
     ends = [line for line in log.splitlines() if "starting it again" in line]
     assert len(ends) == 2

@@ -8,14 +8,17 @@ import pytest
 
 from pybroker.cli.cluster import Trouble, controller_troubles, log_dir_troubles, partition_troubles
 from pybroker.cli.kafka.topics import REPORTS, is_troubled
-from pyclient.admin import Results
+from pyclient.admin import ConfigResource, Results
 from pyclient.admin.types import (
+    BrokerDescription,
     ClusterDescription,
+    ConfigEntry,
+    ConfigSource,
     LogDirDescription,
     PartitionDescription,
     TopicDescription,
 )
-from pyclient.errors import by_code
+from pyclient.errors import ConnectionFailed, by_code
 
 STORAGE_ERROR = 56
 
@@ -23,13 +26,24 @@ STORAGE_ERROR = 56
 class Cluster:
     """Says what an Admin would say."""
 
-    def __init__(self, *partitions: PartitionDescription, controller: int = 1, dirs: Any = None) -> None:
+    def __init__(
+        self, *partitions: PartitionDescription, controller: int = 1, dirs: Any = None, min_isr: str = "1"
+    ) -> None:
         self.partitions = partitions
         self.controller = controller
         self.dirs = dirs or {}
+        self.min_isr = min_isr
 
     def describe_cluster(self) -> ClusterDescription:
-        return ClusterDescription("c", self.controller, ())
+        brokers = tuple(BrokerDescription(each, "localhost", 9092, None) for each in (1, 2))
+        return ClusterDescription("c", self.controller, brokers)
+
+    def describe_configs(
+        self, resources: list[ConfigResource], *, keys: list[str], check: bool
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        [key] = keys
+        entry = ConfigEntry(key, self.min_isr, ConfigSource.DYNAMIC_TOPIC_CONFIG, False, False)
+        return Results({each: {key: entry} for each in resources})
 
     def list_topics(self, *, list_internal: bool) -> list[str]:
         return ["t"]
@@ -37,7 +51,10 @@ class Cluster:
     def describe_topics(self, names: list[str]) -> dict[str, TopicDescription]:
         return {"t": TopicDescription("t", "id", False, self.partitions)}
 
-    def describe_log_dirs(self) -> dict[int, Results[str, LogDirDescription]]:
+    def describe_log_dirs(self, brokers: list[int], *, timeout: float) -> dict[int, Results[str, LogDirDescription]]:
+        [broker] = brokers
+        if broker == 2:
+            raise ConnectionFailed("localhost:9092", "connect")
         return {1: self.dirs}
 
 
@@ -58,6 +75,14 @@ def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescri
     assert list(partition_troubles(Cluster(found))) == troubles  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("isr", "severity"), [((1,), "error"), ((1, 2), "warning")])
+def test_a_partition_that_refuses_what_it_is_to_acknowledge_is_an_error(isr: tuple[int, ...], severity: str) -> None:
+    found = Cluster(partition(1, (1, 2, 3), isr), min_isr="2")
+    [trouble] = partition_troubles(found)  # type: ignore[arg-type]
+    assert trouble.severity == severity
+    assert ("acks=all is refused: 1 in sync, min.insync.replicas is 2" in trouble.what) == (severity == "error")
+
+
 def test_a_cluster_without_a_controller_is_an_error() -> None:
     assert [each.severity for each in controller_troubles(Cluster(controller=-1))] == ["error"]  # type: ignore[arg-type]
     assert list(controller_troubles(Cluster())) == []  # type: ignore[arg-type]
@@ -73,6 +98,7 @@ def test_log_dirs_that_are_offline_or_nearly_full_are_told() -> None:
     assert list(log_dir_troubles(Cluster(dirs=dirs))) == [  # type: ignore[arg-type]
         Trouble("error", "log dir is offline: KAFKA_STORAGE_ERROR", "broker 1: /gone"),
         Trouble("warning", "1 MiB are free", "broker 1: /full"),
+        Trouble("error", "does not answer: CONNECTION_FAILED", "broker 2"),
     ]
 
 

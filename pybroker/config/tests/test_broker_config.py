@@ -53,16 +53,15 @@ listener.name.internal.ssl.keystore.location=/x
 """
 
 
-def test_arguments_win_over_environment_over_file_over_the_start_commands_own(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "server.properties"
+def test_arguments_win_over_environment_over_file_over_its_base(tmp_path: Path) -> None:
+    path, base = tmp_path / "server.properties", tmp_path / "cluster.properties"
+    base.write_text("node.id=1\nlog.roll.hours=1\nbroker.rack=r")
     path.write_text("num.partitions=2\nlog.retention.hours=2\nlog.roll.hours=2\nnode.id=2")
     config = BrokerConfig.load(
         ["num.partitions=4"],
         {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_RETENTION_HOURS": "3"},
         str(path),
-        {"node.id": "1", "log.roll.hours": "1", "broker.rack": "r"},
+        str(base),
     )
     assert config["num.partitions"] == 4
     assert config["log.retention.hours"] == 3
