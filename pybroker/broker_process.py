@@ -8,11 +8,15 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 
 from pybroker.start_options import StartOptions
+
+SHOWN = 200
+"""Bytes of a line."""
 
 logger = logging.getLogger("pybroker.supervisor")
 
@@ -58,21 +62,36 @@ class BrokerProcess:
 
         Other lines, as a ``sitecustomize`` of the user may print them, are logged.
         """
+        async for line in self._lines():
+            try:
+                return msgspec.json.decode(line, type=Hello)
+            except msgspec.DecodeError:
+                logger.warning("process %d says %r", self.pid, line[:SHOWN])
+        return None
+
+    async def ended(self) -> int:
+        """Waits for its end, and logs what it still says; returns its exit code, -N where signal N ended it."""
+        listening = asyncio.ensure_future(self._log_lines())
+        try:
+            return await self._process.wait()
+        finally:
+            listening.cancel()
+
+    async def _log_lines(self) -> None:
+        async for line in self._lines():
+            logger.warning("process %d says %r", self.pid, line[:SHOWN])
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        """What it prints, but for lines without an end."""
         assert self._process.stdout is not None
         while not self._process.stdout.at_eof():
             try:
                 line = await self._process.stdout.readline()
-                if line:
-                    return msgspec.json.decode(line, type=Hello)
-            except msgspec.DecodeError:
-                logger.warning("process %d says %r", self.pid, line)
-            except ValueError as error:  # a line without end
+            except ValueError as error:
                 logger.warning("process %d says too much: %s", self.pid, error)
-        return None
-
-    async def ended(self) -> int:
-        """Waits for its end; returns its exit code, -N where signal N ended it."""
-        return await self._process.wait()
+            else:
+                if line:
+                    yield line
 
     def stop(self) -> None:
         """Asks it to stop in order, also if it was halted."""

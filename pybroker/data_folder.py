@@ -97,8 +97,8 @@ class Locks:
     def __init__(self) -> None:
         self._fds: list[int] = []
 
-    def take(self, folder: Path) -> None:
-        """Locks ``folder``. Raises FolderInUse, OSError."""
+    def take(self, folder: Path, otherwise: str = "--data-dir") -> None:
+        """Locks ``folder``; ``otherwise``: the option that would choose another. Raises FolderInUse, OSError."""
         fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +108,7 @@ class Locks:
             by = f" by process {owner}" if owner else ""
             raise FolderInUse(
                 f"data folder {folder} is in use{by}: stop that broker, "
-                "or choose another --data-dir"
+                f"or choose another {otherwise}"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)

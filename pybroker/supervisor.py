@@ -141,17 +141,17 @@ def claim(folder: DataFolder, locks: Locks, *, shared_root: bool, patience_s: fl
     for path in sorted(needed | set(map(Path, folder.log_dirs))):
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _take(path, locks, deadline)
+            _take(path, locks, deadline, "--node-id" if shared_root and path == folder.broker else "--data-dir")
         except OSError as error:
             if path in needed or len(folder.log_dirs) == 1:
                 raise
             logger.error("log dir %s: %s", path, error)
 
 
-def _take(path: Path, locks: Locks, deadline: float) -> None:
+def _take(path: Path, locks: Locks, deadline: float, otherwise: str) -> None:
     while True:
         try:
-            return locks.take(path)
+            return locks.take(path, otherwise)
         except FolderInUse:
             if time.monotonic() >= deadline:
                 raise

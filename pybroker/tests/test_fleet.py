@@ -98,14 +98,31 @@ def test_a_broker_killed_while_it_starts_is_started_again(tmp_path: Path) -> Non
         assert process.wait(DEADLINE_S) == 0
 
 
+SITE = """
+import os, sys, threading, time
+
+def chatter():
+    time.sleep(2)
+    for _ in range(10):
+        print("more" * 10_000, flush=True)
+    open(f"HERE/said-{os.getpid()}", "w")
+
+if "--member" in sys.orig_argv:
+    print("x" * 100_000)
+    print("hello from the site")
+    threading.Thread(target=chatter, daemon=True).start()
+"""
+
+
 def test_what_else_a_broker_prints_is_logged_and_it_is_heard_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif '--member' in sys.orig_argv:\n    print('x' * 100_000)\n    print('hello from the site')\n"
-    )
+    """Also after its hello, and more than a pipe holds."""
+    (tmp_path / "sitecustomize.py").write_text(SITE.replace("HERE", str(tmp_path)))
     with fleet(tmp_path / "data", "--processes", 2, env={"PYTHONPATH": str(tmp_path)}) as running:
+        until(lambda: len(list(tmp_path.glob("said-*"))) == 2)
         ended = running.stop()
     assert ended.code == 0
     assert ended.err.count("says b'hello from the site\\n'") == 2
+    assert ended.err.count("says b'moremore") == 20
 
 
 def test_a_taken_port_of_one_is_told_by_it_and_ends_all(tmp_path: Path) -> None:
@@ -148,6 +165,7 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
         until(lambda: brokers(running.port) == [1, 2])
         ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 2)
         assert f"broker-2 is in use by process {running.pids[1]}" in one_line(ended.err)
+        assert "choose another --node-id" in ended.err
         running.stop()
     ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
     assert ended.code == 2
