@@ -12,7 +12,7 @@ from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.completing import TOPIC
 from pybroker.cli.record_documents import Given, given
 from pybroker.cli.record_format import unescaped
-from pybroker.cli.verbs import Failure, Verb, complain, rows, sentence
+from pybroker.cli.verbs import Failure, Verb, complain, heard, rows, sentence
 
 if TYPE_CHECKING:
     from pyclient import Producer
@@ -83,7 +83,7 @@ def produce(
     )
     records = parsed(sources, how, key_delimiter, null)
     failed = Failures()
-    with cluster.producer(compression_type=compression) as producer:
+    with heard("pyclient.producer"), cluster.producer(compression_type=compression) as producer:
         own = None if key is None else key.encode()
         sent = send_all(producer, topic, records, Given(None, own, common, partition), failed)
         producer.flush()

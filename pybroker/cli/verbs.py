@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import gc
+import logging
 import re
 import signal
 import sys
@@ -203,6 +204,26 @@ def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
 def without(errors: Mapping[Any, Any], name: str) -> dict[Any, Any]:
     """The errors that are not of this name."""
     return {key: error for key, error in errors.items() if error.name != name}
+
+
+class Complaints(logging.Handler):
+    """Log lines as diagnostics."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One of them."""
+        complain(record.getMessage())
+
+
+@contextlib.contextmanager
+def heard(name: str) -> Iterator[None]:
+    """Within, warnings of this logger are diagnostics; --verbose shows them anyhow."""
+    logger, handler = logging.getLogger(name), Complaints(logging.WARNING)
+    if not logging.getLogger().handlers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 @contextlib.contextmanager

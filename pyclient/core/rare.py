@@ -1,11 +1,11 @@
-"""Log lines of what may fail once per record, as callbacks of applications do: seldom."""
+"""Log lines of what may happen once per record or batch, as callbacks of applications fail: seldom."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 INTERVAL: Final = 10.0
 """Seconds between two lines of a kind."""
@@ -24,11 +24,24 @@ class RareLog:
 
     def exception(self, text: str, *arguments: object) -> None:
         """Within ``except``: logs the line with the exception, as an error."""
+        if self._is_due(text):
+            self._log.exception(*self._line(text, arguments))
+
+    def warning(self, text: str, *arguments: object) -> None:
+        """Logs the line as a warning."""
+        if self._is_due(text):
+            self._log.warning(*self._line(text, arguments))
+
+    def _is_due(self, text: str) -> bool:
         now = self._clock()
         if now < self._next.get(text, now):
             self._left_out[text] = self._left_out.get(text, 0) + 1
-            return
+            return False
         self._next[text] = now + INTERVAL
-        if left_out := self._left_out.pop(text, 0):
-            text, arguments = f"{text} (and %d times since the last such line)", (*arguments, left_out)
-        self._log.exception(text, *arguments)
+        return True
+
+    def _line(self, text: str, arguments: tuple[object, ...]) -> tuple[Any, ...]:
+        left_out = self._left_out.pop(text, 0)
+        if left_out:
+            return f"{text} (and %d times since the last such line)", *arguments, left_out
+        return text, *arguments

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cy.producer_batch import ProducerBatch
 from cy.record_queues import RecordQueues
@@ -28,6 +28,9 @@ from pyclient.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from pyclient.core.client import Client
     from pyclient.producer.identity import Identities
+
+TOLD_FROM: Final = 4
+"""Attempts of a batch: fewer are a leader's election."""
 
 log = logging.getLogger("pyclient.producer")
 
@@ -230,6 +233,8 @@ class Outcomes:
             batch.retry_at = now if at_once else now + wait
             lane.queue.put_back(batch)
             self._again(lane)
+            if batch.attempts >= TOLD_FROM:
+                self._rare.warning("%s-%d is sent again: %s (%s)", batch.topic, batch.partition, error, error.name)
 
     # -- done --------------------------------------------------------------------------------------
 

@@ -31,3 +31,7 @@ def test_the_first_line_of_a_kind_is_logged_and_then_one_in_a_while_with_the_cou
     now[0] = 2 * INTERVAL
     fail(rare, "callback %r failed", "alone")
     assert caplog.records[-1].getMessage() == "callback 'alone' failed"
+    rare.warning("%s waits", "a")
+    rare.warning("%s waits", "b")
+    last = caplog.records[-1]
+    assert (last.levelname, last.getMessage(), last.exc_info) == ("WARNING", "a waits", None)

@@ -214,3 +214,16 @@ class NextEpoch(SimpleNamespace):
 
     async def init(self, known):
         return Identity(known.producer_id, known.epoch + 1)
+
+
+def test_a_batch_that_is_sent_again_and_again_is_warned_of(caplog):
+    client, queues, sender = make(delivery_timeout_ms=60_000)
+    queues.send("t", b"v", partition=0)
+    for attempt in range(1, 7):
+        client.now += 5.0
+        sender.run()
+        assert bool(caplog.records) == (attempt > 4)
+        answer(client, 19)
+    [line] = caplog.records
+    assert line.getMessage().startswith("t-0 is sent again: ")
+    assert line.getMessage().endswith("(NOT_ENOUGH_REPLICAS)")

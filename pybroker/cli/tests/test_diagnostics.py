@@ -1,0 +1,22 @@
+"""What verbs say beside their result."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pybroker.cli.verbs import heard
+
+
+def test_warnings_of_a_client_are_diagnostics_as_long_as_they_are_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logger = logging.getLogger("pyclient.diagnostics")
+    logger.addHandler(logging.NullHandler())
+    with heard(logger.name):
+        logger.info("never")
+        logger.warning("%s-%d waits", "t", 0)
+    logger.warning("not any more")
+    assert capsys.readouterr().err == "pybroker: t-0 waits\n"
