@@ -385,6 +385,7 @@ def test_the_ledger_is_read_whole_and_once(query, monkeypatch):
 
 def test_a_driver_that_was_deposed_long_ago_finds_neither_its_decision_nor_its_run_to_count(query):
     """Whatever others have written to the ledger between the claim that deposed it and its decision."""
+    query.timeout_ms = 10_000  # nobody but the broker ends what it has left open
     with query.run("r") as late:
         term = late.join().term
         written = query.write("r", b"late")
