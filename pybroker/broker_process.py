@@ -113,6 +113,8 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
     words += ["--data-dir", str(root), "--log-level", options.log_level]
     for text in (*options.settings, *settings):
         words += ["--set", text]
+    if options.base is not None:
+        words += ["--base", options.base]
     return words if options.file is None else [*words, options.file]
 
 

@@ -6,12 +6,14 @@ import logging
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pybroker.config import (
+    KEYS,
     BrokerConfig,
     ConfigError,
     Endpoint,
+    Type,
     advertised_listeners,
     listeners,
     unknown_variables,
@@ -28,9 +30,10 @@ OWN = frozenset(
     {
         *("node.id", "broker.id", "broker.rack", "log.dirs", "log.dir", "zookeeper.connect"),
         *("listeners", "host.name", "port", "advertised.listeners", "advertised.host.name", "advertised.port"),
+        *("listener.security.protocol.map", "inter.broker.listener.name", "security.inter.broker.protocol"),
     }
 )
-"""Keys that a broker which joins has for itself."""
+"""Keys that a broker which joins has for itself; so it is with passwords."""
 
 logger = logging.getLogger("pybroker.start")
 
@@ -56,6 +59,8 @@ class StartOptions:
     """Remove the data folder at the end."""
     join: bool = False
     """More brokers for those that run on this data folder, whose supervisor serves the store."""
+    base: str | None = None
+    """A file of settings below all others: of the supervisor that was joined."""
     member: bool = False
     """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
 
@@ -71,14 +76,13 @@ def configure(options: StartOptions) -> BrokerConfig:
         logger.warning("%s", line)
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
-    base = settings_of_supervisor(options, given) if options.join else None
     chosen = list(options.settings)
     node_id = given.node_id if options.node_id is None else options.node_id
     chosen.append(f"node.id={1 if node_id is None else node_id}")
     chosen.append(f"listeners={choose_listeners(given, options.host, options.port)}")
     if options.zookeeper:
         chosen.append(f"zookeeper.connect={options.zookeeper}")
-    config = BrokerConfig.load(chosen, file=options.file, base=base)
+    config = BrokerConfig.load(chosen, file=options.file, base=options.base)
     if config["zookeeper.connect"] and not ZOOKEEPER.fullmatch(config["zookeeper.connect"]):
         text = config["zookeeper.connect"]
         raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
@@ -87,15 +91,22 @@ def configure(options: StartOptions) -> BrokerConfig:
     return config
 
 
-def settings_of_supervisor(options: StartOptions, given: BrokerConfig) -> str | None:
-    """The file with the settings of those whom this broker joins; None where there is none."""
-    path = plan(options.data_dir, 0, given.log_dirs).settings
-    return str(path) if path.exists() else None
+def with_base(options: StartOptions) -> StartOptions:
+    """Those of brokers that join have the file in which their supervisor has left its settings. Raises ConfigError."""
+    if not options.join:
+        return options
+    folder = plan(options.data_dir, 0, BrokerConfig.load(options.settings, file=options.file).log_dirs)
+    if folder.settings.exists():
+        return replace(options, base=str(folder.settings))
+    if folder.socket.exists():
+        logger.warning("%s is missing, its supervisor is older: only what this broker is told holds", folder.settings)
+    return options
 
 
-def settings_of_those_who_join(config: BrokerConfig) -> dict[str, str]:
+def settings_to_share(config: BrokerConfig) -> dict[str, str]:
     """What brokers have that join one of this configuration, unless they are told otherwise."""
-    return {name: text for name, text in config.given().items() if name not in OWN}
+    given = config.given().items()
+    return {name: text for name, text in given if name not in OWN and KEYS[name].type is not Type.PASSWORD}
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:

@@ -41,8 +41,9 @@ from pybroker.start_options import (
     StartOptions,
     configure,
     settings_of_members,
-    settings_of_those_who_join,
+    settings_to_share,
     store_options,
+    with_base,
 )
 
 OWNER_GONE_S = 8.0
@@ -59,6 +60,7 @@ def run(options: StartOptions) -> int:
     diagnostics.set_up(options.log_level)
     raise_file_limit()
     try:
+        options = with_base(options)
         config = configure(options)
         if options.processes > 1:
             return run_several(options, config)
@@ -85,7 +87,7 @@ def run_several(options: StartOptions, config: BrokerConfig) -> int:
     with shared, event_loop() as loop:
         if not options.join:
             with _failures_of(folder.root):
-                folder.write_settings(to_properties(settings_of_those_who_join(config)))
+                folder.write_settings(to_properties(settings_to_share(config)))
         return loop.run_until_complete(supervise(config, folder, options))
 
 

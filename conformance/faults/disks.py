@@ -60,5 +60,7 @@ def another_file(path: Path) -> Iterator[Path]:
     """
     copy = path.with_name(f"{path.name}.spoiled")
     shutil.copy2(path, copy)
-    yield copy
-    copy.replace(path)
+    try:
+        yield copy
+    finally:
+        copy.replace(path)

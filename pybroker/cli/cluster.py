@@ -109,7 +109,8 @@ def log_dir_troubles(admin: Admin) -> Iterator[Trouble]:
         try:
             found = admin.describe_log_dirs([broker.id], timeout=ANSWER_S)
         except KafkaError as error:
-            yield Trouble("error", f"does not answer: {error.name}", f"broker {broker.id}")
+            what = "does not answer" if error.retriable else "does not tell its log dirs"
+            yield Trouble("error", f"{what}: {error.name}", f"broker {broker.id}")
         else:
             yield from _troubles_of(found)
 

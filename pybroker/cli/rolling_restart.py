@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.partition import described
 from pybroker.cli.verbs import Failure
 from pybroker.data_folder import LOCK, PID
 from pybroker.log.meta_properties import FILE_NAME, decode
@@ -27,14 +28,15 @@ POLL_S = 0.1
 
 def not_in_sync(admin: Admin) -> list[str]:
     """The partitions that have a replica which is not in sync."""
-    names = list(admin.list_topics(list_internal=True))
-    described = admin.describe_topics(names) if names else {}
-    return [
-        f"{name}-{partition.partition}"
-        for name, topic in described.items()
-        for partition in topic.partitions
-        if len(partition.isr) < len(partition.replicas)
-    ]
+    return [f"{name}-{each.partition}" for name, each in described(admin, ()) if len(each.isr) < len(each.replicas)]
+
+
+def led_by_others(admin: Admin) -> list[str]:
+    """The partitions that another replica than the first leads, after an election of the first."""
+    found = [f"{name}-{each.partition}" for name, each in described(admin, ()) if each.leader != each.replicas[0]]
+    if found:
+        admin.elect_leaders(check=False)
+    return found
 
 
 def _number(file: Path) -> int:
@@ -45,13 +47,23 @@ def _number(file: Path) -> int:
         return 0
 
 
-def _parent(pid: int) -> int | None:
-    """The parent of a process; None where the system does not tell, or the process is gone."""
+def _is_child(pid: int, parent: int) -> bool:
+    """Whether it runs as that process's child; where the system does not tell parents, whether it runs."""
+    if pid == 0:
+        return False
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[1])
+        return not Path("/proc/self").exists() and _runs(pid)
+    return int(stat.rpartition(")")[2].split()[1]) == parent
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 class RollingRestart:
@@ -74,11 +86,12 @@ class RollingRestart:
             found = admin.describe_cluster()
         self._check_cluster(brokers, found.cluster_id)
         self._cluster = self._cluster._replace(bootstrap=",".join(f"{each.host}:{each.port}" for each in found.brokers))
+        self._until(self._is_in_sync, "every replica to be in sync")
+        brokers = self._brokers()  # also those that were being started again
         controller = found.controller_id
         for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
             self._restart(node_id)
-        with self._cluster.admin() as admin:
-            admin.elect_leaders(check=False)
+        self._until(lambda: self._ask(led_by_others), "the first replicas to lead again")
         for each in found.brokers:
             if each.id not in brokers:
                 self._tell(f"broker {each.id} was left as it is: the supervisor of {self._root} has not started it")
@@ -102,7 +115,7 @@ class RollingRestart:
         }
         if supervisor in found.values():
             raise Failure(f"{self._root} has a single broker, process {supervisor}: nobody would start it again")
-        return [node_id for node_id, pid in found.items() if _parent(pid) in (supervisor, None)]
+        return [node_id for node_id, pid in found.items() if _is_child(pid, supervisor)]
 
     def _restart(self, node_id: int) -> None:
         file = self._root / f"broker-{node_id}" / PID
@@ -123,7 +136,7 @@ class RollingRestart:
 
     def _is_ours(self, pid: int) -> bool:
         """A process that the supervisor has started: a pid file may be stale, and 0 would signal our own group."""
-        return pid > 0 and _parent(pid) in (_number(self._root / LOCK), None)
+        return _is_child(pid, _number(self._root / LOCK))
 
     def _is_there(self, node_id: int) -> bool:
         return self._ask(

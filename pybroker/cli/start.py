@@ -21,12 +21,13 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--join", is_flag=True, help="Joins the brokers that run on this --data-dir, by another --node-id.")
 @click.option("--embedded", is_flag=True, hidden=True)
 @click.option("--temporary", is_flag=True, hidden=True)
+@click.option("--base", hidden=True)
 @click.option("--member", is_flag=True, hidden=True)
 def start(settings: tuple[str, ...], **options: object) -> int:
     """Runs a broker until SIGTERM or SIGINT.
 
     Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
-    FILE.properties, default.
+    FILE.properties, with --join the settings of those who are joined, default.
     """
     from pybroker.start_options import StartOptions
     from pybroker.supervisor import run  # costs 0.5 s, which --help need not

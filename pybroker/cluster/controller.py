@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.assignment import assign, check_manual
-from pybroker.cluster.elections import Standing, after_changes, elect
+from pybroker.cluster.elections import Standing, after_changes, elect, is_doubtful
 from pybroker.cluster.image import (
     METADATA_TOPIC,
     NO_LEADER,
@@ -202,7 +202,7 @@ class Controller:
         """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
         another process than the one in ``image``.
 
-        The results are partitions of several replicas that are led by one that may lack what was acknowledged.
+        The results are the partitions whose new leader may lack what was acknowledged.
         """
         rules = self._rules(image, brokers)
         changes = PartitionChanges(image)
@@ -213,7 +213,7 @@ class Controller:
                 before, here = topic.partitions[partition.index], standing.at(topic.id, partition.index)
                 after = settled(before, partition, here.fit, rules.min_isr(topic, partition))
                 changes.add(topic, after)
-                if after.leader in here.lost and len(after.replicas) > 1:
+                if is_doubtful(before, after, here.lost):
                     doubtful.append(TopicPartition(topic.name, partition.index))
         if brokers == image.brokers and not changes:
             return Plan([])

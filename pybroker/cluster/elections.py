@@ -6,7 +6,10 @@ never gets empty: its last member stays, dead or not, because it has every ackno
 A replica that leaves an ISR that is then smaller than ``min.insync.replicas`` has every committed
 record as well, for nothing is committed any more: it goes to the *eligible leader replicas* (ELR,
 KIP-966), which may lead where nobody of the ISR can. They are forgotten as soon as the ISR is large
-enough again.
+enough again. Brokers may differ in ``min.insync.replicas``, and whoever leads commits by its own: the
+smallest of the live replicas counts. That is enough, as who is not there does not lead; who comes
+back is counted before it is shown metadata in which it could; and a leader takes a smaller ISR only
+from metadata, behind whatever changed the key before.
 
 A broker whose machine went down, or whose disk failed, may have *lost* what it had not synced. It
 leaves ISR and ELR, unless that leaves nobody: over a log that may be fuller it is not elected, and
@@ -217,6 +220,13 @@ def _without_unfit(
     if isr == partition.isr and not (lost or partition.elr):
         return partition
     return with_isr(partition, isr, min_isr, lost)
+
+
+def is_doubtful(before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> bool:
+    """Whether the partition has a new leader that may lack what was acknowledged; a lone replica has nobody to ask."""
+    if after.leader == NO_LEADER or after.leader_epoch == before.leader_epoch or len(after.replicas) == 1:
+        return False
+    return after.leader in lost or after.leader not in before.isr + before.elr
 
 
 def after_changes(

@@ -109,7 +109,7 @@ class ClusterNode:
             log_dirs,
             was_clean,
             _boot(directory_ids),
-            min_isr=self._config["min.insync.replicas"],
+            min_isr=self._config.static("min.insync.replicas"),
         )
         self._membership = Membership(
             self._store, self.controller, self.metadata, registration, self._clock, self.on_failure

@@ -389,8 +389,8 @@ class ControllerService:
 def _tell_doubtful(partitions: list[TopicPartition]) -> None:
     if partitions:
         _log.warning(
-            "led by a replica that may lack acknowledged records, as its machine went down or its disk is another"
-            " one, and it was the last in sync: %s%s",
+            "acknowledged records may be lost, as nobody was left that surely has them (a machine went down, a disk is"
+            " another one, or the election is unclean): %s%s",
             ", ".join(map(str, partitions[:5])),
             f" and {len(partitions) - 5} more" if len(partitions) > 5 else "",
         )

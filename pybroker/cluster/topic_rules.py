@@ -1,4 +1,4 @@
-"""What topics' configurations say to the controller."""
+"""What topics' configurations say to the controller; what does not parse says nothing, as to the leaders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pybroker.cluster.image import (
     ResourceType,
     TopicImage,
 )
-from pybroker.config import BrokerConfig, topic_config
+from pybroker.config import KEYS, TOPICS, BrokerConfig, stored_topic_config
 from pybroker.log.config import LogConfig
 
 MIN_ISR: Final = "min.insync.replicas"
 
 
 class TopicRules:
-    """For one plan: configurations that are alike are read once."""
+    """Of one plan, which asks for many topics of few configurations."""
 
     def __init__(
         self, config: BrokerConfig, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
@@ -34,9 +34,9 @@ class TopicRules:
         """min.insync.replicas as every possible leader has it at least: the topic's, else the smallest of its live
         replicas, which may differ. Who is not there does not lead, and counts when it comes.
         """
-        own = topic.configs.get(MIN_ISR)
-        if own is not None:
-            return int(own)
+        own = TOPICS[MIN_ISR].parse_stored(topic.configs.get(MIN_ISR))
+        if isinstance(own, int):
+            return own
         return min((self._min_isr[id] for id in partition.replicas if id in self._min_isr), default=1)
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:
@@ -47,14 +47,14 @@ class TopicRules:
         key = frozenset(topic.configs.items())
         found = self._read.get(key)
         if found is None:
-            found = self._read[key] = topic_config(self._config, topic.configs)
+            found = self._read[key] = stored_topic_config(self._config, topic.configs)
         return found
 
 
 def _min_isr(image: MetadataImage, broker: BrokerRegistration) -> int:
     """The broker's own: dynamic for it, or for all, or in its settings."""
     for name in (str(broker.id), DEFAULT_BROKER):
-        dynamic = image.configs(ResourceType.BROKER, name).get(MIN_ISR)
-        if dynamic is not None:
-            return int(dynamic)
+        dynamic = KEYS[MIN_ISR].parse_stored(image.configs(ResourceType.BROKER, name).get(MIN_ISR))
+        if isinstance(dynamic, int):
+            return dynamic
     return broker.min_isr

@@ -15,7 +15,7 @@ from pybroker.config.describe import (
 from pybroker.config.group_config import GROUPS, check_group_configs, group_config
 from pybroker.config.key import ConfigError, Importance, Key, Scope, Type
 from pybroker.config.listeners import Endpoint, advertised_listeners, listeners
-from pybroker.config.topic_config import TOPICS, parse_topic_overrides, topic_config
+from pybroker.config.topic_config import TOPICS, parse_topic_overrides, stored_topic_config, topic_config
 
 __all__ = [
     "GROUPS",
@@ -39,6 +39,7 @@ __all__ = [
     "group_config",
     "listeners",
     "parse_topic_overrides",
+    "stored_topic_config",
     "topic_config",
     "unknown_variables",
 ]

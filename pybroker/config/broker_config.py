@@ -150,6 +150,10 @@ class BrokerConfig:
         """True where any layer but the default gives the key a value."""
         return name in self._static or name in self._cluster or name in self._broker
 
+    def static(self, name: str) -> Any:
+        """The typed value that holds where nothing is dynamic."""
+        return self._static.get(name, KEYS[name].default)
+
     def given(self) -> dict[str, str]:
         """What arguments, environment and files say, as text, without plug-ins' keys."""
         return {name: setting.text for name, setting in self._static_text.items()}

@@ -164,6 +164,13 @@ class Key(NamedTuple):
             raise self._error(text, f"is not {article} {self.type.name}", source) from None
         return self.check(value, source)
 
+    def parse_stored(self, text: str | None) -> Value:
+        """The typed value of what was stored, perhaps by another version; None where it does not parse, or is not."""
+        try:
+            return None if text is None else self.parse(text)
+        except ConfigError:
+            return None
+
     def check(self, value: Value, source: str = "") -> Value:
         """``value`` itself; raises ConfigError where it is not among the valid ones."""
         complaint = self.valid.complaint(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pybroker.config.broker_config import BrokerConfig, suggestion
@@ -11,6 +11,8 @@ from pybroker.config.topic_keys import TOPIC_KEYS
 from pybroker.log.config import LogConfig
 
 TOPICS: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
+
+_LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 _FIELDS: Final = {
     name: name.replace(".", "_")
@@ -24,10 +26,23 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
     Raises ConfigError for an unknown key or a bad value.
     """
-    cache: dict[Any, LogConfig] = config.derived.setdefault("topics", {})
+    return _config_of(config, overrides, parse_topic_overrides)
+
+
+def stored_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """As ``topic_config``, without what does not parse: another version, or a hand in the store, wrote it."""
+    return _config_of(config, overrides, _parse_stored)
+
+
+def _config_of(
+    config: BrokerConfig,
+    overrides: Mapping[str, str],
+    parse: Callable[[Mapping[str, str]], dict[str, Value]],
+) -> LogConfig:
+    cache: dict[Any, LogConfig] = config.derived.setdefault(parse.__name__, {})
     identity = tuple(sorted(overrides.items()))
     if identity not in cache:
-        values = {**_defaults(config), **parse_topic_overrides(overrides)}
+        values = {**_defaults(config), **parse(overrides)}
         cache[identity] = LogConfig(**{f: _field(values[name]) for name, f in _FIELDS.items()})
     return cache[identity]
 
@@ -68,7 +83,17 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
+def _parse_stored(overrides: Mapping[str, str]) -> dict[str, Value]:
+    found = {name: TOPICS[name].parse_stored(text) for name, text in overrides.items() if name in TOPICS}
+    values: dict[str, Value] = {name: value for name, value in found.items() if value is not None}
+    try:
+        _check_lags(values)
+    except ConfigError:
+        return {name: value for name, value in values.items() if name not in _LAGS}
+    return values
+
+
 def _check_lags(values: Mapping[str, Value]) -> None:
-    low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    low, high = map(values.get, _LAGS)
     if isinstance(low, int) and isinstance(high, int) and low > high:
         raise ConfigError(f"min.compaction.lag.ms={low} is above max.compaction.lag.ms={high}")

@@ -18,7 +18,7 @@ from concurrent.futures import Executor
 
 from pybroker.clock import Clock
 from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
-from pybroker.config import BrokerConfig, ConfigError, topic_config
+from pybroker.config import BrokerConfig, ConfigError, stored_topic_config, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
@@ -361,12 +361,12 @@ class ReplicaManager(HostedPartitions):
             listener(topic_partition, None)
 
     def _config_of(self, topic: TopicImage) -> LogConfig:
-        """The topic's configuration; the broker's defaults where the stored one is of another version."""
+        """The topic's configuration, without what is of another version."""
         try:
             return topic_config(self.config, topic.configs)
         except ConfigError as error:
-            logger.error("configuration of %s: %s; the defaults are used", topic.name, error)
-            return topic_config(self.config, {})
+            logger.error("configuration of %s: %s; its default is used", topic.name, error)
+            return stored_topic_config(self.config, topic.configs)
 
     def _on_config_change(self, names: frozenset[str]) -> None:
         """Broker keys that are defaults of topic keys may have changed."""

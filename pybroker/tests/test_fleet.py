@@ -186,6 +186,18 @@ def test_a_broker_that_joins_has_the_settings_of_those_it_joins_and_its_own(tmp_
     assert [found[name].value for name in named] == ["2", "8", None]
 
 
+def test_several_that_join_have_them_too(tmp_path: Path) -> None:
+    four = ConfigResource(ResourceType.BROKER, "4")
+    shared = ("--set", "min.insync.replicas=2", "--set", "ssl.keystore.password=secret")
+    with (
+        fleet(tmp_path, "--processes", 2, *shared) as running,
+        fleet(tmp_path, "--join", "--node-id", 3, "--processes", 2),
+        Admin(f"127.0.0.1:{running.port}") as admin,
+    ):
+        assert admin.describe_configs(four)[four]["min.insync.replicas"].value == "2"
+    assert "secret" not in (tmp_path / "cluster.properties").read_text()
+
+
 def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2, *QUICK) as running:
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in running.ports)

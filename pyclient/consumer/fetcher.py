@@ -148,6 +148,7 @@ class Fetcher:
             return None
         state.position = head.next_offset
         state.epoch = head.batch_epoch
+        state.damaged = None
         if chunk is not None:
             chunks.append(chunk)
         return chunk
@@ -156,6 +157,7 @@ class Fetcher:
         """What came damaged may be whole where it lies. Raises CorruptRecords where it was fetched twice."""
         is_again = state.damaged == state.position
         state.damaged = state.position
+        state.preferred = None  # the leader's may be whole
         state.rewind()
         self.wake()
         if is_again:

@@ -16,7 +16,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.topic_rules import TopicRules
-from pybroker.config import BrokerConfig
+from pybroker.config import BrokerConfig, stored_topic_config
 
 PARTITION = PartitionImage(0, 1, 0, 0, (1, 2, 3), (1, 2, 3))
 TOPIC = TopicImage("t", b"t" * 16, (PARTITION,), {})
@@ -63,6 +63,19 @@ def test_the_topics_goes_before_all() -> None:
     assert rules(image).min_isr(TOPIC._replace(configs={"min.insync.replicas": "1"}), PARTITION) == 1
 
 
+@pytest.mark.parametrize("text", ["two", "0", "1_0", "2147483648"])
+def test_what_does_not_parse_says_nothing_to_the_controller_as_to_the_leaders(text: str) -> None:
+    """Leaders that go by another number would commit with fewer than the controller thinks."""
+    image = image_of(registered(1, 2), registered(2, 2), all=text, of_2=text)
+    strange = TOPIC._replace(configs={"min.insync.replicas": text, "of.another.version": "x"})
+    assert rules(image).min_isr(strange, PARTITION) == 2
+    assert stored_topic_config(BrokerConfig({"min.insync.replicas": 2}), strange.configs).min_insync_replicas == 2
+    known = TOPIC._replace(configs={"min.insync.replicas": "3", "of.another.version": "x"})
+    assert rules(image).min_isr(known, PARTITION) == 3
+    assert stored_topic_config(BrokerConfig({}), known.configs).min_insync_replicas == 3
+    assert not rules(image).is_unclean_allowed(known)
+
+
 def after(image: MetadataImage, *brokers: BrokerRegistration) -> tuple[MetadataImage, list[str]]:
     """When these brokers are those that live; and what is in doubt then."""
     plan = Controller(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, {each.id: each for each in brokers})
@@ -96,6 +109,16 @@ def test_case_16_who_comes_back_without_its_data_does_not_lead_where_two_had_to_
 def test_who_leads_without_its_data_is_told() -> None:
     image, doubtful = after_three_is_empty(min_isr=1)
     assert (partition_of(image).leader, doubtful) == (3, ["t-0"])
+
+
+def test_an_unclean_election_is_told() -> None:
+    image = image_of(registered(1), registered(2), registered(3))
+    for left in ((2, 3), (3,), ()):
+        image, _ = after(image, *(registered(each) for each in left))
+    allowed = TOPIC._replace(configs={"unclean.leader.election.enable": "true"}, partitions=(partition_of(image),))
+    image = image.apply(MetadataDelta(changed={"t": allowed}))
+    image, doubtful = after(image, registered(1, epoch=7))
+    assert (partition_of(image).leader, doubtful) == (1, ["t-0"])
 
 
 def test_nobody_stays_eligible_under_a_leader_that_commits_alone() -> None:
