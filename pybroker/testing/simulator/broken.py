@@ -13,6 +13,7 @@ from pybroker.cluster.elections import Standing
 from pybroker.cluster.following import newest
 from pybroker.cluster.loading import load_deleted
 from pybroker.cluster.membership import Membership
+from pybroker.cluster.topic_rules import MIN_ISR, TopicRules
 from pybroker.coordinator.runtime import Runtime
 from pybroker.coordinator.txn import ending, initialising
 from pybroker.coordinator.txn.marker_sender import MarkerSender
@@ -145,6 +146,16 @@ def any_min_insync() -> list[Patch]:
         self._lacks_replicas = False
 
     return [(Partition, "reconfigured", reconfigured)]
+
+
+def largest_min_insync() -> list[Patch]:
+    """Who leaves the ISR stays eligible by the largest of the replicas' min.insync.replicas, under whoever leads."""
+
+    def min_isr(self: TopicRules, topic: Any, partition: Any) -> int:
+        own = topic.configs.get(MIN_ISR)
+        return int(own) if own else max(self._min_isr.values(), default=1)
+
+    return [(TopicRules, "min_isr", min_isr)]
 
 
 def falls_with_epoch() -> list[Patch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -25,6 +25,7 @@ class Machine:
         self.node_id = node_id
         self.disk = Disk()
         self.boot = 1
+        self.starts = 0
         self.is_up = True
         self.clock_offset_ms = 0
         self.process: Process | None = None
@@ -70,13 +71,19 @@ class Cluster:
     """All of it."""
 
     def __init__(
-        self, scheduler: Scheduler, network: Network, store: SimulatedStore, rng: Random, settings: Mapping[str, str]
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        store: SimulatedStore,
+        rng: Random,
+        settings: Callable[[int, int], Mapping[str, str]],
     ) -> None:
+        """``settings``: of a broker, by its id and the number of its start."""
         self.scheduler = scheduler
         self.network = network
         self.store = store
         self.rng = rng
-        self.settings = dict(settings)
+        self._settings = settings
         self.machines: dict[int, Machine] = {}
         self.trace: list[str] | None = None
         self.watcher: Any = None
@@ -97,6 +104,7 @@ class Cluster:
         """Starts the broker of a machine."""
         machine = self.machines[node_id]
         machine.is_up = True
+        machine.starts += 1
         process = machine.process = Process(self, node_id, f"broker {node_id}", machine)
         process.storage = SimulatedStorage(machine.disk, self.store.now_ms)
         process.loop.call_soon(self._run, process)
@@ -104,7 +112,8 @@ class Cluster:
         return process
 
     def _run(self, process: Process) -> None:
-        settings = {"node.id": str(process.node_id), "log.dirs": LOG_DIR, **self.settings}
+        own = self._settings(process.machine.node_id, process.machine.starts)
+        settings = {"node.id": str(process.node_id), "log.dirs": LOG_DIR, **own}
         process.broker = SimulatedBroker(process, settings)
         process.loop.create_task(self._serve(process))
 

@@ -27,11 +27,13 @@ CRASHES: Shape = {
     "batches": 12,
     "transactional": 0,
     "min_isr": 2,
+    "has_own_min_isr": False,
     "brokers": 3,
     "duration_s": 1.0,
     "fault_every_s": 0.1,
     "faults": frozenset({"kill", "isolate", "pause", "expire", "stop", "cut"}),
 }
+MIXED: Shape = {**CRASHES, "has_own_min_isr": True, "has_mixed_min_isr": True, "faults": frozenset({"kill", "isolate"})}
 POWER: Shape = {**CRASHES, "duration_s": 2.0, "fault_every_s": 0.1, "faults": frozenset({"power", "kill"})}
 DIVERGE: Shape = {
     **CRASHES,
@@ -109,6 +111,7 @@ MUTANTS = (
     Mutant("shrink at once", broken.shrinks_at_once),
     Mutant("expand too soon", broken.expands_too_soon),
     Mutant("min.insync ignored", broken.any_min_insync),
+    Mutant("largest min.insync", broken.largest_min_insync, shape=MIXED),
     Mutant("watermark falls", broken.falls_with_epoch),
     Mutant("epoch not bumped", broken.same_epoch, LEADERS),
     Mutant(

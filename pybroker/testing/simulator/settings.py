@@ -24,6 +24,7 @@ FAULTS = (
     "controller",
 )
 
+MIN_ISR = "min.insync.replicas"
 RARE = {"reassign": 0.15}
 """It needs a broker more."""
 
@@ -37,6 +38,8 @@ class Settings:
     min_isr: int = 2
     has_own_min_isr: bool = False
     """It is in the brokers' settings, not in the topic's."""
+    has_mixed_min_isr: bool = False
+    """There it is 1 or 2, another one with each start of a broker."""
     flush_acks: bool = False
     writers: int = 2
     weak_writers: int = 0
@@ -89,17 +92,23 @@ class Settings:
             slow_chance=rng.choice((0.0, 0.01, 0.1)),
             slow_s=rng.choice((0.02, 0.1, 1.0, 2.0)),
             has_own_min_isr=rng.random() < 0.5,
+            has_mixed_min_isr=rng.random() < 0.5,
         )
+
+    @property
+    def least_min_isr(self) -> int:
+        """By which somebody may commit."""
+        return 1 if self.has_own_min_isr and self.has_mixed_min_isr else self.min_isr
 
     def topic(self) -> dict[str, str]:
         """Keys of the topic's configuration."""
-        return {} if self.has_own_min_isr else self._min_isr()
+        return {} if self.has_own_min_isr else {MIN_ISR: str(self.min_isr)}
 
-    def _min_isr(self) -> dict[str, str]:
-        return {"min.insync.replicas": str(self.min_isr)}
+    def _own_min_isr(self, node_id: int, start: int) -> int:
+        return 1 + (node_id + start) % 2 if self.has_mixed_min_isr else self.min_isr
 
-    def broker(self) -> dict[str, str]:
-        """Keys of the brokers' configuration."""
+    def broker(self, node_id: int, start: int) -> dict[str, str]:
+        """Keys of a broker's configuration when it starts for the ``start``-th time."""
         return {
             "transaction.state.log.num.partitions": "1",
             "offsets.topic.num.partitions": "1",
@@ -111,5 +120,5 @@ class Settings:
             "auto.leader.rebalance.enable": "false",
             "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump
             "flush.acks": str(self.flush_acks).lower(),
-            **(self._min_isr() if self.has_own_min_isr else {}),
+            **({MIN_ISR: str(self._own_min_isr(node_id, start))} if self.has_own_min_isr else {}),
         }

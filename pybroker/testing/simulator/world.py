@@ -62,7 +62,7 @@ class World:
         store = SimulatedStore(
             self.scheduler, network, Tree(), self.settings.session_timeout_s, knows_death=self.settings.knows_death
         )
-        self.cluster = Cluster(self.scheduler, network, store, self._rng("disk"), self.settings.broker())
+        self.cluster = Cluster(self.scheduler, network, store, self._rng("disk"), self.settings.broker)
         self.cluster.trace = [] if traced else None
         self.oracle = Oracle(self.cluster)
         self.history = History(self.settings)
@@ -142,7 +142,7 @@ class World:
         settings = self.settings
         configs = tuple(settings.topic().items())
         topic = NewTopic(TOPIC, settings.partitions, min(3, settings.brokers), configs=configs)
-        self.oracle.min_isr = {TOPIC: settings.min_isr, TRANSACTIONS_TOPIC: 2}
+        self.oracle.min_isr = {TOPIC: settings.least_min_isr, TRANSACTIONS_TOPIC: 2}
         for broker in self.cluster.brokers():
             if broker.controller.is_controller:
                 broker.process.loop.start(broker.controller.create_topics([topic]))
