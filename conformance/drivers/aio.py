@@ -67,7 +67,8 @@ def translated(error: BaseException) -> ClientError:
     for kinds, common in KINDS:
         if isinstance(error, kinds):
             return common(repr(error))
-    return ClientError(repr(error))
+    cause = "" if error.__cause__ is None else f" from {error.__cause__!r}"
+    return ClientError(f"{error!r}{cause}")
 
 
 class AiokafkaDriver(Driver):

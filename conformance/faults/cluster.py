@@ -83,6 +83,8 @@ class Report:
     commits: Counter[str] = field(default_factory=Counter)
     transactions: Counter[str] = field(default_factory=Counter)
     hiccups: Counter[str] = field(default_factory=Counter)
+    given_up: Counter[str] = field(default_factory=Counter)
+    """Why transactional clients were."""
     hung: list[str] = field(default_factory=list)
     #: Seconds from the end of a fault to the next acks in every load, by fault.
     pauses_s: dict[str, list[float]] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class Report:
             "commits_of_offsets": dict(sorted(self.commits.items())),
             "transactions": dict(sorted(self.transactions.items())),
             "errors_that_clients_were_told": dict(sorted(self.hiccups.items())),
+            "why_transactional_clients_were_given_up": dict(sorted(self.given_up.items())),
             "zombies_that_hung_in_their_library": self.hung,
             "seconds_from_a_fault_to_acks_in_every_load": _spread(self.pauses_s),
             "seconds_from_a_fault_until_all_is_in_sync": _spread(self.heals_s),
@@ -247,7 +250,7 @@ class Campaign:
         written, done = self.streams.check(), self.transactions.check()
         report.faults = self.chaos.counts
         report.hiccups = written.hiccups + Counter({ENDED: done.faults[ENDED]}) + self.foreign.reader.told
-        report.hung = done.hung
+        report.hung, report.given_up = done.hung, done.told
         commits = self.foreign.done()
         report.acked = Counter({"sdk": written.acked, "librdkafka": commits.pop("librdkafka")})
         report.acked["in transactions"] = done.records

@@ -85,6 +85,8 @@ class Report:
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    """What made clients be given up, by their kind."""
     records: int = 0
     seen: int = 0
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -331,10 +333,13 @@ class Transactions:
 
     def _check(self, logs: dict[Place, list[Row]]) -> None:
         assert self.reader is not None
-        journals = [process.journal for process in [*self.past, *self.workers.values()]]
-        for journal in journals:
+        workers = [*self.past, *self.workers.values()]
+        journals = [process.journal for process in workers]
+        for worker, journal in zip(workers, journals, strict=True):
             journal.refresh()
             self.report.words.update(journal.counts)
+            for text, count in journal.told.items():
+                self.report.told[f"{worker.options.driver}: {text}"] += count
         told = [row for journal in journals for row in journal.transactions.values()]
         self.report.records = sum(map(len, logs.values()))
         self.report.seen = sum(map(len, self.reader.seen.values()))

@@ -57,6 +57,8 @@ class Journal:
         self.path = path
         self.transactions: dict[str, Transaction] = {}
         self.counts: Counter[str] = Counter()
+        self.told: Counter[str] = Counter()
+        """What made a worker give a client up."""
         self.fenced_behind: int | None = None
         self._read = 0
 
@@ -83,6 +85,8 @@ class Journal:
         elif word == "send":
             topic, partition, value = rest
             self.transactions[name].sent.append((Place(str(topic), int(str(partition))), str(value).encode()))
+        elif word == "failed":
+            self.told[str(rest[0])] += 1
         elif word in OUTCOMES and self._counts(word, name):
             self.transactions[name].outcome = OUTCOMES[word]
 
