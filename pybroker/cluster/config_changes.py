@@ -272,14 +272,14 @@ def _forget_eligible(image: MetadataImage, accepted: Accepted) -> PartitionChang
     where that may begin, because fewer replicas are enough now, they are not eligible any more.
     """
     changes = PartitionChanges(image)
-    is_default = any(
+    is_of_brokers = any(
         resource_type is ResourceType.BROKER
         and image.configs(resource_type, name).get(MIN_ISR) != configs.get(MIN_ISR)
         for (resource_type, name), configs in accepted.items()
     )
     for topic in image.topics.values():
         configs = accepted.get((ResourceType.TOPIC, topic.name), topic.configs)
-        if is_default or configs.get(MIN_ISR) != topic.configs.get(MIN_ISR):
+        if is_of_brokers or configs.get(MIN_ISR) != topic.configs.get(MIN_ISR):
             for partition in filter(lambda each: each.elr, topic.partitions):
                 changes.add(topic, replace(partition, elr=()))
     return changes
