@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from conformance import processes
-from conformance.clusters import Brokers, Cluster
+from conformance.clusters import Brokers, Cluster, consecutive_ports
 from conformance.kafka_cluster import KafkaCluster
 
 REPLICAS = 3
@@ -49,6 +49,8 @@ class OurTrio(Cluster, Trio):
 
     def __init__(self, data_dir: Path, zookeeper: str | None = None, **config: object) -> None:
         super().__init__(data_dir, REPLICAS, zookeeper, **config)
+        first = consecutive_ports(REPLICAS)  # one that the kernel chose may be a connection's when the brokers restart
+        self.ports = {broker: first + place for place, broker in enumerate(self.ids)}
 
     def pids(self) -> list[int]:
         """The supervisor is one of them."""
