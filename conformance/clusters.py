@@ -81,6 +81,10 @@ class Brokers(ABC):
     def kill(self, broker: int) -> None:
         """kill -9."""
 
+    @abstractmethod
+    def keep(self) -> None:
+        """Starts those again that have ended by themselves, as service managers do."""
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -252,6 +256,9 @@ class Cluster(Brokers):
             return int((self.log_dir(broker) / "pid").read_text())
         except (FileNotFoundError, ValueError):
             return 0
+
+    def keep(self) -> None:
+        """The supervisor does."""
 
     def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
         """Ends the broker's process; the supervisor starts another one."""

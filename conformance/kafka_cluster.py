@@ -86,6 +86,9 @@ class KafkaCluster(Brokers):
         """kill -9."""
         self.members[broker].kill()
 
+    def keep(self) -> None:
+        """None ends by itself."""
+
     def revive(self, broker: int) -> None:
         """Starts a broker that was killed; returns when it takes requests."""
         self.members[broker].start(wait=False).wait_ready(PATIENCE_S)

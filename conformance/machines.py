@@ -99,6 +99,11 @@ class Machines(Brokers):
         if not self.members[broker].alive:
             self._start(self.members[broker])
 
+    def keep(self) -> None:
+        """As a machine's service manager does."""
+        for broker in self.ids:
+            self.revive(broker)
+
     def halt(self, broker: int) -> None:
         """The broker does nothing until ``resume``, but keeps its connections."""
         if pid := self.pid(broker):

@@ -33,7 +33,7 @@ from pybroker.config import (
     listeners,
     topic_config,
 )
-from pybroker.coordination.interface import ConnectionLoss, CoordinationStore
+from pybroker.coordination.interface import ConnectionLoss, CoordinationStore, SessionExpired
 from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
 from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
@@ -99,7 +99,11 @@ class Broker:
         """Opens everything; returns when requests are served. Raises StartError, ConfigError."""
         self._opened.callback(self.executor.shutdown, wait=False, cancel_futures=True)
         self._bind()
-        await self._open_cluster()
+        try:
+            await self._open_cluster()
+        except (ConnectionLoss, SessionExpired) as error:
+            text = str(error).removeprefix(f"{self._store_place}: ")
+            raise StartError(f"coordination store {self._store_place}: {text}") from error
         was_clean = await self._open_logs()
         self._open_partitions()
         self._open_groups()
@@ -185,11 +189,7 @@ class Broker:
 
     async def _open_store(self) -> CoordinationStore:
         place = self._store_place
-        try:
-            return await (open_store(place) if isinstance(place, StoreOptions) else place())
-        except ConnectionLoss as error:
-            text = str(error).removeprefix(f"{place}: ")
-            raise StartError(f"coordination store {place}: {text}") from error
+        return await (open_store(place) if isinstance(place, StoreOptions) else place())
 
     def _marks(self) -> list[meta_properties.MetaProperties]:
         """What the log dirs say of themselves; nothing those that are new, or cannot be read."""

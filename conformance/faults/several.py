@@ -92,6 +92,7 @@ class Several:
         until(self._is_whole, "all replicas to be in sync", PATIENCE_S)
 
     def _is_whole(self) -> bool:
+        self.brokers.keep()
         try:
             return self.is_whole()
         except OSError:

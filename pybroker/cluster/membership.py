@@ -30,11 +30,13 @@ from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
+    ConnectionLoss,
     CoordinationError,
     CoordinationStore,
     Create,
     Delete,
     NodeExists,
+    SessionExpired,
     SessionState,
     Watch,
 )
@@ -116,15 +118,32 @@ class Membership:
         service.may_show = self._may_show
 
     async def join(self) -> None:
-        """Registers, stands for controller, publishes the image in which this broker is."""
-        await self._register()
+        """Registers, stands for controller, publishes the image in which this broker is. A store that goes meanwhile
+        is waited for.
+        """
+        while not await self._is_done(self._register):
+            if self._store.session.state is SessionState.EXPIRED:
+                await self._is_done(self._store.new_session)
         self._watches = [
             self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand)),
             self._store.watch(znodes.BROKER_IDS, lambda path: self._start(self._count)),
             self._store.watch(znodes.UNFIT, lambda path: self._start(self._count)),
         ]
         self._store.session.on_change(self._on_session)
-        await self._stand()
+        while not await self._is_done(self._stand):
+            pass  # where the session has expired, ``_rejoin`` begins another
+
+    async def _is_done(self, work: Callable[[], Awaitable[object]]) -> bool:
+        """Does a part of joining; False, after a pause, where the store could not be reached."""
+        try:
+            await work()
+        except (ConnectionLoss, SessionExpired) as error:
+            if self._store.session.state is SessionState.CLOSED:
+                raise
+            _log.warning("broker %d has not joined yet: %s", self._registration.id, error)
+            await asyncio.sleep(RETRY_S)
+            return False
+        return True
 
     async def _register(self) -> None:
         own = self._registration

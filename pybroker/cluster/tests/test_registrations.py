@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,7 @@ from pybroker.cluster.tests.harness import (
     run,
 )
 from pybroker.config import BrokerConfig
-from pybroker.coordination.interface import Session
+from pybroker.coordination.interface import ConnectionLoss, Session
 from pybroker.coordination.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
 
@@ -39,6 +42,50 @@ def test_case_22_a_controller_whose_session_expired_is_one_broker_of_many(tmp_pa
         image = await members.settled()
         assert image.brokers[1].epoch > before
         assert partition_of(image).leader_epoch >= 1
+
+    run(tmp_path / "db", scenario)
+
+
+class Shaky:
+    """A store whose first calls of a join are lost on their way there or back; ``expires``: and the session with the
+    first.
+    """
+
+    def __init__(self, store: Any, server: Any, losses: int, expires: bool) -> None:
+        self.losses, self.expires = losses, expires
+        self._store, self._server = store, server
+        self._joins = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return functools.partial(self._call, found) if name in ("create", "multi", "get_many") else found
+
+    async def _call(self, call: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+        self._joins |= znodes.broker_path(2) in str(arguments)
+        if self.losses <= 0 or not self._joins:
+            return await call(*arguments, **options)
+        self.losses -= 1
+        if self.losses % 2:
+            await call(*arguments, **options)
+        if self.expires:
+            self.expires = False
+            await self._server.expire(self._store.session.id)
+        raise ConnectionLoss("cannot be reached")
+
+
+@pytest.mark.parametrize("losses", range(1, 10))
+@pytest.mark.parametrize("expires", [False, True])
+def test_case_22_a_broker_that_joins_waits_for_a_store_that_goes_meanwhile(
+    tmp_path: Path, losses: int, expires: bool
+) -> None:
+    """Found by a campaign: ZooKeeper was restarted while a broker started, which ended with a traceback."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        await members.start(2, wrap=lambda store: Shaky(store, members.server, losses, expires))
+        image = await members.settled()
+        assert set(image.brokers) == {1, 2}
+        assert image.brokers[2].epoch == members.alive[2].node.broker_epoch
 
     run(tmp_path / "db", scenario)
 
