@@ -72,7 +72,7 @@ class Member:
         return True
 
     async def _pause(self, code: int) -> None:
-        delay_s = self._options.restart_delay
+        delay_s = self._options.restart_delay if code else 0.0  # who stopped in order was asked to
         logger.warning("broker %d has ended%s; starting it again in %g s", self.node_id, _how(code), delay_s)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)

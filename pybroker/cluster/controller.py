@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.assignment import assign, check_manual
-from pybroker.cluster.elections import Standing, after_changes, elect, is_doubtful
+from pybroker.cluster.elections import Elections, Standing, after_changes, elect
 from pybroker.cluster.image import (
     METADATA_TOPIC,
     NO_LEADER,
@@ -198,31 +198,28 @@ class Controller:
 
     def change_brokers(
         self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
-    ) -> Plan[list[TopicPartition]]:
+    ) -> Plan[Elections]:
         """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
         another process than the one in ``image``.
-
-        The results are the partitions whose new leader may lack what was acknowledged.
         """
         rules = self._rules(image, brokers)
         changes = PartitionChanges(image)
-        doubtful: list[TopicPartition] = []
+        elections = Elections()
         standing = Standing.of(brokers, image.brokers, image.boots)
         for topic, partitions in after_changes(image, standing, rules):
             for partition in partitions:
                 before, here = topic.partitions[partition.index], standing.at(topic.id, partition.index)
                 after = settled(before, partition, here.fit, rules.min_isr(topic, partition))
                 changes.add(topic, after)
-                if is_doubtful(before, after, here.lost):
-                    doubtful.append(TopicPartition(topic.name, partition.index))
+                elections.add(topic.name, before, after, here.lost)
         if brokers == image.brokers and not changes:
-            return Plan([])
+            return Plan(elections)
         gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
         news = {id: broker for id, broker in brokers.items() if image.brokers.get(id) != broker}
         controller = (image.controller_id, image.controller_epoch)
         boots = {**image.boots, **boots_of(brokers)}
         known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers, boots)))
-        return Plan(doubtful, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
+        return Plan(elections, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
 
     def alter_partition(
         self,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pybroker.cluster.image import (
@@ -34,6 +34,7 @@ from pybroker.cluster.image import (
     PartitionImage,
     TopicImage,
 )
+from pybroker.topic_partition import TopicPartition
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -97,6 +98,29 @@ class Standing:
         return replace(
             self, fit=self.fit - without, leaving=self.leaving - without, lost=self.lost | without
         )
+
+
+@dataclass(slots=True)
+class Elections:
+    """What became of partitions when brokers came and went: so many have another leader, these none, and these one
+    that may lack what was acknowledged.
+    """
+
+    moved: int = 0
+    offline: list[TopicPartition] = field(default_factory=list)
+    doubtful: list[TopicPartition] = field(default_factory=list)
+
+    def add(self, topic: str, before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> None:
+        """One partition; ``lost``: brokers that may lack what was not synced."""
+        if after.leader_epoch == before.leader_epoch:
+            return
+        place = TopicPartition(topic, after.index)
+        if after.leader == NO_LEADER:
+            self.offline.append(place)
+        elif after.leader != before.leader:
+            self.moved += 1
+        if is_doubtful(before, after, lost):
+            self.doubtful.append(place)
 
 
 def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]:
@@ -223,8 +247,8 @@ def _without_unfit(
 
 
 def is_doubtful(before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> bool:
-    """Whether the partition has a new leader that may lack what was acknowledged; a lone replica has nobody to ask."""
-    if after.leader == NO_LEADER or after.leader_epoch == before.leader_epoch or len(after.replicas) == 1:
+    """Whether the partition's new leader may lack what was acknowledged; a lone replica has nobody to ask."""
+    if after.leader == NO_LEADER or len(after.replicas) == 1:
         return False
     return after.leader in lost or after.leader not in before.isr + before.elr
 

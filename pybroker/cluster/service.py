@@ -22,6 +22,7 @@ from pybroker.cluster.config_changes import ConfigChange, ConfigController, Resu
 from pybroker.cluster.controller import Controller
 from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.deletions import confirm_deleted
+from pybroker.cluster.elections import Elections
 from pybroker.cluster.image import (
     DEFAULT_BROKER,
     INTERNAL_TOPICS,
@@ -57,6 +58,9 @@ from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import to_base64
 
 T = TypeVar("T")
+
+SHOWN = 5
+"""Partitions in a line of the log."""
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +130,7 @@ class ControllerService:
         await term.write([begin] if begin else [])
         plan = self._controller.change_brokers(term.image, brokers)
         await term.write(plan.steps)
-        _tell_doubtful(plan.results)
+        _tell(plan.results)
 
     async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
         """Finishes what deletions have left of nodes; what cannot be removed is in nobody's way but its namesake's."""
@@ -194,7 +198,7 @@ class ControllerService:
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
-        _tell_doubtful(await self._change(lambda image: self._controller.change_brokers(image, brokers)))
+        _tell(await self._change(lambda image: self._controller.change_brokers(image, brokers)))
 
     async def alter_partition(
         self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]
@@ -386,14 +390,22 @@ class ControllerService:
         await self._cache.publish(delta)
 
 
-def _tell_doubtful(partitions: list[TopicPartition]) -> None:
-    if partitions:
+def _tell(elections: Elections) -> None:
+    if elections.moved:
+        _log.info("%d partitions have another leader", elections.moved)
+    if elections.offline:
+        _log.warning("nobody who has everything is there to lead %s", _named(elections.offline))
+    if elections.doubtful:
         _log.warning(
             "acknowledged records may be lost, as nobody was left that surely has them (a machine went down, a disk is"
-            " another one, or the election is unclean): %s%s",
-            ", ".join(map(str, partitions[:5])),
-            f" and {len(partitions) - 5} more" if len(partitions) > 5 else "",
+            " another one, or the election is unclean): %s",
+            _named(elections.doubtful),
         )
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    return ", ".join(map(str, partitions[:SHOWN])) + more
 
 
 def _lacks(image: MetadataImage, topic: TopicImage) -> bool:

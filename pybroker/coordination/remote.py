@@ -59,7 +59,8 @@ class Connection:
             with reachable(path) as name:
                 reader, writer = await asyncio.open_unix_connection(name)
         except OSError as error:
-            raise ConnectionLoss(f"{path}: {error.strerror or error}: no supervisor serves it") from error
+            why = error.strerror or error
+            raise ConnectionLoss(f"{path}: {why}: no `pybroker start --processes` runs here") from error
         return cls(reader, writer, on_event)
 
     def send(self, verb: Verb, argument: Any = None) -> asyncio.Future[Any]:

@@ -169,7 +169,7 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
         running.stop()
     ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
     assert ended.code == 2
-    assert "store.sock: No such file or directory: no supervisor serves it" in one_line(ended.err)
+    assert "store.sock: No such file or directory: no `pybroker start --processes` runs here" in one_line(ended.err)
 
 
 def test_a_broker_that_joins_has_the_settings_of_those_it_joins_and_its_own(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def after(image: MetadataImage, *brokers: BrokerRegistration) -> tuple[MetadataI
     plan = Controller(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, {each.id: each for each in brokers})
     for step in plan.steps:
         image = image.apply(step.delta)
-    return image, [str(partition) for partition in plan.results]
+    return image, [str(partition) for partition in plan.results.doubtful]
 
 
 def partition_of(image: MetadataImage) -> PartitionImage:
@@ -104,6 +104,18 @@ def test_case_16_who_comes_back_without_its_data_does_not_lead_where_two_had_to_
     assert (waits.leader, waits.isr, doubtful) == (NO_LEADER, (2,), [])
     image, doubtful = after(image, registered(2, 2, epoch=10), image.brokers[3])
     assert (partition_of(image).leader, doubtful) == (2, [])
+
+
+def test_what_elections_did_is_counted_and_named() -> None:
+    image = image_of(registered(1, 2), registered(2, 2), registered(3, 2))
+    found = []
+    for left in ((2, 3), (3,), ()):
+        brokers = {each: registered(each, 2) for each in left}
+        plan = Controller(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, brokers)
+        for step in plan.steps:
+            image = image.apply(step.delta)
+        found.append((plan.results.moved, [str(each) for each in plan.results.offline], plan.results.doubtful))
+    assert found == [(1, [], []), (1, [], []), (0, ["t-0"], [])]
 
 
 def test_who_leads_without_its_data_is_told() -> None:
