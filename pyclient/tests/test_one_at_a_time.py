@@ -160,7 +160,8 @@ with Producer(bootstrap, linger_ms=0) as producer:
             write(number)
         except KeyboardInterrupt:
             number = max(number, acked[-1][0] if acked else 0) + 10
-print(acked, flush=True)
+with open(1, "w", closefd=False) as out:  # more than a pipe holds, which PYTHONUNBUFFERED would cut
+    print(acked, file=out)
 """
 
 
