@@ -15,7 +15,7 @@ from pybroker.cli.verbs import Suggesting
 if TYPE_CHECKING:
     from pyclient import Admin
     from pyclient.admin import Results
-    from pyclient.admin.types import LogDirDescription
+    from pyclient.admin.types import LogDirDescription, PartitionDescription
 
 MIN_ISR = "min.insync.replicas"
 ANSWER_S = 5.0
@@ -75,20 +75,36 @@ def controller_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def partition_troubles(admin: Admin) -> Iterator[Trouble]:
+    """Brokers that are not there, then partitions: what those of a topic have in common is one row."""
     found = described(admin, ())
+    there = {each.id for each in admin.describe_cluster().brokers}
+    for broker in sorted({replica for _, each in found for replica in each.replicas} - there):
+        yield Trouble("warning", "is not there", f"broker {broker}")
     required = min_isr_of(admin, {topic for topic, each in found if len(each.isr) < len(each.replicas)})
-    for topic, each in found:
-        where = f"{topic}-{each.partition}"
-        missing = ", ".join(map(str, sorted({*each.replicas} - {*each.isr})))
-        if each.leader < 0:
-            yield Trouble("error", "no leader", where)
-        elif missing and len(each.isr) < required.get(topic, 1):
-            refused = f"acks=all is refused: {len(each.isr)} in sync, min.insync.replicas is {required[topic]}"
-            yield Trouble("error", f"{refused}; not in sync: {missing}", where)
-        elif missing:
-            yield Trouble("warning", f"not in sync: {missing}", where)
-        elif each.replicas and each.leader != each.replicas[0]:
-            yield Trouble("warning", f"broker {each.leader} leads instead of {each.replicas[0]}", where)
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for topic, each in sorted(found, key=lambda row: (row[0].startswith("__"), row[0], row[1].partition)):
+        trouble = trouble_of(each, required.get(topic, 1))
+        if trouble is not None:
+            rows.setdefault((*trouble, topic), []).append(each.partition)
+    for (severity, what, topic), partitions in rows.items():
+        more = f" and {len(partitions) - 1} more partitions" if len(partitions) > 1 else ""
+        yield Trouble(severity, what, f"{topic}-{partitions[0]}{more}")
+
+
+def trouble_of(partition: PartitionDescription, min_isr: int) -> tuple[str, str] | None:
+    """Severity and words of what is not as it should be with a partition."""
+    isr, replicas, leader = partition.isr, partition.replicas, partition.leader
+    missing = ", ".join(map(str, sorted({*replicas} - {*isr})))
+    if leader < 0:
+        return "error", f"no leader; last in sync: {', '.join(map(str, isr)) or 'nobody'}"
+    if missing and len(isr) < min_isr:
+        refused = f"acks=all is refused: {len(isr)} in sync, min.insync.replicas is {min_isr}"
+        return "error", f"{refused}; not in sync: {missing}"
+    if missing:
+        return "warning", f"not in sync: {missing}"
+    if replicas and leader != replicas[0]:
+        return "warning", f"broker {leader} leads instead of {replicas[0]}"
+    return None
 
 
 def min_isr_of(admin: Admin, topics: Collection[str]) -> dict[str, int]:

@@ -66,8 +66,11 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
     ("found", "troubles"),
     [
         (partition(1, (1, 2), (1, 2)), []),
-        (partition(-1, (1, 2), ()), [Trouble("error", "no leader", "t-0")]),
-        (partition(1, (1, 2, 3), (1,)), [Trouble("warning", "not in sync: 2, 3", "t-0")]),
+        (partition(-1, (1, 2), (2,)), [Trouble("error", "no leader; last in sync: 2", "t-0")]),
+        (
+            partition(1, (1, 2, 3), (1,)),
+            [Trouble("warning", "is not there", "broker 3"), Trouble("warning", "not in sync: 2, 3", "t-0")],
+        ),
         (partition(2, (1, 2), (1, 2)), [Trouble("warning", "broker 2 leads instead of 1", "t-0")]),
     ],
 )
@@ -75,10 +78,17 @@ def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescri
     assert list(partition_troubles(Cluster(found))) == troubles  # type: ignore[arg-type]
 
 
+def test_what_partitions_have_in_common_is_one_row() -> None:
+    found = Cluster(*(partition(2, (1, 2), (1, 2))._replace(partition=number) for number in range(3)))
+    assert list(partition_troubles(found)) == [  # type: ignore[arg-type]
+        Trouble("warning", "broker 2 leads instead of 1", "t-0 and 2 more partitions")
+    ]
+
+
 @pytest.mark.parametrize(("isr", "severity"), [((1,), "error"), ((1, 2), "warning")])
 def test_a_partition_that_refuses_what_it_is_to_acknowledge_is_an_error(isr: tuple[int, ...], severity: str) -> None:
     found = Cluster(partition(1, (1, 2, 3), isr), min_isr="2")
-    [trouble] = partition_troubles(found)  # type: ignore[arg-type]
+    _, trouble = partition_troubles(found)  # type: ignore[arg-type]
     assert trouble.severity == severity
     assert ("acks=all is refused: 1 in sync, min.insync.replicas is 2" in trouble.what) == (severity == "error")
 
