@@ -33,7 +33,8 @@ def not_in_sync(admin: Admin) -> list[str]:
 
 def led_by_others(admin: Admin) -> list[str]:
     """The partitions that another replica than the first leads, after an election of the first."""
-    found = [f"{name}-{each.partition}" for name, each in described(admin, ()) if each.leader != each.replicas[0]]
+    partitions = [(name, each) for name, each in described(admin, ()) if each.replicas]
+    found = [f"{name}-{each.partition}" for name, each in partitions if each.leader != each.replicas[0]]
     if found:
         admin.elect_leaders(check=False)
     return found

@@ -72,12 +72,18 @@ class Posts:
         self.waiting.pop(node)(Fetch.Response(responses=[topic]), None)
 
 
-def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> None:
+def reading() -> tuple[Posts, Subscription, Fetcher]:
+    """A partition from its start, asked for once."""
     posts, subscription = Posts(), Subscription()
     subscription.assign([PLACE])
     subscription.states[PLACE].seek(0)
     fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
     fetcher.pump()
+    return posts, subscription, fetcher
+
+
+def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> None:
+    posts, _, fetcher = reading()
     posts.cluster.now = (2, 2)
     fetcher.pump()
     assert posts.waiting.keys() == {1, 2}
@@ -89,11 +95,7 @@ def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> No
 
 def test_what_came_damaged_is_fetched_once_more_before_it_is_told() -> None:
     """Found by a campaign: pages that the kernel sent from a file which was cut meanwhile; the log itself was whole."""
-    posts, subscription = Posts(), Subscription()
-    subscription.assign([PLACE])
-    subscription.states[PLACE].seek(0)
-    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
-    fetcher.pump()
+    posts, subscription, fetcher = reading()
     posts.answer(1, 0, 5)
     posts.answer(1, 5, 3, is_damaged=True)
     posts.answer(1, 8, 2)
