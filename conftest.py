@@ -18,6 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["kafka", "ours"], default="ours", help="which broker to test")
     told = "tests of rows only; what they show goes into this file (conformance/recorder.py)"
     parser.addoption("--conformance-report", type=Path, default=None, metavar="FILE.json", help=told)
+    defect = "plant a defect that was mended (pybroker/testing/defects): the test that it names must fail"
+    parser.addoption("--defect", default=None, metavar="NAME", help=defect)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Plants the defect that was asked for, in this process and in those that tests start."""
+    if name := config.getoption("--defect"):
+        from pybroker.testing.defects import plant, plant_in_children
+
+        plant_in_children(name)
+        plant(name)
 
 
 def pytest_sessionstart() -> None:

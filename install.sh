@@ -1,7 +1,8 @@
 #!/bin/sh
 # sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
+# PYTHON=python3.14 sh install.sh    by that Python; without, python3
 # sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, examples) as well
-# sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, iproute2, tox
+# sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, iproute2, tox, a newer Python
 set -eu
 cd "$(dirname "$0")"
 
@@ -14,11 +15,44 @@ check_extra() {
     exit 2
 }
 
+headers='import os,sys,sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+
+# Debian's packages fit Debian's Python only: what another one lacks, its own installer has to bring.
+is_debians() {
+    ! command -v "$python" >/dev/null || [ "$($python -c 'import sys; print(sys.base_prefix)')" = /usr ]
+}
+
+refuse() {
+    echo "install.sh: $1" >&2
+    exit 1
+}
+
+version_of() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+}
+
+check_python() {
+    if ! command -v "$python" >/dev/null; then
+        [ -z "${PYTHON:-}" ] || refuse "there is no $python"
+        return 0
+    fi
+    version=$(version_of "$python") || refuse "$python does not run"
+    $python -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        refuse "$python is $version, pybroker needs 3.11 or newer: PYTHON=python3.13 sh install.sh"
+    is_debians || $python -c "$headers" || refuse "$python has no headers (Python.h): PYTHON may name another one"
+    is_debians || $python -c 'import ensurepip,venv' || refuse "$python has no venv: PYTHON may name another one"
+    [ -n "${PYTHON:-}" ] && [ -x .venv/bin/python ] || return 0
+    there=$(version_of .venv/bin/python)
+    [ "$there" = "$version" ] || refuse ".venv is of Python $there, $python is $version: remove .venv first"
+}
+
 # One Debian package a line: the package, and a command that shows whether it is there already.
 needed() {
     echo "gcc gcc --version"
-    echo "python3-dev $python -c 'import sysconfig,os,sys;sys.exit(not os.path.exists(sysconfig.get_path(\"include\")+\"/Python.h\"))'"
-    echo "python3-venv $python -c 'import ensurepip,venv'"
+    if is_debians; then
+        echo "${python##*/}-dev $python -c '$headers'"
+        echo "${python##*/}-venv $python -c 'import ensurepip,venv'"
+    fi
     case "${1:-}" in spark | examples) printf '%s\n' "default-jre-headless $java_17" ;; esac
     [ "${1:-}" = tests ] || return 0
     echo "libc6-dev test -e /usr/include/stdio.h"
@@ -45,11 +79,13 @@ install_debian_packages() {
 
 python=${PYTHON:-python3}
 check_extra "${1:-}"
+check_python
 install_debian_packages "${1:-}"
 [ -x .venv/bin/python ] || $python -m venv .venv
 .venv/bin/python -m pip install --quiet --upgrade pip
 if [ "${1:-}" = tests ]; then
     .venv/bin/python -m pip install --quiet "tox>=4.25"
+    .venv/bin/python -m conformance.pythons --newer
 else
     echo "install.sh: compiling and installing pybroker into .venv: a few minutes"
     .venv/bin/python -m pip install --quiet ".${1:+[$1]}"

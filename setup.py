@@ -34,7 +34,9 @@ def extensions() -> list[Extension]:
     ]
 
 
-setup(
-    ext_modules=cythonize(extensions(), nthreads=CORES, compiler_directives=DIRECTIVES, quiet=True),
-    options={"build_ext": {"parallel": CORES}},
-)
+# The processes that cythonize starts import this file again where they are no forks (Python 3.14).
+if __name__ == "__main__":
+    setup(
+        ext_modules=cythonize(extensions(), nthreads=CORES, compiler_directives=DIRECTIVES, quiet=True),
+        options={"build_ext": {"parallel": CORES}},
+    )

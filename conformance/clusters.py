@@ -85,6 +85,14 @@ class Brokers(ABC):
     def keep(self) -> None:
         """Starts those again that have ended by themselves, as service managers do."""
 
+    @abstractmethod
+    def log_dir(self, broker: int) -> Path:
+        """Where the broker has its logs; the first of its disks."""
+
+    def log_dirs(self, broker: int) -> list[Path]:
+        """All its disks."""
+        return [self.log_dir(broker)]
+
     def __enter__(self) -> Self:
         return self.start()
 

@@ -20,8 +20,10 @@ from conformance.network import Network
 class Machine(OurBroker):
     """One of them; ``arguments`` come behind its own."""
 
-    def __init__(self, data_dir: Path, number: int, zookeeper: str, **config: str) -> None:
-        super().__init__(data_dir, **config)
+    def __init__(self, data_dir: Path, number: int, zookeeper: str, disks: int = 1, **config: str) -> None:
+        self.log_dirs = [data_dir / f"broker-{number}", *(data_dir / f"disk-{each}" for each in range(1, disks))]
+        own = {"log_dirs": ",".join(map(str, self.log_dirs))} if disks > 1 else {}
+        super().__init__(data_dir, **own, **config)
         self.number = number
         self.zookeeper = zookeeper
         self.port = free_port()
@@ -38,14 +40,21 @@ class Machines(Brokers):
     """Brokers 1 to N on one ZooKeeper (``host:port,…/chroot``)."""
 
     def __init__(
-        self, data_dir: Path, zookeeper: str, brokers: int = 3, network: Network | None = None, **config: object
+        self,
+        data_dir: Path,
+        zookeeper: str,
+        brokers: int = 3,
+        network: Network | None = None,
+        *,
+        disks: int = 1,
+        **config: object,
     ) -> None:
-        """``config``: Kafka's keys with ``_`` for ``.``."""
+        """``disks``: log dirs of each; ``config``: Kafka's keys with ``_`` for ``.``."""
         super().__init__(data_dir, brokers)
         self.network = network
         self.environment: dict[str, str] = {}
         settings = {key: str(value) for key, value in config.items()}
-        self.members = {id: Machine(data_dir / f"machine-{id}", id, zookeeper, **settings) for id in self.ids}
+        self.members = {id: Machine(data_dir / f"machine-{id}", id, zookeeper, disks, **settings) for id in self.ids}
         for id, member in self.members.items():
             if network is not None:
                 member.host = network.address(id)
@@ -59,6 +68,10 @@ class Machines(Brokers):
     def log_dir(self, broker: int) -> Path:
         """Where the broker has its logs."""
         return self.members[broker].log_dir
+
+    def log_dirs(self, broker: int) -> list[Path]:
+        """All its disks."""
+        return self.members[broker].log_dirs
 
     def start(self) -> Self:
         """Starts all brokers; returns when all take requests."""

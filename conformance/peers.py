@@ -49,7 +49,7 @@ def libs() -> Path:
     """
     target = folder() / "libs"
     if not _complete(target):
-        with _lock():
+        with lock():
             if not _complete(target):
                 _fetch(target)
     return target
@@ -60,7 +60,8 @@ def _complete(target: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _lock() -> Iterator[None]:
+def lock() -> Iterator[None]:
+    """Held by whoever fetches or compiles: several processes may want the same at once."""
     folder().mkdir(parents=True, exist_ok=True)
     with (folder() / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -75,7 +76,7 @@ def jars_of(pom: Path, name: str) -> Path:
     """
     target = folder() / name
     if not target.exists():
-        with _lock():
+        with lock():
             if not target.exists():
                 _fetch(target, pom)
     return target
@@ -90,7 +91,7 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
     target = folder() / name
     complete = target / "complete"
     if not complete.exists():
-        with _lock():
+        with lock():
             if not complete.exists():
                 _install(target, requirements)
                 complete.touch()
@@ -135,7 +136,7 @@ def compiled(name: str) -> Path:
     jar = folder() / "java" / f"{name}-{digest}.jar"
     if not jar.exists():
         jars = libs()
-        with _lock():
+        with lock():
             if not jar.exists():
                 _compile(source, jars, jar)
     return jar

@@ -35,6 +35,8 @@ cdef class AbortedTransactions:
     # short.
     cdef int on_marker(self, const BatchView *batch, MarkerKind kind) noexcept nogil
 
-    cdef bint begin_up_to(self, int64_t offset) noexcept nogil
+    cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil
+    cdef bint open(self, int64_t producer_id, int64_t index, int64_t here) noexcept nogil
+    cdef int64_t last_offset(self, int64_t index) noexcept nogil
     cdef bint keep(self, int64_t index) noexcept nogil
-    cdef int on_abort(self, int64_t producer_id) noexcept nogil
+    cdef int on_abort(self, const BatchView *batch) noexcept nogil

@@ -2,7 +2,9 @@
 CleanedTransactionMetadata).
 
 The cleaner never goes beyond the last stable offset, so every transaction it meets is decided, and
-the aborted ones are known from the ``.txnindex`` files before their first batch is read. A marker
+the aborted ones are known from the ``.txnindex`` files before their first batch is read. An entry
+speaks of the offsets from its first to its last one alone, whether its marker is met or not: who
+reads the dirty part does not come by the markers of the clean one, and a marker may be damaged. A marker
 may go when no batch of its transaction is left in front of it; while it stays, an aborted
 transaction's entry stays in the new segment's index, for a reader of the log waits for that marker
 once it has met the entry.
@@ -26,6 +28,7 @@ cdef enum:
     ENTRY_SIZE = 34
     PRODUCER_ID_AT = 2
     FIRST_OFFSET_AT = 10
+    LAST_OFFSET_AT = 18
 
 
 cdef int by_first_offset(const void *left, const void *right) noexcept nogil:
@@ -64,50 +67,62 @@ cdef class AbortedTransactions:
         self.kept_size = 0
         return kept
 
-    cdef bint begin_up_to(self, int64_t offset) noexcept nogil:
-        """The transactions that begin at or before ``offset`` have begun."""
+    cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil:
+        """The transactions that begin at or before the batch have begun; those that ended before it are left out."""
         cdef const Transaction *next
         cdef int64_t producer_id
         while self.reached < self.total:
             next = &self.transactions[self.reached]
-            if next.first_offset > offset:
+            if next.first_offset > batch.last_offset:
                 break
-            producer_id = load_int64(self.octets + next.index * ENTRY_SIZE + PRODUCER_ID_AT)
-            if self.aborted.find(producer_id) == NULL:
-                if not self.aborted.put(producer_id, next.index * 2):
+            if self.last_offset(next.index) >= batch.base_offset:
+                producer_id = load_int64(self.octets + next.index * ENTRY_SIZE + PRODUCER_ID_AT)
+                if not self.open(producer_id, next.index, batch.base_offset):
                     return False
             self.reached += 1
         return True
 
+    cdef bint open(self, int64_t producer_id, int64_t index, int64_t here) noexcept nogil:
+        """Takes the place of the producer's transaction before, where that has ended."""
+        cdef int64_t *found = self.aborted.find(producer_id)
+        if found != NULL and self.last_offset(found[0] >> 1) >= here:
+            return True
+        return self.aborted.put(producer_id, index * 2)
+
+    cdef int64_t last_offset(self, int64_t index) noexcept nogil:
+        return load_int64(self.octets + index * ENTRY_SIZE + LAST_OFFSET_AT)
+
     cdef int on_batch(self, const BatchView *batch) noexcept nogil:
         cdef int64_t *found
-        if not self.begin_up_to(batch.last_offset):
+        if not self.begin_up_to(batch):
             return -1
         if not batch.attributes & TRANSACTIONAL_FLAG:
             return 0
         found = self.aborted.find(batch.producer_id)
         if found != NULL:
-            found[0] |= 1
-            return 1
+            if self.last_offset(found[0] >> 1) >= batch.base_offset:
+                found[0] |= 1
+                return 1
+            self.aborted.remove(batch.producer_id)
         return 0 if self.committed.put(batch.producer_id, 0) else -1
 
     cdef int on_marker(self, const BatchView *batch, MarkerKind kind) noexcept nogil:
-        if not self.begin_up_to(batch.last_offset):
+        if not self.begin_up_to(batch):
             return -1
         if kind == ABORT_MARKER:
-            return self.on_abort(batch.producer_id)
+            return self.on_abort(batch)
         if kind == COMMIT_MARKER:
             return not self.committed.remove(batch.producer_id)
         return kind == NO_MARKER
 
-    cdef int on_abort(self, int64_t producer_id) noexcept nogil:
-        cdef int64_t *found = self.aborted.find(producer_id)
+    cdef int on_abort(self, const BatchView *batch) noexcept nogil:
+        cdef int64_t *found = self.aborted.find(batch.producer_id)
         cdef int64_t state
         if found == NULL:
             return 1
         state = found[0]
-        self.aborted.remove(producer_id)
-        if not state & 1:
+        self.aborted.remove(batch.producer_id)
+        if not state & 1 or self.last_offset(state >> 1) < batch.base_offset:
             return 1
         return 0 if self.keep(state >> 1) else -1
 

@@ -61,7 +61,7 @@ from cy.batch_header import (
     set_log_append_time,
     set_max_timestamp,
 )
-from cy.batch_reader import Record, records_of
+from cy.batch_reader import Record, find_since, records_of
 from cy.batch_validator import MAX_RECORD_ERRORS, validate
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ __all__ = (
     "Record",
     "assign",
     "check_crc",
+    "first_since",
     "iterate",
     "read_header",
     "recompress",
@@ -128,6 +129,22 @@ def iterate(
             yield from records_of(octets, batch, max_output)
         else:
             yield from legacy_batch.iterate(octets, max_output)
+
+
+def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] | None:
+    """Timestamp and offset of the first record of the one batch (of any format) in ``buffer`` that is as new as
+    ``timestamp`` and at or beyond ``offset``; None where there is none. Bounds and errors as for ``iterate``.
+    """
+    whole = memoryview(buffer).cast("B")
+    batch = read_header(whole)
+    if not check_crc(whole, 0, batch):
+        raise CorruptBatch(f"CRC of {batch!r} does not hold")
+    if batch.magic == 2:
+        return find_since(whole[: batch.size], batch, timestamp, offset, None)
+    for record in legacy_batch.iterate(whole, None):
+        if record.timestamp >= timestamp and record.offset >= offset:
+            return record.timestamp, record.offset
+    return None
 
 
 def _next_whole(whole: memoryview, position: int) -> Batch | None:

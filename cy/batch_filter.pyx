@@ -22,7 +22,7 @@ first, for a new one must not vouch for damage.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython cimport final
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
@@ -100,7 +100,7 @@ cdef class BatchFilter:
         self.last_offsets = last_offsets
         self.latest = latest
         self.now_ms = now_ms
-        self.horizon_ms = now_ms + delete_retention_ms
+        self.horizon_ms = INT64_MAX if delete_retention_ms > INT64_MAX - now_ms else now_ms + delete_retention_ms
 
     def __dealloc__(self):
         free(self.out.at)

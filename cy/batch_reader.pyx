@@ -4,7 +4,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport final, freelist
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from cy.batch_header cimport CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME_FLAG, Batch
 from cy.varint cimport read_varint, read_varlong
@@ -169,6 +169,37 @@ cdef class RecordIterator:
             raise InvalidBatch(f"Record {self.index} of {self.batch!r}: {REASONS[reason]}")
         self.index += 1
         return make_record(&record, self.batch)
+
+
+def find_since(whole, Batch batch not None, int64_t timestamp, int64_t offset, max_output):
+    """(timestamp, offset) of the first record that is as new and at or beyond ``offset``, or None."""
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef RecordView record
+    cdef int64_t found = -1
+    cdef int reason
+    cdef int32_t index
+    records = whole[HEADER_SIZE:]
+    if batch.attributes & CODEC_MASK:
+        records = inflate(batch.attributes & CODEC_MASK, records, max_output)
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    at = <const uint8_t *>view.buf
+    try:
+        for index in range(batch.count):
+            reason = parse_record(&at, <const uint8_t *>view.buf + view.len, &record)
+            if reason:
+                raise InvalidBatch(f"Record {index} of {batch!r}: {REASONS[reason]}")
+            if batch.base_offset + record.offset_delta < offset:
+                continue
+            if batch.attributes & LOG_APPEND_TIME_FLAG:
+                found = batch.max_timestamp
+            else:
+                found = timestamp_of(batch.base_timestamp, record.timestamp_delta)
+            if found >= timestamp:
+                return found, batch.base_offset + record.offset_delta
+    finally:
+        PyBuffer_Release(&view)
+    return None
 
 
 def records_of(whole, Batch batch not None, max_output):

@@ -11,10 +11,13 @@ cdef class Reader:
     cdef const unsigned char *ptr       # next byte to read
     cdef const unsigned char *end       # first byte not to read
     cdef object source                  # a memoryview of it: slices come from here
+    cdef Py_ssize_t budget              # what may still be made of the bytes: units, see spend
+    cdef bint polite                    # lets other threads run meanwhile
     cdef Py_buffer buffer               # keeps the bytes where they are
 
     cdef int overrun(self, Py_ssize_t size) except -1
     cdef int bad_varint(self) except -1
+    cdef int overspent(self) except -1
     cdef object slice(self, Py_ssize_t size)
     cdef object text(self, Py_ssize_t size)
 
@@ -26,6 +29,13 @@ cdef class Reader:
             return NULL
         self.ptr = at + size
         return at
+
+    cdef inline int spend(self, Py_ssize_t units) except -1:
+        """Takes ``units`` off the budget. One is some 40 bytes of memory and 40 ns."""
+        self.budget -= units
+        if self.budget < 0:
+            self.overspent()
+        return 0
 
     cdef inline int16_t int16(self) except? -1:
         return load_int16(self.take(2))
@@ -49,6 +59,8 @@ cdef class Writer:
     cdef Py_ssize_t size                # bytes written
     cdef Py_ssize_t capacity            # bytes allocated
     cdef Py_ssize_t foreign             # bytes that live in the objects of ``cuts``
+    cdef Py_ssize_t budget              # what may still be written: units, see spend
+    cdef bint polite                    # lets other threads run meanwhile
     cdef list cuts                      # [(position in data, object that goes in there), …] or None
     cdef bint joined                    # no cuts: what is written now will be moved
 
@@ -56,7 +68,15 @@ cdef class Writer:
     cdef int put(self, const void *source, Py_ssize_t size) except -1
     cdef int insert(self, object piece, Py_ssize_t size) except -1
     cdef int clear(self) except -1
+    cdef int overspent(self) except -1
     cdef object result(self)
+
+    cdef inline int spend(self, Py_ssize_t units) except -1:
+        """Takes ``units`` off the budget. One is some 20 ns."""
+        self.budget -= units
+        if self.budget < 0:
+            self.overspent()
+        return 0
 
     cdef inline unsigned char *reserve(self, Py_ssize_t size) except NULL:
         """Room for ``size`` bytes, counted as written: the caller fills it."""

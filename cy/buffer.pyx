@@ -6,6 +6,10 @@ that was only declared. Text is checked UTF-8; short ASCII text comes from a sma
 broker meets the same topic names and client ids in every request, and a ``str`` that was met before
 has its hash as well.
 
+Both have a *budget*: what they may make of a message, in units. It is unlimited unless somebody sets
+it; one who overspends it gets ``TooMuch``. And both can be *polite*: then a long array gives up the
+GIL from time to time.
+
 A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at
 all (a slice of a file, to be sent by ``sendfile``) are not copied into it: they are noted as cuts,
 and the result is then a list of pieces instead of one ``bytes``.
@@ -23,6 +27,7 @@ from libc.string cimport memcmp, memcpy
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
     void *PyUnicode_DATA(object text)
+    const Py_ssize_t PY_SSIZE_T_MAX
 
 
 class DecodeError(ValueError):
@@ -37,10 +42,17 @@ class EncodeError(ValueError):
         self.where = where
 
 
+class TooMuch(Exception):
+    """A message that takes more than the budget that it was given."""
+
+
+cdef Py_ssize_t UNLIMITED = PY_SSIZE_T_MAX
+
 cdef enum:
     FIRST_CAPACITY = 512
     KEPT_CAPACITY = 1 << 20     # a writer used again keeps no more than this
     LONGEST_CACHED = 64
+    UNIT = 10                   # bytes of long text: each may become four
     CACHE_SIZE = 256
 
 cdef PyObject *cached_text[CACHE_SIZE]
@@ -76,6 +88,7 @@ cdef class Reader:
         self.start = <const unsigned char *>self.buffer.buf
         self.ptr = self.start + position
         self.end = self.start + end
+        self.budget = UNLIMITED
 
     def __dealloc__(self):
         if self.buffer.obj is not None:
@@ -97,6 +110,9 @@ cdef class Reader:
     cdef int bad_varint(self) except -1:
         raise DecodeError(f"the varint at {self.position} is cut off or too long")
 
+    cdef int overspent(self) except -1:
+        raise TooMuch("a message of so many parts")
+
     cdef object slice(self, Py_ssize_t size):
         """The next ``size`` bytes as a memoryview: no copy."""
         cdef Py_ssize_t at = self.take(size) - self.start
@@ -106,6 +122,7 @@ cdef class Reader:
         cdef const unsigned char *at = self.take(size)
         cdef unsigned int index
         if size > LONGEST_CACHED:
+            self.spend(size // UNIT)
             return decode_utf8(at, size)
         index = cache_index(at, size)
         cdef PyObject *known = cached_text[index]
@@ -131,6 +148,7 @@ cdef class Writer:
         if self.data is NULL:
             raise MemoryError
         self.capacity = FIRST_CAPACITY
+        self.budget = UNLIMITED
 
     def __dealloc__(self):
         PyMem_Free(self.data)
@@ -143,6 +161,9 @@ cdef class Writer:
         self.data = <unsigned char *>data
         self.capacity = capacity
         return 0
+
+    cdef int overspent(self) except -1:
+        raise TooMuch("a message of so many parts")
 
     cdef int put(self, const void *source, Py_ssize_t size) except -1:
         memcpy(self.reserve(size), source, size)
@@ -163,6 +184,8 @@ cdef class Writer:
         self.foreign = 0
         self.cuts = None
         self.joined = False
+        self.budget = UNLIMITED
+        self.polite = False
         if self.capacity > KEPT_CAPACITY:
             self.data = <unsigned char *>PyMem_Realloc(self.data, FIRST_CAPACITY)
             self.capacity = FIRST_CAPACITY

@@ -1,5 +1,6 @@
 cimport cython
 
+from cy.buffer cimport Writer
 from cy.wire cimport Plan
 
 
@@ -15,6 +16,7 @@ cdef class Codec:
     cdef list plans                     # by version, None: not compiled yet
 
     cdef Plan known(self, int version)
+    cdef object encode_response_with(self, Writer writer, int version, int correlation_id, message)
     cpdef encode_request(self, int version, int correlation_id, client_id, message)
     cpdef decode_response(
         self, int version, int correlation_id, view, Py_ssize_t position, Py_ssize_t end

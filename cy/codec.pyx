@@ -20,6 +20,7 @@ from cy.buffer import DecodeError, EncodeError
 
 cdef enum:
     LARGEST = 0x7fffffff
+    MOST_TAGS = 1000            # of a header: Kafka has two
 
 
 cdef Writer spare = Writer()
@@ -99,6 +100,19 @@ cdef class Codec:
             return plan.decode(Reader(view, position, end))
         return plan.decode_all(Reader(view, position, end))
 
+    def decode_within(
+        self, int version, view, Py_ssize_t position, Py_ssize_t end, Py_ssize_t budget,
+        bint polite=False,
+    ):
+        """As ``decode``. Raises TooMuch where that takes more than ``budget`` units."""
+        cdef Plan plan = self.known(version)
+        if plan is None:
+            raise DecodeError(f"{self.name} has no version {version}")
+        cdef Reader reader = Reader(view, position, end)
+        reader.budget = budget
+        reader.polite = polite
+        return plan.decode(reader) if self.open else plan.decode_all(reader)
+
     cpdef decode_response(
         self, int version, int correlation_id, view, Py_ssize_t position, Py_ssize_t end
     ):
@@ -137,7 +151,21 @@ cdef class Codec:
 
     def encode_response(self, int version, int correlation_id, message):
         """A whole response frame: length, header, message."""
+        return self.encode_response_with(writer_to_use(), version, correlation_id, message)
+
+    def encode_response_within(self, int version, int correlation_id, message, Py_ssize_t budget):
+        """As ``encode_response``. Raises TooMuch where that takes more than ``budget`` units."""
         writer = writer_to_use()
+        writer.budget = budget
+        return self.encode_response_with(writer, version, correlation_id, message)
+
+    def encode_response_politely(self, int version, int correlation_id, message):
+        """As ``encode_response``, for a thread beside one that is in a hurry."""
+        writer = Writer()
+        writer.polite = True
+        return self.encode_response_with(writer, version, correlation_id, message)
+
+    cdef object encode_response_with(self, Writer writer, int version, int correlation_id, message):
         writer.int32(0)
         writer.int32(correlation_id)
         if version >= self.flexible_header:
@@ -192,6 +220,8 @@ cdef class RequestHeader:
 
 cdef int skip_tags(Reader reader) except -1:
     cdef uint32_t count = reader.uvarint()
+    if count > MOST_TAGS:
+        raise DecodeError(f"{count} tagged fields in a header; the limit is {MOST_TAGS}")
     while count:
         count -= 1
         reader.uvarint()

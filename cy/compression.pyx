@@ -4,13 +4,13 @@ A compressed batch is input from a stranger: 1 MiB may claim, or may really beco
 nothing that the data says about itself is allocated before it has been checked against what its
 bytes can possibly become:
 
-    gzip    nothing is known beforehand; inflated in chunks
+    gzip    1032 : 1; the last four bytes say what the last member becomes: that much is inflated
     snappy  each block begins with its length; a block of n bytes cannot become more than 22 n
     lz4     the frame is walked: min(largest block, 255 n) a block; what the header claims must fit
     zstd    the frame is walked: 128 KiB a block, or what a raw or run-length block says exactly
 
-Where that bound is within the limit, one call decompresses. Else, and for gzip, ``gather`` reads
-chunks: the first 4 MiB are kept; what goes on is only counted until the end or the limit, and
+Where that bound is within the limit, one call decompresses. Else, and for gzip of several members,
+``gather`` reads chunks: the first 4 MiB are kept; what goes on is only counted until the end or the limit, and
 then read again into memory of the right size.
 
 Framings: snappy is either raw (librdkafka, Go clients) or xerial's, which Java writes and
@@ -39,6 +39,9 @@ cdef enum:
     CHUNK = 1 << 18             # read at once by gather
     KEPT = 4 << 20              # kept by gather before it is known how much there is
     GZIP_INPUT = 1 << 16        # zlib copies what it leaves of its input
+    GZIP_SMALLEST = 18          # header and trailer
+    GZIP_RATIO = 1032
+    GZIP_MEMBERS = 8 << 20      # what several members may become: nobody knows before
     MAX_FRAMES = 64             # gzip members, zstd frames
     XERIAL_BLOCK = 32768
     XERIAL_HEADER_SIZE = 16
@@ -132,7 +135,7 @@ def decompress(int codec, data, int64_t max_output):
     if codec == 2:
         return decompress_snappy(memoryview(data).cast("B"), max_output)
     if codec == 1:
-        return gather(GzipStream, data, max_output)
+        return decompress_gzip(memoryview(data).cast("B"), max_output)
     if codec == 0:
         return within(data, len(data), max_output)
     raise UnknownCodec(f"no codec has the number {codec}")
@@ -175,6 +178,29 @@ cdef object gather_again(object stream, int64_t total):
 
 
 # ---- gzip --------------------------------------------------------------------------------------
+
+cdef object decompress_gzip(object view, int64_t max_output):
+    cdef Py_ssize_t size = len(view)
+    cdef int64_t declared
+    if size < GZIP_SMALLEST:
+        return gather(GzipStream, view, max_output)
+    declared = int.from_bytes(view[size - 4:], "little")
+    if declared > GZIP_RATIO * size:
+        raise CorruptData(f"gzip: {size} bytes cannot become {declared}")
+    within(None, declared, max_output)
+    member = zlib.decompressobj(31)
+    try:
+        whole = member.decompress(view, max(1, declared))
+        if not member.eof and len(whole) == declared:
+            more = member.decompress(member.unconsumed_tail, 1)
+            if more:
+                whole = None
+    except zlib.error as error:
+        raise CorruptData(f"gzip: {error}") from None
+    if whole is not None and member.eof and not member.unused_data:
+        return whole
+    return gather(GzipStream, view, min(max_output, <int64_t>GZIP_MEMBERS))     # several, or a lie
+
 
 class GzipStream:
     """gzip members in a row."""

@@ -6,6 +6,8 @@ cdef class Block:
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t exports      # views of it that are alive
 
+    cdef int resize(self, Py_ssize_t capacity) except -1
+
 
 cdef class ReceiveMemory:
     cdef readonly Block scratch           # where connections without a partial frame receive
@@ -29,6 +31,9 @@ cdef class FrameReader:
     cdef Py_ssize_t filled                # … and received bytes end here; in own, else scratch
     cdef Py_ssize_t spilled               # bytes in scratch that follow those in own
     cdef bint bulk                        # the last frame was large: expect the next to be
+    cdef double started                   # when the turn began, in s
+    cdef bint asked                       # it has handed out a frame, or tried to
+    cdef readonly bint late               # its time was over before its frames were
     cdef public Py_ssize_t max_frame
 
     cdef object failed(self)
@@ -36,6 +41,7 @@ cdef class FrameReader:
     cdef Py_ssize_t declared(self) except -1
     cdef int keep_spilled(self) except -1
     cdef int drop_own(self) except -1
+    cdef int begin_turn(self) except -1
     cdef tuple whole(self)
     cdef Py_ssize_t unused(self) noexcept
 

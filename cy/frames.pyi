@@ -41,6 +41,8 @@ class FrameReader:
 
     max_frame: int
     """The largest length that is accepted, in bytes."""
+    late: bool
+    """The time of the turn was over before its frames were."""
     def __init__(self, memory: ReceiveMemory, max_frame: int) -> None: ...
     @property
     def pending(self) -> int:
@@ -48,12 +50,19 @@ class FrameReader:
     @property
     def held(self) -> int:
         """Bytes of memory that this connection holds."""
+    @property
+    def reuses(self) -> bool: ...
     def receive(self, fd: int) -> int:
         """Receives once: the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError,
         OSError.
         """
-    def next(self) -> tuple[memoryview, int, int] | None:
+    def go_on(self) -> None:
+        """Begins a turn without receiving."""
+    def turn_s(self) -> float:
+        """How long the turn has lasted."""
+    def next(self, turn_s: float = 0) -> tuple[memoryview, int, int] | None:
         """The next whole frame without its length field: ``(view, start, end)``. Raises FrameError.
+        None also, and ``late``, where the turn has lasted for ``turn_s``; its first frame comes anyhow.
 
         The view is good until the next call of any reader of the same memory.
         """

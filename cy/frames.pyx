@@ -25,8 +25,9 @@ from cpython.exc cimport PyErr_SetFromErrno
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from cy.endian cimport load_int32, load_uint32
 from cy.sendfile cimport FileSlice, send_slice
@@ -54,6 +55,13 @@ cdef extern from *:
     #endif
     """
     int MSG_MORE
+
+
+cdef double now_s() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec + 1e-9 * now.tv_nsec
+
 
 SCRATCH_SIZE = 256 * 1024
 POOL_LIMIT = 16 * 1024 * 1024
@@ -92,6 +100,15 @@ cdef class Block:
 
     def __dealloc__(self):
         free(self.data)
+
+    cdef int resize(self, Py_ssize_t capacity) except -1:
+        """For one without exports. The pages of a large block move without being copied."""
+        cdef char* data = <char*> realloc(self.data, capacity)
+        if data == NULL:
+            raise MemoryError
+        self.data = data
+        self.capacity = capacity
+        return 0
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.data, self.capacity, 0, flags)
@@ -147,6 +164,10 @@ cdef class ReceiveMemory:
             capacity = (capacity + LARGE - 1) & ~(<Py_ssize_t> LARGE - 1)
         if self.held + capacity - block.capacity > self.limit:
             return None
+        if begin == 0 and block.exports == 0 and block.capacity >= LARGE:
+            self.held += capacity - block.capacity
+            block.resize(capacity)
+            return block
         larger = self.take(capacity, wanted)
         memcpy(larger.data, block.data + begin, used)
         self.give(block)
@@ -179,6 +200,7 @@ cdef class FrameReader:
     """The receiving half of one connection.
 
     In turn: ``receive`` once, ``next`` until it returns None or enough is under way, ``keep``.
+    Where frames are left over from the turn before, ``go_on`` stands for ``receive``.
     """
 
     def __cinit__(self, ReceiveMemory memory not None, Py_ssize_t max_frame):
@@ -198,6 +220,11 @@ cdef class FrameReader:
         """Bytes of memory that this connection holds."""
         return 0 if self.own is None else self.own.capacity
 
+    @property
+    def reuses(self):
+        """True where the memory of the frame that was handed out last will be overwritten."""
+        return self.own is None or self.begin < self.filled
+
     def receive(self, int fd):
         """Receives once from the socket ``fd``.
 
@@ -214,6 +241,7 @@ cdef class FrameReader:
             if count < 0:
                 return self.failed()
             self.filled = count
+            self.begin_turn()
             return count
         needed = self.make_room()
         if needed < 0:
@@ -228,7 +256,21 @@ cdef class FrameReader:
             return self.failed()
         self.filled += min(count, <Py_ssize_t> parts[0].iov_len)
         self.spilled = max(0, count - <Py_ssize_t> parts[0].iov_len)
+        self.begin_turn()
         return count
+
+    def go_on(self):
+        """Begins a turn without receiving."""
+        self.begin_turn()
+
+    cdef int begin_turn(self) except -1:
+        self.started = now_s()
+        self.asked = self.late = False
+        return 0
+
+    def turn_s(self):
+        """How long the turn has lasted."""
+        return now_s() - self.started
 
     cdef failed(self):
         if errno == EAGAIN or errno == EINTR:
@@ -270,10 +312,17 @@ cdef class FrameReader:
         prefix = at[:min(8, self.filled - self.begin)]
         raise FrameError(f"frame length {length} is not in 0..{self.max_frame}{protocol_of(prefix)}", prefix)
 
-    def next(self):
+    def next(self, double turn_s=0):
         """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises
         FrameError.
+
+        None also where the turn has lasted for ``turn_s`` and bytes are left (``late``): a turn hands
+        out one frame at least.
         """
+        if self.asked and turn_s and self.unused() and now_s() - self.started > turn_s:
+            self.late = True
+            return None
+        self.asked = True
         return self.whole()
 
     def hand_on(self, on_frame):

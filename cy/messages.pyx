@@ -8,7 +8,6 @@ one reference, or NULL where the field was deleted or never set.
 
 import sys
 
-from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_New
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
@@ -24,13 +23,20 @@ cdef extern from *:
         if (!PyObject_TypeCheck(descriptor, &PyMemberDescr_Type)) return -1;
         return ((PyMemberDescrObject *)descriptor)->d_member->offset;
     }
-    static PyObject *pyb_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
+
+    /* A class's own attribute, borrowed; NULL where it has none. From Python 3.12 on, types that are built in
+       have no tp_dict; message classes have one. */
+    static PyObject *pyb_own(PyObject *type, PyObject *name) {
+        PyObject *attributes = ((PyTypeObject *)type)->tp_dict;
+        return attributes ? PyDict_GetItemWithError(attributes, name) : NULL;
+    }
+
     static void pyb_set_vectorcall(PyObject *type, void *function) {
         ((PyTypeObject *)type)->tp_vectorcall = (vectorcallfunc)function;
     }
     """
     Py_ssize_t pyb_slot_offset(object descriptor)
-    PyObject *pyb_type_dict(object type)
+    PyObject *pyb_own(object type, object name)
     void pyb_set_vectorcall(object type, void *function)
 
 cdef extern from "Python.h":
@@ -47,7 +53,7 @@ cdef int unset() except -1:
 
 cdef Layout layout_of(object message):
     """The layout of a message class."""
-    cdef PyObject *found = PyDict_GetItem(<object>pyb_type_dict(message), LAYOUT)
+    cdef PyObject *found = pyb_own(message, LAYOUT)
     if found is NULL:
         raise TypeError(f"{message.__qualname__} is not a message class")
     return <Layout>found

@@ -18,6 +18,7 @@ cdef class Plan(WireType):
     cdef readonly object message        # the class
     cdef Layout layout
     cdef bint flexible
+    cdef bint leaf                      # holds nothing that could refer to something else
     cdef Field *fields                  # in the order of the wire
     cdef Py_ssize_t count
     cdef Field *tagged                  # by ascending tag

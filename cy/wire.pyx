@@ -24,6 +24,10 @@ from cy.wire_types cimport WireType
 from cy.buffer import DecodeError, EncodeError
 
 
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object message)
+
+
 cdef bint is_default(Slot *slot, object value) except -1:
     if <PyObject *>value is slot.default:
         return True
@@ -82,6 +86,12 @@ cdef class Plan(WireType):
                 self.unset[self.unset_count] = self.layout.slots[i]
                 self.unset_count += 1
         self.min_size += self.flexible
+        self.cost = 1 + self.layout.count
+        self.nests = True
+        self.leaf = not any(
+            [(<WireType>row[1]).nests for row in fields + tagged]
+            + [self.layout.slots[i].makes for i in range(self.layout.count)]
+        )
 
     def __dealloc__(self):
         PyMem_Free(self.fields)
@@ -100,6 +110,8 @@ cdef class Plan(WireType):
             store(<PyObject *>message, field.slot.offset, (<WireType>field.type).decode(reader))
         if self.flexible:
             self.decode_tags(reader, <PyObject *>message)
+        if self.leaf:
+            PyObject_GC_UnTrack(message)    # a million of them are no work for the collector
         return message
 
     cdef int decode_tags(self, Reader reader, PyObject *message) except -1:
@@ -108,6 +120,7 @@ cdef class Plan(WireType):
         cdef const unsigned char *begin
         while count:
             count -= 1
+            reader.spend(1)
             tag = reader.uvarint()
             size = reader.uvarint()
             begin = reader.ptr
@@ -200,6 +213,8 @@ cdef class Nullable(WireType):
     def __cinit__(self, Plan plan):
         self.plan = plan
         self.min_size = 1
+        self.cost = plan.cost
+        self.nests = True
 
     cdef object decode(self, Reader reader):
         if <signed char>reader.take(1)[0] < 0:
@@ -222,6 +237,8 @@ cdef class TaggedNullable(WireType):
     def __cinit__(self, Plan plan):
         self.plan = plan
         self.min_size = 1
+        self.cost = plan.cost
+        self.nests = True
 
     cdef object decode(self, Reader reader):
         if reader.uvarint() == 0:

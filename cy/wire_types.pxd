@@ -5,6 +5,8 @@ from cy.buffer cimport Reader, Writer
 
 cdef class WireType:
     cdef readonly Py_ssize_t min_size   # no value takes fewer bytes
+    cdef bint nests                     # values hold other messages or lists
+    cdef Py_ssize_t cost                # units of a value (Reader.spend), without what it holds
 
     cdef object decode(self, Reader reader)
     cdef int encode(self, Writer writer, object value) except -1

@@ -11,8 +11,8 @@ Grammar (Kafka's protocol guide; KIP-482 for the flexible versions)
 
 A wire type is an object with two C methods, ``decode`` and ``encode``. Limits: every read is
 bounds-checked by ``Reader``; a count is refused when so many smallest elements do not fit into the
-bytes left; so memory grows with the bytes that arrived, whatever they declare. Text is at most
-32767 bytes, as in Kafka.
+bytes left; what is made of a message is charged to the reader's budget before it is made; so memory
+grows with the bytes that arrived, whatever they declare. Text is at most 32767 bytes, as in Kafka.
 """
 
 cimport cython
@@ -30,6 +30,9 @@ from cy.endian cimport load_uint16, load_uint32, load_uint64
 
 from cy.buffer import DecodeError, EncodeError
 
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned int microseconds)
+
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     Py_ssize_t PySequence_Fast_GET_SIZE(object values)
@@ -39,10 +42,16 @@ cdef enum:
     LONGEST_TEXT = 0x7fff
     WORTH_A_PIECE = 16384       # bytes from here on are not copied into the frame
     LARGEST = 0x7fffffff
+    CHEAP_BYTES = 4096          # copied in the time of a unit
+    POLITE = 256                # elements between two chances for other threads
+    AWAY_US = 50
 
 
 cdef class WireType:
     """How values of one type look on the wire. ``min_size``: no value takes fewer bytes."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.cost = 1
 
     cdef object decode(self, Reader reader):
         raise TypeError(f"{type(self).__name__} has no values")
@@ -234,6 +243,7 @@ cdef class Bytes(Sized):
         cdef Py_ssize_t size = read_size(self, reader)
         if size < 0:
             return None
+        reader.spend(size // CHEAP_BYTES)
         return PyBytes_FromStringAndSize(<const char *>reader.take(size), size)
 
     cdef int encode(self, Writer writer, object value) except -1:
@@ -272,6 +282,13 @@ cdef class Records(Bytes):
         return self.encode_apart(writer, value, value.length)
 
 
+cdef int make_way() except -1:
+    """Lets a thread run that waits for the GIL: it has to be away for longer than such a thread takes to wake up."""
+    with nogil:
+        usleep(AWAY_US)
+    return 0
+
+
 @cython.final
 cdef class Array(Sized):
     """A list of ``element``; a tuple may be encoded as well."""
@@ -280,16 +297,20 @@ cdef class Array(Sized):
 
     def __init__(self, WireType element, *, bint compact=False, bint nullable=False):
         self.element = element
+        self.nests = True
 
     cdef object decode(self, Reader reader):
-        cdef Py_ssize_t _, count = read_size(self, reader)
+        cdef Py_ssize_t i, count = read_size(self, reader)
         if count < 0:
             return None
         if count > (reader.end - reader.ptr) // max(self.element.min_size, 1):
             raise DecodeError(f"{count} elements do not fit into {reader.end - reader.ptr} bytes")
+        reader.spend(count * self.element.cost)
         values = []
-        for _ in range(count):
+        for i in range(count):
             values.append(self.element.decode(reader))
+            if reader.polite and i % POLITE == 0:
+                make_way()
         return values
 
     cdef int encode(self, Writer writer, object value) except -1:
@@ -300,6 +321,9 @@ cdef class Array(Sized):
             raise EncodeError(f"a list is wanted, not {value!r}")
         count = PySequence_Fast_GET_SIZE(value)
         write_size(self, writer, count)
+        writer.spend(count * self.element.cost)
         for i in range(count):
             self.element.encode(writer, <object>PySequence_Fast_GET_ITEM(value, i))
+            if writer.polite and i % POLITE == 0:
+                make_way()
         return 0

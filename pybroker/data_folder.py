@@ -5,6 +5,7 @@
     DIR/store.sock            where a supervisor of several brokers serves it to them
     DIR/cluster.properties    its settings, which brokers that join have as well
     DIR/broker-<id>/pid       the broker's process, written before recovery starts
+    DIR/broker-<id>/.reserved held (flock) by the supervisor whose broker it is, also while that one does not run
     DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)
 
 Without --data-dir, DIR is the first of ``log.dirs`` (then also in place of ``DIR/broker-<id>``),
@@ -13,14 +14,28 @@ else the platform's folder for a user's data.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pybroker.private_files import FILE, FOLDER, mend
+
 LOCK = ".lock"
+RESERVED = ".reserved"
 PID = "pid"
+STORE = "coordination.db"
+SOCKET = "store.sock"
+SETTINGS = "cluster.properties"
+OURS = re.compile(
+    r"(\.lock|\.reserved|pid|coordination\.db|store\.sock|cluster\.properties|meta\.properties|\.kafka_cleanshutdown"
+    r"|.+-checkpoint|.+-\d+)([.-].*)?"
+)
+"""Names in data folders and log dirs that a broker gives; in the folders of partitions and brokers all is its own."""
 
 
 class FolderInUse(Exception):
@@ -38,21 +53,21 @@ class DataFolder:
     @property
     def store(self) -> Path:
         """The file of the embedded coordination store."""
-        return self.root / "coordination.db"
+        return self.root / STORE
 
     @property
     def socket(self) -> Path:
         """Where a supervisor serves the coordination store."""
-        return self.root / "store.sock"
+        return self.root / SOCKET
 
     @property
     def settings(self) -> Path:
         """Where a supervisor tells its settings to brokers that join."""
-        return self.root / "cluster.properties"
+        return self.root / SETTINGS
 
     def create(self) -> None:
         """Makes the folders that are missing. Raises OSError."""
-        self.broker.mkdir(parents=True, exist_ok=True)
+        make(self.broker)
 
     def write_pid(self) -> None:
         """Writes this process's id, whole or not at all. Raises OSError."""
@@ -67,9 +82,32 @@ class DataFolder:
         (self.broker / PID).unlink(missing_ok=True)
 
 
+def make(folder: Path) -> None:
+    """Makes the folder, for this user alone, where it is missing. Raises OSError."""
+    folder.mkdir(FOLDER, parents=True, exist_ok=True)
+
+
+def remove_unused(folders: Iterable[Path]) -> None:
+    """Removes those of these folders in which nothing is but locks."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            names = {entry.name for entry in folder.iterdir()}
+            if names <= {LOCK, RESERVED}:
+                for name in names:
+                    (folder / name).unlink()
+                folder.rmdir()
+
+
+def close_to_others(folder: Path) -> None:
+    """Takes from other users what they may do with a data folder or log dir, as far as it is the broker's."""
+    mend(str(folder), lambda name: OURS.fullmatch(name) is not None)
+
+
 def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text)
     temporary.replace(path)
 
 
@@ -97,9 +135,9 @@ class Locks:
     def __init__(self) -> None:
         self._fds: list[int] = []
 
-    def take(self, folder: Path, otherwise: str = "--data-dir") -> None:
+    def take(self, folder: Path, otherwise: str = "--data-dir", name: str = LOCK) -> None:
         """Locks ``folder``; ``otherwise``: the option that would choose another. Raises FolderInUse, OSError."""
-        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -113,6 +151,10 @@ class Locks:
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         self._fds.append(fd)
+
+    def reserve(self, folder: Path) -> None:
+        """Keeps a broker's folder for whoever starts it again. Raises FolderInUse, OSError."""
+        self.take(folder, "--node-id", RESERVED)
 
     def release(self) -> None:
         """Unlocks everything."""

@@ -90,6 +90,10 @@ class Member:
         self._process = process
         try:
             return await self._follow(process)
+        except Exception:
+            logger.exception("broker %d: process %d cannot be followed", self.node_id, process.pid)
+            process.kill()
+            return 1
         finally:
             self._process = None
 
@@ -115,10 +119,18 @@ class Member:
             self._process.kill()
 
 
+def _signal(number: int) -> str:
+    """Its name; most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def _how(code: int) -> str:
     """How a process has ended, for the log."""
     if code < 0:
-        return f" by {signal.Signals(-code).name}"
+        return f" by {_signal(-code)}"
     return f" with exit code {code}" if code else ""
 
 

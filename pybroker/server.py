@@ -14,7 +14,7 @@ import contextlib
 import errno
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pybroker.clock import Clock, SystemClock
@@ -43,18 +43,21 @@ from pybroker.handlers import BETWEEN_BROKERS, SERVED, api_versions, rows
 from pybroker.handlers.call import Call, Connection
 from pybroker.handlers.create_elsewhere import create_elsewhere
 from pybroker.handlers.forwarding import Forwarding
+from pybroker.handlers.lane import Lane
 from pybroker.housekeeping import Housekeeping
-from pybroker.log import meta_properties
+from pybroker.log import meta_properties, missing_directories
 from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.manager import LogManager, NoLogDir
 from pybroker.log.storage import Storage
+from pybroker.loop_watch import LoopWatch
 from pybroker.net import limits
 from pybroker.net.peer import Peers
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
+from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
 
-POOL_THREADS = 8
+UNPACKERS = 2
 GRACE_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -69,7 +72,7 @@ class Broker:
 
     config, clock, node_id: what it was made with. The rest stands after ``start``:
     cluster_id; metadata (``.image``), suspects, controller, producer_ids: the cluster; logs, replicas: data;
-    groups, transactions: coordinators; executor: for what blocks; loop.
+    groups, transactions: coordinators; pools: for what blocks; loop; watch: what holds it.
     """
 
     def __init__(
@@ -88,7 +91,10 @@ class Broker:
         self.clock = clock or SystemClock()
         self.node_id = int(config["node.id"])
         self.loop = asyncio.get_running_loop()
-        self.executor = ThreadPoolExecutor(POOL_THREADS, "pool")
+        self.watch = LoopWatch(self.loop)
+        self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
+        self.lane = Lane()
+        self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))
         self.failed = asyncio.Event()
         """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
@@ -97,7 +103,9 @@ class Broker:
 
     async def start(self) -> None:
         """Opens everything; returns when requests are served. Raises StartError, ConfigError."""
-        self._opened.callback(self.executor.shutdown, wait=False, cancel_futures=True)
+        self._watch_loop()
+        self._opened.callback(self.unpackers.shutdown, wait=False, cancel_futures=True)
+        self._opened.callback(self.pools.shutdown)
         self._bind()
         try:
             await self._open_cluster()
@@ -120,6 +128,10 @@ class Broker:
 
     # -- opening -----------------------------------------------------------------------------------
 
+    def _watch_loop(self) -> None:
+        self.watch.start()
+        self._opened.callback(self.watch.stop)
+
     def _bind(self) -> None:
         for endpoint in listeners(self.config):
             if endpoint.security_protocol != "PLAINTEXT":
@@ -136,7 +148,7 @@ class Broker:
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
         marks = self._marks()
-        own = next((mark.cluster_id for mark in marks if mark.cluster_id), None)
+        own = next((mark.cluster_id for mark in marks.values() if mark.cluster_id), None)
         try:
             self.node = await ClusterNode.open(
                 self._store, self.config, self.node_id, self.clock, own
@@ -147,8 +159,7 @@ class Broker:
                 f"but {error}: choose another --data-dir, or other log.dirs"
             ) from error
         self.node.on_failure = self.failed.set
-        if len(marks) == len(self.folder.log_dirs):
-            await self.node.remove_past(mark.directory_id for mark in marks)
+        await self._find_directories(marks)
         self.cluster_id = self.node.cluster_id
         self.metadata = self.node.metadata
         self.controller = self.node.controller
@@ -177,27 +188,44 @@ class Broker:
 
     async def _join(self, *, was_clean: bool) -> None:
         """Partitions have their roles when this returns."""
+        self.node.known_producers = lambda: (
+            producer.producer_id for log in self.logs for producer in log.producers.active()
+        )
         try:
             await self.node.join(
                 {each.endpoint.listener: each.endpoint for each in self._bound},
                 self.folder.log_dirs,
                 was_clean=was_clean,
-                directory_ids=[log_dir.directory_id for log_dir in self.logs.dirs],
+                directory_ids=missing_directories.registered(
+                    (log_dir.directory_id for log_dir in self.logs.dirs), self._directories.missing
+                ),
             )
         except BrokerIdTaken as error:
             raise StartError(str(error)) from error
 
     async def _open_store(self) -> CoordinationStore:
         place = self._store_place
-        return await (open_store(place) if isinstance(place, StoreOptions) else place())
+        return await (open_store(place, self.watch) if isinstance(place, StoreOptions) else place())
 
-    def _marks(self) -> list[meta_properties.MetaProperties]:
-        """What the log dirs say of themselves; nothing those that are new, or cannot be read."""
-        marks = []
+    def _marks(self) -> dict[str, meta_properties.MetaProperties]:
+        """What the log dirs say of themselves; empty of those that are new. Without those that cannot be read."""
+        marks = {}
         for log_dir in self.folder.log_dirs:
             with contextlib.suppress(OSError, ValueError):
-                marks.append(meta_properties.read(self._storage, log_dir))
-        return [mark for mark in marks if mark is not None]
+                marks[log_dir] = meta_properties.read(self._storage, log_dir) or meta_properties.NEW
+        return marks
+
+    async def _find_directories(self, marks: Mapping[str, meta_properties.MetaProperties]) -> None:
+        """Which log dirs are missing; where all are known, the last process on them is dead."""
+        found = {path: mark.directory_id for path, mark in marks.items()}
+        known = await self.node.known_directories()
+        self._directories = missing_directories.compare(known, found, self.config["log.dirs.given.up"])
+        missing = self._directories.missing
+        if missing:
+            logger.error("log dirs that this broker had are not there: %s", self._directories.advice)
+        ids = [id for id in found.values() if id]
+        if len(ids) + len(self._directories.unused) == len(self.folder.log_dirs):
+            await self.node.remove_past(missing_directories.registered(ids, missing))
 
     async def _open_logs(self) -> bool:
         """Opens, and where needed recovers, every log; True after a clean stop."""
@@ -211,9 +239,10 @@ class Broker:
             self.clock,
             cluster_id=self.cluster_id,
             node_id=self.node_id,
-            executor=self.executor,
+            pools=self.pools,
             recovery_threads_per_dir=self.config["num.recovery.threads.per.data.dir"],
             producer_expiration_ms=self.config["producer.id.expiration.ms"],
+            directories=self._directories,
         )
         try:
             await self._on_pool(self.logs.load)
@@ -226,7 +255,7 @@ class Broker:
     def _open_partitions(self) -> None:
         """Partitions get their logs and roles when the first metadata image arrives."""
         self.replicas = ReplicaManager(
-            self.node_id, self.logs, self.config, self.clock, self.loop, self.executor
+            self.node_id, self.logs, self.config, self.clock, self.loop, self.pools
         )
         self._opened.callback(self.replicas.close)
         self.replicas.connect(self.peers, self._alter_partition, lambda: self.metadata.image, self._broker_epoch)
@@ -257,7 +286,7 @@ class Broker:
     def _serve(self) -> None:
         """Takes requests."""
         routes = Routes(rows({**SERVED, **BETWEEN_BROKERS}), functools.partial(Call, self), api_versions.unsupported)
-        self.net = SocketServer(routes, limits.from_config(self.config), self.loop)
+        self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
             self.net.start(self._bound)
         except OSError as error:
@@ -270,7 +299,7 @@ class Broker:
             self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
-        housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)
+        housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
         compaction = CompactionWorkers(self.logs, self.config, self.clock, self.loop)
@@ -332,7 +361,7 @@ class Broker:
             self.failed.set()
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
-        await self.loop.run_in_executor(self.executor, work)
+        await self.loop.run_in_executor(self.pools.changes, work)
 
 
 def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:

@@ -35,6 +35,8 @@ OWN = frozenset(
 )
 """Keys that a broker which joins has for itself; so it is with passwords."""
 
+REPLICATED = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+
 logger = logging.getLogger("pybroker.start")
 
 
@@ -143,7 +145,17 @@ def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolde
 
 def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:
     """What each of several brokers has for itself. Raises ConfigError."""
-    return [settings_of_member(config, index) for index in range(options.processes)]
+    common = {} if options.join else replicated(config, options.processes)
+    told = tuple(f"{name}={text}" for name, text in common.items())
+    return [told + settings_of_member(config, index) for index in range(options.processes)]
+
+
+def replicated(config: BrokerConfig, processes: int) -> dict[str, str]:
+    """The factor of internal topics where so many brokers start together, unless it is set: they wait for each other,
+    also where a client knocks when the first one is there.
+    """
+    factor = max(processes, config["default.replication.factor"])
+    return {name: str(min(config[name], factor)) for name in REPLICATED if not config.is_set(name)}
 
 
 def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:

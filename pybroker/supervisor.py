@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pybroker import data_folder, diagnostics
+from pybroker import data_folder, diagnostics, private_files
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.config.sources import to_properties
 from pybroker.data_folder import DataFolder, FolderInUse, Locks
@@ -40,6 +40,7 @@ from pybroker.server import Broker, StartError
 from pybroker.start_options import (
     StartOptions,
     configure,
+    replicated,
     settings_of_members,
     settings_to_share,
     store_options,
@@ -58,6 +59,7 @@ logger = logging.getLogger("pybroker.start")
 def run(options: StartOptions) -> int:
     """Runs until it is told to stop; returns the exit code."""
     diagnostics.set_up(options.log_level)
+    private_files.by_default()
     raise_file_limit()
     try:
         options = with_base(options)
@@ -84,10 +86,11 @@ def run_several(options: StartOptions, config: BrokerConfig) -> int:
     settings_of_members(options, config)  # complains before anything is touched
     folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
     shared = contextlib.nullcontext() if options.join else held(folder.root, options.temporary)
-    with shared, event_loop() as loop:
+    with shared, reserved(folder.root, config["node.id"], options.processes), event_loop() as loop:
         if not options.join:
             with _failures_of(folder.root):
-                folder.write_settings(to_properties(settings_to_share(config)))
+                shared_settings = replicated(config, options.processes) | settings_to_share(config)
+                folder.write_settings(to_properties(shared_settings))
         return loop.run_until_complete(supervise(config, folder, options))
 
 
@@ -96,11 +99,19 @@ def claimed(folder: DataFolder, options: StartOptions) -> Iterator[None]:
     """Holds the folders of a broker for this process. Raises FolderInUse, StartError."""
     locks = Locks()
     patience_s = LOCK_PATIENCE_S if options.member else 0.0
-    with _failures_of(folder.root):
-        claim(folder, locks, shared_root=options.shares_folder, patience_s=patience_s)
-        folder.write_pid()
+    new = [path for path in {*map(Path, folder.log_dirs), folder.broker, folder.root} if not path.exists()]
     try:
+        with _failures_of(folder.root):
+            claim(folder, locks, shared_root=options.shares_folder, patience_s=patience_s)
+            if options.join:
+                locks.reserve(folder.broker)
+            folder.write_pid()
         yield
+    except StartError:
+        with contextlib.suppress(OSError):
+            folder.remove_pid()
+        data_folder.remove_unused(sorted(new, reverse=True))
+        raise
     finally:
         with contextlib.suppress(OSError):
             folder.remove_pid()
@@ -114,13 +125,29 @@ def held(root: Path, temporary: bool) -> Iterator[None]:
     """Holds the folder that several brokers share. Raises FolderInUse, StartError."""
     locks = Locks()
     with _failures_of(root):
-        root.mkdir(parents=True, exist_ok=True)
+        data_folder.make(root)
         locks.take(root)
+        data_folder.close_to_others(root)
     try:
         yield
     finally:
         if temporary:
             shutil.rmtree(root, ignore_errors=True)
+        locks.release()
+
+
+@contextlib.contextmanager
+def reserved(root: Path, first_id: int, brokers: int) -> Iterator[None]:
+    """Keeps the folders of brokers for their supervisor, also while they do not run. Raises FolderInUse, StartError."""
+    locks = Locks()
+    with _failures_of(root):
+        for node_id in range(first_id, first_id + brokers):
+            folder = data_folder.plan(str(root), node_id, ()).broker
+            data_folder.make(folder)
+            locks.reserve(folder)
+    try:
+        yield
+    finally:
         locks.release()
 
 
@@ -142,8 +169,9 @@ def claim(folder: DataFolder, locks: Locks, *, shared_root: bool, patience_s: fl
     deadline = time.monotonic() + patience_s
     for path in sorted(needed | set(map(Path, folder.log_dirs))):
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            data_folder.make(path)
             _take(path, locks, deadline, "--node-id" if shared_root and path == folder.broker else "--data-dir")
+            data_folder.close_to_others(path)
         except OSError as error:
             if path in needed or len(folder.log_dirs) == 1:
                 raise

@@ -39,12 +39,14 @@ from conformance.clusters import Cluster, consecutive_ports
 from conformance.ensemble import ensemble
 from conformance.faults import replicas, sdk_load, transaction_load
 from conformance.faults.chaos import frozen
-from conformance.faults.cluster_chaos import ClusterChaos, MachinesChaos, SupervisorChaos
+from conformance.faults.cluster_chaos import HANGING, STORE, ClusterChaos, MachinesChaos, SupervisorChaos
 from conformance.faults.cluster_load import Foreign
 from conformance.faults.disks import Disks
 from conformance.faults.history import Anomaly
+from conformance.faults.hostile import Hostile
 from conformance.faults.sdk_load import AHEAD, Streams
 from conformance.faults.several import EAGER, PATIENCE_S, Several
+from conformance.faults.silence import Silence
 from conformance.faults.transaction_load import ENDED, Application, Transactions
 from conformance.machines import Machines
 
@@ -90,6 +92,9 @@ class Report:
     pauses_s: dict[str, list[float]] = field(default_factory=dict)
     #: Seconds from the end of a fault until every replica was in sync, where that was waited for, by fault.
     heals_s: dict[str, list[float]] = field(default_factory=dict)
+    #: The longest time that each broker's loop said nothing, and how many answers it gave.
+    silences_s: dict[int, float] = field(default_factory=dict)
+    answers: dict[int, int] = field(default_factory=dict)
     anomalies: list[Anomaly] = field(default_factory=list)
 
     def as_json(self) -> str:
@@ -114,6 +119,8 @@ class Report:
             "zombies_that_hung_in_their_library": self.hung,
             "seconds_from_a_fault_to_acks_in_every_load": _spread(self.pauses_s),
             "seconds_from_a_fault_until_all_is_in_sync": _spread(self.heals_s),
+            "longest_silence_of_each_loop_in_seconds": {id: round(s, 2) for id, s in self.silences_s.items()},
+            "answers_that_were_timed_for_it": self.answers,
             "anomalies": dict(sorted(kinds.items())),
             "anomalies_in_all": len(self.anomalies),
             "examples": [str(anomaly) for anomaly in self.anomalies[:30]],
@@ -147,7 +154,10 @@ class Campaign:
         self.transactions = Transactions(target, seed, writing, folder)
         self.foreign = Foreign(target, seed)
         self.permitted = 0.0
-        self.chaos = chaos(self._faults_of_clients())
+        self.silence = Silence(target.brokers)
+        self.hostile = Hostile(target, random.Random(seed))
+        self.chaos = chaos(self._faults_of_clients() | self.hostile.faults)
+        self.chaos.excused, self.chaos.harmless = self.silence.excused, set(self.hostile.faults)
 
     def _faults_of_clients(self) -> Faults:
         return {
@@ -174,11 +184,18 @@ class Campaign:
             self.report.anomalies.append(Anomaly(STUCK, f"{error}\n{error.__cause__ or ''}"))
             traceback.print_exc()
         finally:
+            self._tell_silence()
             self.foreign.close()
             self.streams.close()
             self.transactions.close()
         self.report.seconds = time.monotonic() - began
         return self.report
+
+    def _tell_silence(self) -> None:
+        self.silence.end()
+        self.report.silences_s = self.silence.longest_s
+        self.report.answers = self.silence.answers
+        self.report.anomalies += self.silence.anomalies
 
     def keep_logs(self, folder: Path) -> None:
         """Copies what the brokers have on their disks, which do not outlive them; a file that goes meanwhile is left
@@ -192,6 +209,8 @@ class Campaign:
         self.streams.begin()
         self.transactions.begin()
         self.foreign.begin()
+        self.hostile.begin()
+        self.silence.begin()
 
     def _strike_all(self, began: float) -> None:
         turn = 0
@@ -240,6 +259,7 @@ class Campaign:
 
     def _end(self) -> None:
         self.target.heal()
+        self.silence.end()
         self.streams.end()
         self.transactions.end()
         self.foreign.end()
@@ -261,10 +281,7 @@ class Campaign:
         report.anomalies += [*written.anomalies, *done.anomalies, *found]
         self.target.heal()
         self.target.brokers.stop()
-        log_dirs = {broker: self.target.brokers.log_dir(broker) for broker in self.target.brokers.ids}
-        folders = {path.name for log_dir in log_dirs.values() for path in log_dir.glob("*-*") if path.is_dir()}
-        for partition in sorted(folders):
-            report.anomalies += replicas.check(log_dirs, partition)
+        report.anomalies += replicas.check_all({id: self.target.brokers.log_dirs(id) for id in self.target.brokers.ids})
 
 
 @contextlib.contextmanager
@@ -272,8 +289,9 @@ def on_processes(folder: Path, seed: int, plan: Plan, **config: object) -> Itera
     """A campaign on brokers under one supervisor, with its store."""
     cluster = Cluster(folder / "data", 3, **{**EAGER, **config})
     cluster.ports = {1: consecutive_ports(3)}
+    cluster.environment |= HANGING
     chance = random.Random(seed)
-    paths = {broker: cluster.log_dir(broker) for broker in cluster.ids}
+    paths = {STORE: cluster.data_dir} | {broker: cluster.log_dir(broker) for broker in cluster.ids}
     with Disks(paths if plan.disks else {}) as disks, cluster:
         target = Several(cluster)
 
@@ -291,7 +309,8 @@ def on_machines(folder: Path, seed: int, plan: Plan, **config: object) -> Iterat
         net = running.enter_context(network.Network([1, 2, 3])) if network.is_possible() else None
         host = net.address(network.SERVICES) if net else "127.0.0.1"
         servers = running.enter_context(ensemble(folder, 3, host))
-        machines = Machines(folder / "data", f"{servers.hosts}/kafka", 3, net, **{**EAGER, **config})
+        machines = Machines(folder / "data", f"{servers.hosts}/kafka", 3, net, disks=2, **{**EAGER, **config})
+        machines.environment |= HANGING
         running.enter_context(machines)
         target = Several(machines)
 
@@ -317,6 +336,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--only", help="faults by their names, separated by commas, instead of all")
     parser.add_argument("--drivers", default="confluent,aiokafka,java,pyclient")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--report", type=Path, help="writes the report, JSON, here too")
@@ -329,6 +349,9 @@ def main(arguments: Sequence[str]) -> int:
         folder = (chosen.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         with PLACES[chosen.place](folder, chosen.seed, plan) as campaign:
+            if chosen.only:
+                kinds = chosen.only.split(",")
+                campaign.chaos.faults = {kind: campaign.chaos.faults[kind] for kind in kinds}
             report = campaign.run()
             if report.anomalies and chosen.folder:
                 campaign.keep_logs(folder / "logs")

@@ -7,12 +7,14 @@ has lost what it had is only safe as long as others have it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from conformance.clusters import Cluster, is_running
@@ -28,6 +30,11 @@ from conformance.wire_client import Wire
 
 #: Faults last for at most so many seconds; short ones are more frequent. The longest exceed sessions and lags.
 LONGEST_S = 8.0
+#: Its disk, beside those of the brokers.
+STORE = 0
+HANG_S = 8.0
+#: What a broker has in its environment to hang so long at SIGUSR2.
+HANGING = {"PYTHONPATH": str(Path(__file__).parent / "hanging"), "CONFORMANCE_HANG_S": str(HANG_S)}
 Fault = Callable[[], None]
 
 
@@ -42,6 +49,9 @@ class ClusterChaos:
         self.counts: Counter[str] = Counter()
         #: Since when everything is as it should be, by ``time.monotonic``.
         self.healed = time.monotonic()
+        #: Entered while a fault of brokers goes on; not for what clients do to them.
+        self.excused: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.harmless: set[str] = set()
         self.faults: dict[str, Fault] = {
             "kills of a broker": self._kill,
             "kills of a controller": self._kill_controller,
@@ -58,6 +68,7 @@ class ClusterChaos:
             "corrupted tails": self._corrupt,
             "lost indexes": self._lose_indexes,
             "moves of leaders": self._move_leaders,
+            "loops that hang": self._hang,
             **others,
         }
         for name in dry or ():
@@ -66,7 +77,8 @@ class ClusterChaos:
     def strike(self, name: str = "") -> str:
         """One fault, drawn or of this name; returns its name."""
         name = name or self.random.choice(sorted(self.faults))
-        self.faults[name]()
+        with nullcontext() if name in self.harmless else self.excused():
+            self.faults[name]()
         self.healed = time.monotonic()
         self.counts[name] += 1
         return name
@@ -144,6 +156,13 @@ class ClusterChaos:
         self._wait(longest_s)
         self.brokers.resume(victim)
 
+    def _hang(self) -> None:
+        """The loop of a broker stands, its threads go on: others lead before it goes on."""
+        pid = self.brokers.pid(self._any())
+        if is_running(pid):
+            os.kill(pid, signal.SIGUSR2)
+            time.sleep(HANG_S)
+
     # -- disks -----------------------------------------------------------------------------------------
 
     def _damage(self, how: Callable[[Path], None]) -> None:
@@ -208,7 +227,7 @@ class SupervisorChaos(ClusterChaos):
         self.disks = disks
         more = {"kills of the supervisor": self._kill_supervisor, "restarts of everything": self._restart}
         if disks.is_possible:
-            more["full disks"] = self._fill_disk
+            more |= {"full disks": self._fill_disk, "full disks under the store": self._fill_store}
         super().__init__(target, chance, {**others, **more})
 
     def _fill_disk(self) -> None:
@@ -222,6 +241,16 @@ class SupervisorChaos(ClusterChaos):
         self.disks.free(victim)
         self.brokers.revive(victim)
         self.target.heal()
+
+    def _fill_store(self) -> None:
+        """The store refuses writes for a while; perhaps a broker dies meanwhile, and its session has to end."""
+        self.disks.fill(STORE)
+        self._wait(2.0)
+        if self.random.random() < 0.5:
+            self.brokers.kill(self._any())
+            self._wait(3.0)
+        self.disks.free(STORE)
+        self.brokers.keep()
 
     def _kill_supervisor(self) -> None:
         assert self.cluster.process is not None
@@ -252,6 +281,7 @@ class MachinesChaos(ClusterChaos):
             "kills of ZooKeeper's leader while a broker dies": self._kill_both,
             "restarts of all of ZooKeeper": self._restart_zookeeper,
             "SIGSTOPs of ZooKeeper's leader": self._freeze_server,
+            "moves between log dirs": self._move_logs,
         }
         if self.network is not None:
             more |= {
@@ -264,6 +294,18 @@ class MachinesChaos(ClusterChaos):
                 "controllers cut from ZooKeeper": self._cut_controller,
             }
         super().__init__(target, chance, {**others, **more})
+
+    def _move_logs(self) -> None:
+        """Replicas of some topic go to another disk of their broker, which is perhaps killed meanwhile."""
+        victim = self._any()
+        topic = self.random.choice(sorted(self.target.topics))
+        rows = {"name": topic, "partitions": list(range(self.target.topics[topic]))}
+        path = self.random.choice(self.brokers.log_dirs(victim))
+        with contextlib.suppress(OSError), Wire(self.brokers.address(victim)) as wire:
+            wire.ask("AlterReplicaLogDirs", 1, dirs=[{"path": str(path), "topics": [rows]}])
+        self._wait(2.0)
+        if self.random.random() < 0.5:
+            self._kill(victim)
 
     def _kill_server(self) -> None:
         server = self.random.choice(self.zookeeper.servers)

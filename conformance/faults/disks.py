@@ -37,10 +37,11 @@ class Disks:
         self._mount(self.paths[broker], f"remount,size={ROOM}")
 
     def __enter__(self) -> Self:
-        for path in self.paths.values():
+        done = []
+        for path in self.paths.values():  # one may lie on another
             path.mkdir(parents=True, exist_ok=True)
-        done = os.geteuid() == 0 and [self._mount(path, f"size={ROOM}") for path in self.paths.values()]
-        self.is_possible = bool(done and all(done))
+            done.append(os.geteuid() == 0 and self._mount(path, f"size={ROOM}"))
+        self.is_possible = bool(done) and all(done)
         return self
 
     def _mount(self, path: Path, options: str) -> bool:
@@ -48,7 +49,7 @@ class Disks:
         return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for path in self.paths.values():
+        for path in reversed(self.paths.values()):
             if os.path.ismount(path):
                 subprocess.run(["umount", "-l", str(path)], check=False)
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from conformance.faults.history import LOST, Anomaly
 
 DIFFERENT = "replicas differ"
+MARKS = ("-delete", "-future", "-stray")
 _HEAD = struct.Struct(">qi")
 _REST = 12
 _LAST_OFFSET_DELTA = 23
@@ -67,6 +68,20 @@ def synced_bytes(segment: Path) -> int:
     return min(place, len(data))
 
 
+def check_all(dirs: Mapping[int, Sequence[Path]]) -> list[Anomaly]:
+    """As ``check``, of every partition that a broker has in any of its log dirs."""
+    found: list[Anomaly] = []
+    folders = {path.name for own in dirs.values() for log_dir in own for path in log_dir.glob("*-*") if path.is_dir()}
+    for partition in sorted(name for name in folders if not name.endswith(MARKS)):
+        homes = {broker: [each for each in own if (each / partition).is_dir()] for broker, own in dirs.items()}
+        wrong = {broker: len(places) for broker, places in homes.items() if len(places) != 1}
+        if wrong:
+            found.append(Anomaly(DIFFERENT, f"{partition} is not in one log dir, but in so many, by broker: {wrong}"))
+        else:
+            found += check({broker: places[0] for broker, places in homes.items()}, partition)
+    return found
+
+
 def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
     """What differs between replicas of ``topic-partition``, all in sync when their brokers stopped."""
     logs = {broker: list(batches(folder / partition)) for broker, folder in log_dirs.items()}
@@ -83,9 +98,7 @@ def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
     return found + list(_watermarks(log_dirs, partition, logs))
 
 
-def _watermarks(
-    log_dirs: Mapping[int, Path], partition: str, logs: Mapping[int, list[Batch]]
-) -> Iterator[Anomaly]:
+def _watermarks(log_dirs: Mapping[int, Path], partition: str, logs: Mapping[int, list[Batch]]) -> Iterator[Anomaly]:
     """No replica has committed more than it has."""
     for broker, folder in log_dirs.items():
         end = logs[broker][-1].last_offset + 1 if logs[broker] else 0

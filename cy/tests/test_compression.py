@@ -234,3 +234,20 @@ def test_threads_do_not_disturb_each_other(codec: Codec) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_gzip_becomes_no_more_than_its_trailer_says() -> None:
+    honest = gzip.compress(bytes(20 << 20))
+    assert decompress(Codec.GZIP, honest, LIMIT) == bytes(20 << 20)
+    with pytest.raises(OutputTooLarge):
+        decompress(Codec.GZIP, honest, (20 << 20) - 1)
+    for said in (0, 1, 1000, (20 << 20) - 1):
+        liar = honest[:-4] + said.to_bytes(4, "little")
+        with pytest.raises((OutputTooLarge, CorruptData)):
+            decompress(Codec.GZIP, liar, LIMIT)
+
+
+def test_gzip_of_several_members_is_read_to_its_end() -> None:
+    members = [b"a" * 1000, b"", b"b" * 100_000, b"c"]
+    for order in (members, members[::-1]):
+        assert decompress(Codec.GZIP, b"".join(map(gzip.compress, order)), LIMIT) == b"".join(order)

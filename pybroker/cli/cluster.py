@@ -14,11 +14,13 @@ from pybroker.cli.verbs import Suggesting
 
 if TYPE_CHECKING:
     from pyclient import Admin
-    from pyclient.admin import Results
-    from pyclient.admin.types import LogDirDescription, PartitionDescription
+    from pyclient.admin import ResourceType, Results
+    from pyclient.admin.types import ConfigEntry, LogDirDescription, PartitionDescription
 
 MIN_ISR = "min.insync.replicas"
 ANSWER_S = 5.0
+STRAY = "-stray"
+"""Behind the name of a folder, under which a stray is described."""
 COLUMNS = ("id", "host", "port", "rack", "controller", "cluster")
 
 
@@ -80,10 +82,10 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
     there = {each.id for each in admin.describe_cluster().brokers}
     for broker in sorted({replica for _, each in found for replica in each.replicas} - there):
         yield Trouble("warning", "is not there", f"broker {broker}")
-    required = min_isr_of(admin, {topic for topic, each in found if len(each.isr) < len(each.replicas)})
+    required = min_isr_of(admin, [(topic, each) for topic, each in found if len(each.isr) < len(each.replicas)])
     rows: dict[tuple[str, str, str], list[int]] = {}
     for topic, each in sorted(found, key=lambda row: (row[0].startswith("__"), row[0], row[1].partition)):
-        trouble = trouble_of(each, required.get(topic, 1))
+        trouble = trouble_of(each, required.get((topic, each.leader), 1), there)
         if trouble is not None:
             rows.setdefault((*trouble, topic), []).append(each.partition)
     for (severity, what, topic), partitions in rows.items():
@@ -91,12 +93,16 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
         yield Trouble(severity, what, f"{topic}-{partitions[0]}{more}")
 
 
-def trouble_of(partition: PartitionDescription, min_isr: int) -> tuple[str, str] | None:
-    """Severity and words of what is not as it should be with a partition."""
+def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[int]) -> tuple[str, str] | None:
+    """Severity and words of what is not as it should be with a partition; ``there`` are the brokers that live."""
     isr, replicas, leader = partition.isr, partition.replicas, partition.leader
     missing = ", ".join(map(str, sorted({*replicas} - {*isr})))
     if leader < 0:
         return "error", f"no leader; last in sync: {', '.join(map(str, isr)) or 'nobody'}"
+    if leader not in there:
+        return "error", f"no leader: broker {leader}, which is not there, leads until the controller elects another"
+    if gone := [str(each) for each in isr if each not in there]:
+        return "error", f"acks=all waits for who is not there, and counts as in sync: {', '.join(gone)}"
     if missing and len(isr) < min_isr:
         refused = f"acks=all is refused: {len(isr)} in sync, min.insync.replicas is {min_isr}"
         return "error", f"{refused}; not in sync: {missing}"
@@ -107,15 +113,30 @@ def trouble_of(partition: PartitionDescription, min_isr: int) -> tuple[str, str]
     return None
 
 
-def min_isr_of(admin: Admin, topics: Collection[str]) -> dict[str, int]:
-    """min.insync.replicas of each topic that is still there."""
-    from pyclient.admin import ConfigResource, ResourceType
+def min_isr_of(admin: Admin, partitions: Collection[tuple[str, PartitionDescription]]) -> dict[tuple[str, int], int]:
+    """min.insync.replicas by topic and leader: the topic's own, else what the leader has, which others may not have."""
+    from pyclient.admin import ResourceType
+    from pyclient.admin.types import ConfigSource
 
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
-    if not resources:
+    of_topics = _min_isr(admin, ResourceType.TOPIC, {topic for topic, _ in partitions})
+    own = {topic for topic, entry in of_topics.items() if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+    leaders = {str(each.leader) for topic, each in partitions if topic not in own and each.leader >= 0}
+    of_brokers = _min_isr(admin, ResourceType.BROKER, leaders)
+    decisive = {
+        (topic, each.leader): (None if topic in own else of_brokers.get(str(each.leader))) or of_topics.get(topic)
+        for topic, each in partitions
+    }
+    return {key: int(entry.value or 1) for key, entry in decisive.items() if entry is not None}
+
+
+def _min_isr(admin: Admin, kind: ResourceType, names: Collection[str]) -> dict[str, ConfigEntry]:
+    """The entry of each that is still there."""
+    from pyclient.admin import ConfigResource
+
+    if not names:
         return {}
-    found = admin.describe_configs(resources, keys=[MIN_ISR], check=False)
-    return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items()}
+    found = admin.describe_configs([ConfigResource(kind, name) for name in sorted(names)], keys=[MIN_ISR], check=False)
+    return {resource.name: entries[MIN_ISR] for resource, entries in found.items()}
 
 
 def log_dir_troubles(admin: Admin) -> Iterator[Trouble]:
@@ -136,6 +157,11 @@ def _troubles_of(found: Mapping[int, Results[str, LogDirDescription]]) -> Iterat
         for path, error in dirs.errors.items():
             yield Trouble("error", f"log dir is offline: {error.name}", f"broker {broker}: {path}")
         for each in dirs.values():
+            strays = sorted(topic for topic, _ in each.replicas if topic.endswith(STRAY))
+            if strays:
+                more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+                what = "belongs to no topic: pybroker log strays"
+                yield Trouble("warning", what, f"broker {broker}: {each.path}/{strays[0]}{more}")
             if 0 <= each.usable_bytes * 20 < each.total_bytes:
                 yield Trouble("warning", f"{each.usable_bytes >> 20} MiB are free", f"broker {broker}: {each.path}")
 

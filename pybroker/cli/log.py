@@ -1,4 +1,4 @@
-"""``pybroker log``: dump, verify the files of a log, without a broker; dirs asks one."""
+"""``pybroker log``: dump, verify the files of a log, strays, without a broker; dirs asks one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from pybroker.cli.cluster_options import Cluster, on_cluster
 from pybroker.cli.output import json_line, show, with_output, write
+from pybroker.cli.strays import strays
 from pybroker.cli.verbs import Failure, Suggesting, complain, failures
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ DIRS = ("broker", "dir", "topic", "partition", "size", "lag", "moving")
 @click.group(cls=Suggesting)
 def log() -> None:
     """The files in which a broker keeps its logs."""
+
+
+log.add_command(strays)
 
 
 @log.command(examples=DUMPING)

@@ -37,8 +37,8 @@ def partition() -> None:
 @click.option("--offline", is_flag=True, help="Only those without a leader.")
 @on_cluster
 @with_output
-def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], offline: bool) -> None:
-    """Shows partitions of which a replica is not in sync, or that have no leader."""
+def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], offline: bool) -> int:
+    """Shows partitions of which a replica is not in sync, or that have no leader; exit code 1 where there are any."""
     with cluster.admin() as admin:
         found = described(admin, topics)
     rows = [
@@ -47,6 +47,7 @@ def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], off
         if each.leader < 0 or (not offline and len(each.isr) < len(each.replicas))
     ]
     show(output, TROUBLED, rows, none="no partition is in trouble")
+    return 1 if rows else 0
 
 
 def described(admin: Admin, topics: Iterable[str]) -> list[tuple[str, PartitionDescription]]:

@@ -38,10 +38,13 @@ def assign(
 def check_replication_factor(replication_factor: int, brokers: int) -> None:
     """Raises InvalidReplicationFactor where there are too few brokers, or the number is below 1."""
     if replication_factor < 1:
-        raise errors.InvalidReplicationFactor("a replication factor is at least 1")
+        raise errors.InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
     if replication_factor > brokers:
         raise errors.InvalidReplicationFactor(
-            f"replication factor {replication_factor} is more than the {brokers} live broker(s)"
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {brokers} broker(s) are registered."
         )
 
 

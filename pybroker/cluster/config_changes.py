@@ -21,7 +21,7 @@ from pybroker.cluster.image import (
     TopicImage,
 )
 from pybroker.cluster.plan import PartitionChanges, Plan, Step, write_configs
-from pybroker.cluster.topic_names import check_name
+from pybroker.cluster.topic_names import check_name, unknown_topic
 from pybroker.cluster.topic_rules import MIN_ISR
 from pybroker.config import (
     KEYS,
@@ -157,8 +157,10 @@ def _check_topic_exists(image: MetadataImage, name: str) -> None:
     if not name:
         raise errors.InvalidRequest("there is no default of topics: name one")
     check_name(name)
-    if image.topic(name) is None:
-        raise errors.UnknownTopicOrPartition(f"there is no topic '{name}'")
+    topic = image.topic(name)
+    if topic is None:
+        raise unknown_topic(name)
+    image.writable(topic)
 
 
 def check_broker_name(name: str, node_id: int, others: Collection[int] = ()) -> None:

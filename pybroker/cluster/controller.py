@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.assignment import assign, check_manual
@@ -35,7 +36,7 @@ from pybroker.cluster.plan import (
 )
 from pybroker.cluster.preferred import imbalanced
 from pybroker.cluster.reassignments import Reassignment, alter_reassignments, settled
-from pybroker.cluster.topic_names import Collisions, check_name
+from pybroker.cluster.topic_names import Collisions, check_name, unknown_topic
 from pybroker.cluster.topic_rules import TopicRules
 from pybroker.cluster.topic_steps import creation_steps, deletion_steps, growth_steps
 from pybroker.config import BrokerConfig, ConfigError, parse_topic_overrides, topic_config
@@ -44,6 +45,7 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
+NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's limit: a request for more is refused as a whole."""
 
@@ -105,7 +107,7 @@ class Controller:
         if request.name == METADATA_TOPIC:
             raise errors.InvalidRequest(f"topic '{METADATA_TOPIC}' cannot be created")
         if image.topic(request.name) is not None:
-            raise errors.TopicAlreadyExists(f"topic '{request.name}' exists")
+            raise errors.TopicAlreadyExists(f"Topic '{request.name}' already exists.")
         collisions.check(request.name)
         configs = _checked_configs(self._config, request.configs)
         places = _places(image)
@@ -121,16 +123,18 @@ class Controller:
     ) -> list[tuple[int, ...]]:
         partitions = self._partitions_or_default(request)
         if partitions < 1:
-            raise errors.InvalidPartitions("a topic has at least 1 partition")
+            raise errors.InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         factor = request.replication_factor
         if factor == -1:
             factor = int(self._config["default.replication.factor"])
         return assign(places, partitions, factor, start=self._random_start())
 
     def delete_topics(
-        self, image: MetadataImage, requests: Sequence[TopicName]
+        self, image: MetadataImage, requests: Sequence[TopicName], torn: Mapping[str, Sequence[str]] = NOTHING
     ) -> Plan[list[Outcome]]:
-        """The TopicImage that goes, or an error, for each request."""
+        """The TopicImage that goes, or an error, for each request. ``torn``: what is left of the nodes of topics
+        that are frozen.
+        """
         found: list[Outcome] = [_find(image, request) for request in requests]
         times = Counter(topic.name for topic in found if isinstance(topic, TopicImage))
         results: list[Outcome] = [
@@ -140,7 +144,7 @@ class Controller:
             for topic in found
         ]
         gone = {topic.name: topic for topic in results if isinstance(topic, TopicImage)}
-        return Plan(results, deletion_steps(gone.values()))
+        return Plan(results, deletion_steps(gone.values(), torn))
 
     def create_partitions(
         self, image: MetadataImage, requests: Sequence[NewPartitions]
@@ -161,12 +165,14 @@ class Controller:
     def _grown(self, image: MetadataImage, request: NewPartitions) -> TopicImage:
         topic = image.topic(request.name)
         if topic is None:
-            raise errors.UnknownTopicOrPartition(f"there is no topic '{request.name}'")
-        existing = len(topic.partitions)
+            raise unknown_topic(request.name)
+        existing = len(image.writable(topic).partitions)
         added = request.total - existing
         if added <= 0:
-            relation = "already has" if added == 0 else "has more:"
-            raise errors.InvalidPartitions(f"the topic {relation} {existing} partition(s)")
+            if added == 0:
+                raise errors.InvalidPartitions(f"Topic already has {existing} partition(s).")
+            has = f"The topic {request.name} currently has {existing} partition(s)"
+            raise errors.InvalidPartitions(f"{has}; {request.total} would not be an increase.")
         if added > MAX_PARTITIONS_PER_REQUEST:
             raise errors.PolicyViolation(
                 f"one request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions"
@@ -210,8 +216,7 @@ class Controller:
             for partition in partitions:
                 before, here = topic.partitions[partition.index], standing.at(topic.id, partition.index)
                 after = settled(before, partition, here.fit, rules.min_isr(topic, partition))
-                changes.add(topic, after)
-                elections.add(topic.name, before, after, here.lost)
+                elections.add(topic.name, before, changes.add(topic, after), here.lost)
         if brokers == image.brokers and not changes:
             return Plan(elections)
         gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
@@ -249,7 +254,7 @@ class Controller:
         changes = PartitionChanges(image)
         for tp in partitions:
             try:
-                topic = image.topic_of(*tp)
+                topic = image.writable(image.topic_of(*tp))
                 here = standing.at(topic.id, tp.partition)
                 partition = changes.current(topic, tp.partition)
                 min_isr = rules.min_isr(topic, partition)
@@ -320,7 +325,7 @@ def _find(image: MetadataImage, request: TopicName) -> Outcome:
         topic = image.topic_by_id(request.id)
         return topic or errors.UnknownTopicId("there is no topic of this id")
     topic = image.topic(request.name or "")
-    return topic or errors.UnknownTopicOrPartition(f"there is no topic '{request.name}'")
+    return topic or unknown_topic(request.name)
 
 
 def _elected(

@@ -3,25 +3,56 @@
 It should not be: every change is written in one ``multi`` with its entry in the journal. A fault or
 another program's hand may have made it so; then every change of those nodes would fail. The
 controller reads everything anew and tells the others by an entry of its own, so that all have the
-same image of the next version. Nothing is deleted by it: a topic whose nodes are gone stays in the
-metadata, and so do its logs.
+same image of the next version. Nothing is deleted by it: a topic whose nodes are gone, or that would lose a
+partition or a replica, stays in the metadata as it was, and so do its logs. A configuration that cannot be read stays
+as it was known.
+
+Such a topic is *frozen*: the controller leaves it out of its plans, for the others shall not wait for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from pybroker.cluster import znodes
 from pybroker.cluster.following import newest
-from pybroker.cluster.image import NO_CONFIGS, MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.image import (
+    MISSING_CONFIGS,
+    NO_CONFIGS,
+    UNREADABLE_CONFIGS,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
 from pybroker.cluster.plan import Step
 from pybroker.coordination.interface import CoordinationStore, Create, Operation, Set
 
 
-async def load_correction(store: CoordinationStore, image: MetadataImage) -> Step:
-    """Reads what the store holds; the step by which ``image`` has it too."""
-    return correction(image, await newest(store, MetadataImage(cluster_id=image.cluster_id)))
+class Correction(NamedTuple):
+    """The step by which the metadata have what the store holds, and the names of topics of which they cannot."""
+
+    step: Step
+    frozen: frozenset[str]
+
+
+async def load_correction(store: CoordinationStore, image: MetadataImage) -> Correction:
+    """Reads what the store holds."""
+    stored = await newest(store, MetadataImage(cluster_id=image.cluster_id))
+    return Correction(correction(image, stored), frozen(image, stored))
+
+
+def frozen(image: MetadataImage, stored: MetadataImage) -> frozenset[str]:
+    """Names of topics that no correction makes as they are stored. Every change of them would fail."""
+    return frozenset(name for name, topic in image.topics.items() if not _can_be_corrected(topic, stored))
+
+
+def _can_be_corrected(topic: TopicImage, stored: MetadataImage) -> bool:
+    found = stored.topics.get(topic.name)
+    return found is not None and found.id == topic.id and _keeps_all(topic, found)
 
 
 def correction(image: MetadataImage, stored: MetadataImage) -> Step:
@@ -47,15 +78,23 @@ def correction(image: MetadataImage, stored: MetadataImage) -> Step:
 
 
 def _changed_topics(image: MetadataImage, stored: MetadataImage) -> Iterator[tuple[TopicImage, TopicImage]]:
-    """As they are stored, and as they shall be; none that is another one of the same name, or has lost partitions."""
+    """As they are stored, and as they shall be; none that is another one of the same name."""
     for name, topic in stored.topics.items():
         old = image.topics.get(name)
         if old is None:
             yield topic, topic
-        elif old != topic and old.id == topic.id and len(old.partitions) <= len(topic.partitions):
+        elif (old != topic or topic.configs is MISSING_CONFIGS) and _can_be_corrected(old, stored):
             known = old.partitions
             newer = (_newer(each, known[n]) if n < len(known) else each for n, each in enumerate(topic.partitions))
-            yield topic, topic._replace(partitions=tuple(newer))
+            configs = old.configs if topic.configs in (MISSING_CONFIGS, UNREADABLE_CONFIGS) else topic.configs
+            yield topic, topic._replace(partitions=tuple(newer), configs=configs)
+
+
+def _keeps_all(old: TopicImage, stored: TopicImage) -> bool:
+    """False where a partition or a replica is missing: a broker would take its log for one that has been moved."""
+    if len(old.partitions) > len(stored.partitions):
+        return False
+    return all(set(a.replicas) <= set(b.replicas) for a, b in zip(old.partitions, stored.partitions, strict=False))
 
 
 def _newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
@@ -69,6 +108,8 @@ def _newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
 
 
 def _writes(stored: TopicImage, topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:
+    if stored.configs is MISSING_CONFIGS:
+        yield Create(znodes.config_path(ResourceType.TOPIC, topic.name), znodes.encode_configs(topic.configs))
     for before, after in zip(stored.partitions, topic.partitions, strict=True):
         if after != before:
             path = znodes.state_path(topic.name, after.index)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pybroker.config import Endpoint
-from pyclient.protocol.errors import UnknownTopicOrPartition
+from pyclient.protocol.errors import UnknownServerError, UnknownTopicOrPartition
 
 NO_LEADER: Final = -1
 NO_CONTROLLER: Final = -1
@@ -22,6 +22,16 @@ DEFAULT_BROKER: Final = ""
 
 Configs = Mapping[str, str]
 NO_CONFIGS: Final[Configs] = MappingProxyType({})
+
+_KEEP: Final = {"cleanup.policy": ""}
+UNREADABLE_CONFIGS: Final[Configs] = MappingProxyType(_KEEP)
+"""Of a topic whose configuration cannot be read: nothing of it is deleted until it can, or somebody sets a policy."""
+MISSING_CONFIGS: Final[Configs] = MappingProxyType(dict(_KEEP))
+"""The same, where the node of the configuration is gone."""
+UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
+    {"log.cleanup.policy": "", "log.retention.ms": "-1", "log.retention.bytes": "-1"}
+)
+"""Of brokers whose configuration cannot be read: topics without settings of their own keep everything."""
 
 
 class ResourceType(IntEnum):
@@ -120,13 +130,24 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """One reading of the whole store. ``unreadable``: names of topics that are there and could not be read."""
+
+    unreadable: frozenset[str] = frozenset()
+
+
+NOT_READ: Final = Reading()
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
     """What changed: whole topics, brokers and configurations, each as it is afterwards.
 
     ``deleted`` holds the topics as they were; a name may be in ``changed`` too, when the topic was
     made again. The first delta of a term also has, under their ids, topics without partitions whose
-    deletion was interrupted. A broker that is None is gone.
+    deletion was interrupted. ``missing`` are topics that the metadata have no more, though nobody has deleted them.
+    A broker that is None is gone.
     """
 
     changed: Mapping[str, TopicImage] = field(default_factory=dict)
@@ -140,11 +161,15 @@ class MetadataDelta:
     """The image's version afterwards, where it is not the next one."""
     boots: Mapping[int, str] = field(default_factory=dict)
     """As in the image, of brokers that are not in ``brokers``."""
+    missing: Mapping[str, TopicImage] = field(default_factory=dict)
+    reading: Reading | None = None
+    """As in the image, where that was read from the store: what the delta takes away nobody has decided then."""
 
     def __bool__(self) -> bool:
         return bool(
             self.changed
             or self.deleted
+            or self.missing
             or self.brokers
             or self.configs
             or self.controller
@@ -173,8 +198,15 @@ class MetadataImage:
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 where there are none."""
-    unreadable: frozenset[str] = field(default=frozenset(), compare=False)
-    """Names of topics that are in the store and could not be read: whoever has them keeps them."""
+    reading: Reading = field(default=NOT_READ, compare=False)
+    """Of the store, with which the image began."""
+    frozen: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names of topics whose nodes are not as this image has them, for a controller's plans: they stay as they are."""
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Names of topics that are in the store and could not be read: whoever has them keeps them."""
+        return self.reading.unreadable
 
     @property
     def live_controller(self) -> int:
@@ -189,6 +221,12 @@ class MetadataImage:
         """The topic of that id, or None."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def writable(self, topic: TopicImage) -> TopicImage:
+        """The topic itself; raises UnknownServerError where it is frozen."""
+        if topic.name in self.frozen:
+            raise UnknownServerError(f"the nodes of topic '{topic.name}' are not whole: it stays as it is")
+        return topic
 
     def topic_of(self, name: str, index: int) -> TopicImage:
         """The topic that has this partition; raises UnknownTopicOrPartition."""
@@ -213,9 +251,9 @@ class MetadataImage:
     def apply(self, delta: MetadataDelta) -> MetadataImage:
         """The image after ``delta``; what did not change is shared, not copied."""
         topics, names = self.topics, self.names
-        if delta.changed or delta.deleted:
+        if delta.changed or delta.deleted or delta.missing:
             topics, names = dict(topics), dict(names)
-            for topic in delta.deleted.values():
+            for topic in (*delta.deleted.values(), *delta.missing.values()):
                 if names.pop(topic.id, None) is not None:  # else its name may be another's by now
                     topics.pop(topic.name, None)
             for topic in delta.changed.values():
@@ -235,7 +273,18 @@ class MetadataImage:
             resource_configs=self._apply_configs(delta),
             features=features,
             features_epoch=features_epoch,
+            reading=delta.reading or self.reading,
         )
+
+    def replaced(self, delta: MetadataDelta) -> dict[str, TopicImage]:
+        """The topics instead of which ``delta`` has others of the same name, though they are not deleted."""
+        gone = {topic.id for topic in delta.deleted.values()}
+        before = (self.topics.get(name) for name in delta.changed)
+        return {
+            topic.name: topic
+            for topic in before
+            if topic is not None and topic.id != delta.changed[topic.name].id and topic.id not in gone
+        }
 
     def _apply_boots(self, delta: MetadataDelta) -> Mapping[int, str]:
         if not delta.brokers and not delta.boots:

@@ -1,4 +1,11 @@
-"""The topics in which the broker keeps its own state: how they are made when first needed."""
+"""The topics in which the broker keeps its own state: how they are made when first needed.
+
+They keep their replication factor for good, and the first client may come before the second broker. So it is not the
+brokers that are there which decide about it, but what is set: the factor of either topic, else the factor of topics
+(``default.replication.factor``), as far as Kafka's 3. While there are fewer brokers the topic is refused
+(INVALID_REPLICATION_FACTOR), and clients find no coordinator yet, as in Kafka since KIP-115. A cluster that says
+nothing of replication takes what there is, up to 3: one broker alone just works.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +18,7 @@ from pybroker.config import TOPICS, BrokerConfig
 
 
 def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
-    """The request for an internal topic.
-
-    Its replication factor is Kafka's 3 only as far as there are ``brokers``, unless it is set.
-    """
+    """The request for an internal topic, where there are so many ``brokers``."""
     return _REQUESTS[name](config, brokers)
 
 
@@ -27,30 +31,38 @@ def _offsets(config: BrokerConfig, brokers: int) -> NewTopic:
     return NewTopic(
         OFFSETS_TOPIC,
         config["offsets.topic.num.partitions"],
-        _at_most(config, "offsets.topic.replication.factor", brokers),
+        _factor(config, "offsets.topic.replication.factor", brokers),
         configs=tuple(configs.items()),
     )
 
 
 def _transactions(config: BrokerConfig, brokers: int) -> NewTopic:
+    factor = _factor(config, "transaction.state.log.replication.factor", brokers)
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
-        "min.insync.replicas": str(_at_most(config, "transaction.state.log.min.isr", brokers)),
+        "min.insync.replicas": str(_min_isr(config, factor)),
         "segment.bytes": _segment_bytes(config["transaction.state.log.segment.bytes"]),
         "unclean.leader.election.enable": "false",
     }
     return NewTopic(
         TRANSACTIONS_TOPIC,
         config["transaction.state.log.num.partitions"],
-        _at_most(config, "transaction.state.log.replication.factor", brokers),
+        factor,
         configs=tuple(configs.items()),
     )
 
 
-def _at_most(config: BrokerConfig, key: str, brokers: int) -> int:
-    value = int(config[key])
-    return value if config.is_set(key) else max(1, min(value, brokers))
+def _factor(config: BrokerConfig, key: str, brokers: int) -> int:
+    factor = int(config[key])
+    if config.is_set(key):
+        return factor
+    return min(factor, max(brokers, int(config["default.replication.factor"])))
+
+
+def _min_isr(config: BrokerConfig, factor: int) -> int:
+    key = "transaction.state.log.min.isr"
+    return int(config[key]) if config.is_set(key) else min(int(config[key]), factor)
 
 
 def _segment_bytes(size: int) -> str:

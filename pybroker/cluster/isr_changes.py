@@ -58,7 +58,7 @@ def alter_partition(
     accepted = PartitionChanges(image)
     for change in changes:
         try:
-            topic = _topic(image, change)
+            topic = image.writable(_topic(image, change))
             partition = accepted.current(topic, change.partition)
             _check(image, topic, partition, leader, change)
             isr = _in_order(partition, change)

@@ -23,6 +23,9 @@ from pybroker.coordination.interface import (
     Set,
 )
 
+ATTEMPTS = 5
+"""Others may write between a reading and the claim; who loses so often waits before the next try."""
+
 
 class Leadership(NamedTuple):
     """A controller's term: its epoch and the version of the epoch's node."""
@@ -38,9 +41,14 @@ class Leadership(NamedTuple):
 async def become_controller(
     store: CoordinationStore, node_id: int, now_ms: int
 ) -> Leadership | None:
-    """The new term of this broker; None where another broker is the controller."""
-    while True:
-        [found] = await store.get_many([znodes.CONTROLLER_EPOCH])
+    """The new term of this broker; None where another broker is the controller.
+
+    Raises NoNode where the store lacks what a start lays out, BadVersion where others write all the time.
+    """
+    for attempt in range(ATTEMPTS):
+        found, cluster = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID])
+        if cluster is None:
+            raise NoNode(znodes.CLUSTER_ID)  # nothing of the cluster is there: nobody could begin a term
         epoch = int(found[0]) + 1 if found else 1
         version = found[1].version if found else -1
         data = str(epoch).encode()
@@ -57,7 +65,9 @@ async def become_controller(
             if error.index == 0 and not await _gave_up_own_term(store):
                 return None
         except (BadVersion, NoNode):
-            continue
+            if attempt == ATTEMPTS - 1:
+                raise
+    return None
 
 
 async def give_up(store: CoordinationStore, leadership: Leadership) -> None:

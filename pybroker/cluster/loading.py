@@ -4,7 +4,8 @@ The store may change while it is read. What was read is made whole by the journa
 before the reading on (``following.newest``).
 
 Other programs have their hands in ZooKeeper. A node that is not as a broker writes it stops nobody:
-it is left out, with a warning. It is no broker, no topic, no note; a configuration is an empty one.
+it is left out, with a warning. It is no broker, no topic, no note. A configuration that cannot be read is one by which
+nothing is deleted: the defaults would delete what the unknown settings keep.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ import msgspec
 
 from pybroker.cluster import journal, znodes
 from pybroker.cluster.image import (
+    MISSING_CONFIGS,
     NO_CONFIGS,
+    UNREADABLE_CONFIGS,
+    UNREADABLE_DEFAULTS,
     BrokerRegistration,
     Configs,
     MetadataImage,
     PartitionImage,
+    Reading,
     ResourceType,
     TopicImage,
 )
@@ -62,7 +67,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         resource_configs=await _load_configs(store),
         features=_required(znodes.FEATURE, znodes.decode_features, features[0]) if features else {},
         features_epoch=features[1].version if features else -1,
-        unreadable=await _unreadable(store, torn),
+        reading=Reading(await _unreadable(store, torn)),
     )
 
 
@@ -144,6 +149,21 @@ async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> 
     ]
 
 
+async def load_nodes(store: CoordinationStore, name: str) -> list[str]:
+    """The nodes that are there of a topic, those below others first."""
+    config = znodes.config_path(ResourceType.TOPIC, name)
+    there = [config] if await store.exists(config) else []
+    return [*await _load_tree(store, znodes.topic_path(name)), *there]
+
+
+async def _load_tree(store: CoordinationStore, path: str) -> list[str]:
+    try:
+        names = await store.children(path)
+    except NoNode:
+        return []
+    return [node for name in names for node in await _load_tree(store, f"{path}/{name}")] + [path]
+
+
 async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
     try:
         names = await store.children(znodes.partitions_path(name))
@@ -174,10 +194,16 @@ async def _load_topics(store: CoordinationStore) -> tuple[list[TopicImage], dict
     for name, topic_id, replicas in found:
         partitions = _partitions(name, replicas, list(islice(states, len(replicas))))
         if len(partitions) == len(replicas):
-            topics.append(TopicImage(name, topic_id, partitions, configs.get(name, NO_CONFIGS)))
+            topics.append(TopicImage(name, topic_id, partitions, configs.get(name, MISSING_CONFIGS)))
         else:
             torn[name] = topic_id
+    _tell_kept([topic.name for topic in topics if topic.configs in (UNREADABLE_CONFIGS, MISSING_CONFIGS)])
     return topics, torn
+
+
+def _tell_kept(names: Sequence[str]) -> None:
+    if names:
+        _log.error("of these topics nothing is deleted, as their configuration cannot be read: %s", sorted(names))
 
 
 def _partitions(
@@ -212,14 +238,22 @@ async def _unreadable(store: CoordinationStore, torn: Mapping[str, bytes | None]
 async def load_configs(
     store: CoordinationStore, resource_type: ResourceType, names: Iterable[str]
 ) -> dict[str, Configs]:
-    """The stored configurations of those resources."""
+    """The stored configurations of those resources that have one."""
     wanted = list(names)
     nodes = await store.get_many([znodes.config_path(resource_type, name) for name in wanted])
     return {
-        name: _readable(znodes.config_path(resource_type, name), znodes.decode_configs, node[0]) or NO_CONFIGS
+        name: _configs(resource_type, name, node[0])
         for name, node in zip(wanted, nodes, strict=True)
         if node is not None
     }
+
+
+def _configs(resource_type: ResourceType, name: str, data: bytes) -> Configs:
+    found = _readable(znodes.config_path(resource_type, name), znodes.decode_configs, data)
+    return _UNREADABLE.get(resource_type, NO_CONFIGS) if found is None else found
+
+
+_UNREADABLE: Final = {ResourceType.TOPIC: UNREADABLE_CONFIGS, ResourceType.BROKER: UNREADABLE_DEFAULTS}
 
 
 def _readable(path: str, decode: Callable[..., T], *arguments: object) -> T | None:

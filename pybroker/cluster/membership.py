@@ -4,7 +4,10 @@
 publishes it. Afterwards the watches keep it so: brokers that come and go reach the controller's
 elections, a controller that vanishes is replaced, and an expired session is followed by a new one.
 Whatever a watch starts runs one after the other in one task, so it cannot overtake itself, and
-again after a pause when the store could not be reached.
+again after a pause that grows when it failed.
+
+A store that has lost its contents, or has another cluster's, is not joined again: this broker goes on with what it
+knows and waits for the contents to come back, or stops.
 
 A term whose beginning the store refuses is given up, and this broker stands again after a pause that grows. What it
 shows is not trusted then: a difference to the store would refuse every term, so everything is read anew.
@@ -28,6 +31,7 @@ from pybroker.cluster.leadership import Leadership, become_controller, give_up
 from pybroker.cluster.loading import load_brokers, load_deleted
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
+from pybroker.cluster.owner_process import own_process
 from pybroker.cluster.service import ControllerService
 from pybroker.coordination.interface import (
     ConnectionLoss,
@@ -36,6 +40,7 @@ from pybroker.coordination.interface import (
     Create,
     Delete,
     NodeExists,
+    NoNode,
     SessionExpired,
     SessionState,
     Watch,
@@ -44,12 +49,18 @@ from pyclient.protocol.errors import KafkaError
 
 RETRY_S = 0.2
 LONGEST_REST_S = 5.0
+LEAVING_S = 10.0
+"""What is under way when this broker leaves is given up then."""
 
 _log = logging.getLogger(__name__)
 
 
 class ClusterMismatch(Exception):
     """The store belongs to another cluster than this broker's data."""
+
+
+class StoreIsEmpty(CoordinationError):
+    """The store holds no cluster any more."""
 
 
 async def cluster_id(store: CoordinationStore, own: str | None, new_id: Callable[[], str]) -> str:
@@ -90,14 +101,20 @@ class Membership:
         registration: BrokerRegistration,
         clock: Clock,
         on_failure: Callable[[], object] = lambda: None,
+        session_timeout_ms: int = 0,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``on_failure()`` when this broker cannot stay in the cluster, as where another one has its id now."""
+        """``on_failure()`` when this broker cannot stay in the cluster, as where another one has its id now.
+        ``prepare()`` before each registration, also in a store that is another one now.
+        """
         self._store = store
         self._service = service
         self._cache = cache
         self._registration = registration
         self._clock = clock
         self._on_failure = on_failure
+        self._session_timeout_ms = session_timeout_ms
+        self._prepare = prepare
         self._has_failed = False
         self._standing = asyncio.Lock()
         self._watches: list[Watch] = []
@@ -106,6 +123,8 @@ class Membership:
         self._news = asyncio.Event()
         self._has_left = False
         self._has_resigned = False
+        self._failures: dict[Callable[[], Awaitable[None]], int] = {}
+        """How often each work has failed in a row."""
         self._refused_terms = 0
         self._is_resting = False
         self._is_doubtful = False
@@ -146,11 +165,14 @@ class Membership:
         return True
 
     async def _register(self) -> None:
+        if self._prepare is not None:
+            await self._prepare()
         own = self._registration
         path = znodes.broker_path(own.id)
-        data = znodes.encode_broker(own, self._clock.now_ms())
+        data = znodes.encode_broker(own, self._clock.now_ms(), own_process())
+        starts, timeout_ms = own.epoch == 0, self._session_timeout_ms
         while True:
-            await make_room(self._store, own.id, own.boot)
+            await make_room(self._store, own.id, own.boot, starts=starts, session_timeout_ms=timeout_ms)
             with contextlib.suppress(NodeExists):
                 await self._store.create(path, data, ephemeral=True)
                 break
@@ -204,13 +226,19 @@ class Membership:
         """False where the controller has yet to see this broker's registration, or the term was refused."""
         leadership = None
         if not self._has_resigned and not self._is_resting:
-            leadership = await become_controller(self._store, self._registration.id, self._clock.now_ms())
+            try:
+                leadership = await become_controller(self._store, self._registration.id, self._clock.now_ms())
+            except NoNode:
+                await self._find_cluster()
+                raise
         if leadership is None:
             return await self._follow()
         await self._following.stop()
         try:
             await self._begin(leadership)
-        except KafkaError as error:
+        except (ConnectionLoss, SessionExpired):
+            raise
+        except (KafkaError, CoordinationError) as error:
             _log.warning("broker %d could not begin as controller: %s", self._registration.id, error)
             self._rest()
             await give_up(self._store, leadership)
@@ -272,13 +300,28 @@ class Membership:
         """The session expired: begins another, with a new broker epoch."""
         self._service.step_down()
         await self._store.new_session()
+        await self._find_cluster()
         await self._register()
         if self._is_leaving or self._offline:
             await self._tell()
         await self._stand()
+        self._cache.is_in_touch = True
+
+    async def _find_cluster(self) -> None:
+        """Raises StoreIsEmpty, or ClusterMismatch, where the store is not the one that this broker has joined."""
+        [found] = await self._store.get_many([znodes.CLUSTER_ID])
+        own, stored = self._cache.image.cluster_id, znodes.decode_cluster_id(found[0]) if found else None
+        if stored is None:
+            raise StoreIsEmpty(
+                f"the coordination store has lost cluster {own}: bring its contents back, or restart a broker to begin"
+                " anew; logs are kept"
+            )
+        if stored != own:
+            raise ClusterMismatch(f"the coordination store belongs to cluster {stored} now, not {own}")
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
+            self._cache.is_in_touch = False
             self._service.step_down()
             self._start(self._rejoin)
 
@@ -308,11 +351,18 @@ class Membership:
             del self._wanted[work]
             try:
                 await work()
+                self._failures.pop(work, None)
             except (CoordinationError, KafkaError) as error:
                 _log.warning("cluster membership: %s: %s", type(error).__name__, error)
-                asyncio.get_running_loop().call_later(RETRY_S, self._start, work)
+                self._again_later(work)
             except Exception as error:
                 self._fail(error)
+
+    def _again_later(self, work: Callable[[], Awaitable[None]]) -> None:
+        failures = self._failures.get(work, 0)
+        self._failures[work] = failures + 1
+        pause_s = min(RETRY_S * 2 ** min(failures, 10), LONGEST_REST_S)
+        asyncio.get_running_loop().call_later(pause_s, self._start, work)
 
     def _fail(self, error: Exception) -> None:
         """What went wrong will not pass."""
@@ -368,7 +418,10 @@ class Membership:
         if self._worker is not None:
             if self._store.session.state is not SessionState.CONNECTED:
                 self._worker.cancel()  # it would wait for a store that may never come back
-            await asyncio.wait([self._worker])
+            _, late = await asyncio.wait([self._worker], timeout=LEAVING_S)
+            if late:
+                self._worker.cancel()
+                await asyncio.wait([self._worker], timeout=LEAVING_S)
         await self._following.stop()
         self._service.step_down()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from pybroker.cluster.image import MetadataDelta, MetadataImage
+from pybroker.cluster.image import NO_CONTROLLER, MetadataDelta, MetadataImage
 
 Listener = Callable[[MetadataDelta, MetadataImage], Awaitable[None]]
 Follower = Callable[[], object]
@@ -14,7 +15,7 @@ Follower = Callable[[], object]
 class MetadataCache:
     """``image`` is what clients are told.
 
-    A topic that is gone is no longer told before its logs are deleted; one that is new is told
+    A topic that is gone is no longer told before its logs lose their names; one that is new is told
     only when its logs are there, and so is the new version: the listeners run in between. What
     must not begin before the new image is told, as a coordinator that looks topics up, is begun by
     a follower.
@@ -22,9 +23,16 @@ class MetadataCache:
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
+        self.is_in_touch = True
+        """False while the session is over: brokers and leaders may be others by now, and nothing can be changed."""
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
         self._waiting: dict[asyncio.Future[None], Callable[[MetadataImage], bool]] = {}
+
+    @property
+    def live_controller(self) -> int:
+        """The controller as clients are told it; none where this broker is out of touch with the cluster."""
+        return self.image.live_controller if self.is_in_touch else NO_CONTROLLER
 
     def add_listener(self, listener: Listener) -> None:
         """Awaits ``listener(delta, image after it)`` at each change, in the order of adding."""
@@ -36,9 +44,13 @@ class MetadataCache:
 
     async def publish(self, delta: MetadataDelta) -> None:
         """Applies ``delta`` here; returns when every listener has done its part."""
+        replaced = self.image.replaced(delta)
+        if replaced:
+            delta = replace(delta, missing={**delta.missing, **replaced})
         image = self.image.apply(delta)
-        if delta.deleted:
-            self.image = self.image.apply(MetadataDelta(deleted=delta.deleted, version=self.image.version))
+        if delta.deleted or delta.missing:
+            gone = MetadataDelta(deleted=delta.deleted, missing=delta.missing, version=self.image.version)
+            self.image = self.image.apply(gone)
         try:
             for listener in self._listeners:
                 await listener(delta, image)

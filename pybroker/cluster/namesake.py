@@ -4,6 +4,10 @@ Where the store learns of a death by a time-out only (ZooKeeper), a killed proce
 for that long. Its successor runs on the same machine, since the same start of it, on the same log dirs, and holds their
 locks: so the owner of those nodes is dead, whatever its session says. The successor takes them off, its registration
 and what the same session owns besides (/controller, perhaps): the others then need not wait any longer.
+
+Log dirs that were copied have the same ids, and locks of their own. So a registration names its process, too: while
+that one lives, whoever else has this id is refused. Where it cannot be seen (it runs in another container) a broker
+that starts takes it for dead, and one that runs takes it for its replacement: never do two of them fight.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ import asyncio
 
 from pybroker.cluster import znodes
 from pybroker.cluster.loading import read_broker
+from pybroker.cluster.owner_process import Owner, owner_of
 from pybroker.coordination.interface import CoordinationError, CoordinationStore, Delete, NoNode, Operation
 
 RETRY_S = 0.2
 NAMESAKE_S = 30.0
-"""Longer than a session that nobody renews."""
+"""How long the other's registration may outlive it, unless sessions are longer."""
+SLACK_S = 12.0
+"""A store ends a session that nobody renews so long after its time-out at the latest."""
 
 
 class BrokerIdTaken(Exception):
@@ -27,37 +34,53 @@ class Overtaken(CoordinationError):
     """The metadata speaks of a later registration of this id than this broker knows as its own."""
 
 
-async def remove_past(store: CoordinationStore, node_id: int, boot: str) -> None:
-    """Takes off what the past of this broker left; ``boot``: machine and log dirs, as its registration has them."""
-    while remains := await _remains(store, node_id, boot):
+def patience_s(session_timeout_ms: int) -> float:
+    """How long a registration is waited for that nobody may renew any more."""
+    return max(NAMESAKE_S, session_timeout_ms / 1000 + SLACK_S)
+
+
+async def remove_past(store: CoordinationStore, node_id: int, boot: str, *, starts: bool = True) -> None:
+    """Takes off what the past of this broker left; ``boot``: machine and log dirs, as its registration has them.
+    ``starts``: this broker has not been registered yet.
+    """
+    while remains := await _remains(store, node_id, boot, starts):
         try:
             await store.multi(remains)
         except NoNode:
             continue  # the session has ended meanwhile
 
 
-async def _remains(store: CoordinationStore, node_id: int, boot: str) -> list[Operation]:
+async def _remains(store: CoordinationStore, node_id: int, boot: str, starts: bool) -> list[Operation]:
     paths = [znodes.broker_path(node_id), znodes.CONTROLLER, znodes.unfit_path(node_id)]
     registration, *others = await store.get_many(paths)
     if registration is None:
         return []
     broker, stat = read_broker(node_id, *registration), registration[1]
-    if broker is None or broker.boot != boot:
+    if broker is None or broker.boot != boot or not _is_past(owner_of(znodes.process_of(registration[0])), starts):
         return []
     owned = [path for path, node in zip(paths[1:], others, strict=True) if node and node[1].owner == stat.owner]
     return [Delete(path) for path in (paths[0], *owned)]
 
 
-async def make_room(store: CoordinationStore, node_id: int, boot: str) -> None:
+def _is_past(owner: Owner, starts: bool) -> bool:
+    return owner in (Owner.ITSELF, Owner.DEAD, Owner.UNKNOWN) or (owner is Owner.ELSEWHERE and starts)
+
+
+async def make_room(
+    store: CoordinationStore, node_id: int, boot: str, *, starts: bool = True, session_timeout_ms: int = 0
+) -> None:
     """Returns when nothing is registered under the id. Raises BrokerIdTaken."""
     path = znodes.broker_path(node_id)
     place = ""
-    for _ in range(int(NAMESAKE_S / RETRY_S)):
-        await remove_past(store, node_id, boot)
+    for _ in range(int(patience_s(session_timeout_ms) / RETRY_S)):
+        await remove_past(store, node_id, boot, starts=starts)
         [found] = await store.get_many([path])
         if found is None:
             return
         broker = read_broker(node_id, *found)
         place = ", ".join(map(str, broker.endpoints)) if broker else "a place that its registration does not tell"
+        if broker is not None and broker.boot == boot and owner_of(znodes.process_of(found[0])) is Owner.ALIVE:
+            place += ", on a copy of these log dirs"
+            break
         await asyncio.sleep(RETRY_S)
     raise BrokerIdTaken(f"broker {node_id} runs already, at {place}: choose another node.id")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+import msgspec
 
 from pybroker.clock import Clock
+from pybroker.cluster import journal, znodes
 from pybroker.cluster.controller import Controller
 from pybroker.cluster.endpoints import (
     Address,
@@ -17,6 +21,7 @@ from pybroker.cluster.endpoints import (
     registered,
 )
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
+from pybroker.cluster.loading import NOT_OURS
 from pybroker.cluster.membership import Membership, cluster_id
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import remove_past
@@ -24,7 +29,7 @@ from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.service import ControllerService
 from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
-from pybroker.coordination.interface import CoordinationError, CoordinationStore
+from pybroker.coordination.interface import CoordinationError, CoordinationStore, SessionExpired, SessionState
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import random_uuid, to_base64
 
@@ -64,6 +69,8 @@ class ClusterNode:
         self._node_id = node_id
         self._clock = clock
         self._advertised = advertised_listeners(config)
+        self.known_producers: Callable[[], Iterable[int]] = tuple
+        """Gives the producer ids that this broker's logs know."""
         self.on_failure: Callable[[], object] = lambda: None
         """Called when this broker cannot stay in the cluster and should stop; the log tells why."""
         self._membership: Membership | None = None
@@ -86,6 +93,15 @@ class ClusterNode:
     async def remove_past(self, directory_ids: Iterable[str]) -> None:
         """Tells the others that the last process on these log dirs is dead; their locks are this one's."""
         await remove_past(self._store, self._node_id, _boot(directory_ids))
+
+    async def known_directories(self) -> list[str]:
+        """The ids of the log dirs with which this broker was counted last; none where that cannot be read."""
+        [found] = await self._store.get_many([znodes.KNOWN])
+        try:
+            boots = journal.decode_known(found[0] if found else b"").boots
+        except (*NOT_OURS, msgspec.MsgspecError):
+            return []
+        return boots.get(self._node_id, "").split(" ")[1:]
 
     async def join(
         self,
@@ -112,7 +128,14 @@ class ClusterNode:
             min_isr=self._config.static("min.insync.replicas"),
         )
         self._membership = Membership(
-            self._store, self.controller, self.metadata, registration, self._clock, self.on_failure
+            self._store,
+            self.controller,
+            self.metadata,
+            registration,
+            self._clock,
+            self.on_failure,
+            self._config["zookeeper.session.timeout.ms"] if self._config["zookeeper.connect"] else 0,
+            lambda: self.producer_ids.skip(self.known_producers()),
         )
         await self._membership.join()
         if self._config["auto.leader.rebalance.enable"]:
@@ -124,6 +147,7 @@ class ClusterNode:
             await asyncio.sleep(self._config["leader.imbalance.check.interval.seconds"])
             if self.controller.is_controller:
                 try:
+                    await self.controller.look_at_frozen()
                     await self.controller.rebalance()
                 except (KafkaError, CoordinationError) as error:
                     _log.warning("preferred leaders stay away: %s: %s", type(error).__name__, error)
@@ -141,9 +165,29 @@ class ClusterNode:
             return
         try:
             async with asyncio.timeout(RETIREMENT_S):
-                await self._membership.retire()
+                await self._while_store_lives(self._membership.retire())
         except (TimeoutError, CoordinationError) as error:
             _log.warning("leaderships could not be handed over: %s", error or "no answer")
+
+    async def _while_store_lives(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does it as long as there is a session to say it in; what a store that has gone could tell the others would
+        come too late for a broker that stops. Raises SessionExpired.
+        """
+        over = asyncio.Event()
+        session = self._store.session
+        session.on_change(lambda state: over.set() if state is SessionState.EXPIRED else None)
+        if session.state is SessionState.EXPIRED:
+            over.set()
+        working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(over.wait())
+        try:
+            await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            if not working.done():
+                working.cancel()
+        if not working.done():
+            raise SessionExpired("the coordination store has gone")
+        working.result()
 
     def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
         """These replicas (topic id, index) are on no disk that works: others shall lead them, now or later."""

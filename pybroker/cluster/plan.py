@@ -68,12 +68,13 @@ class PartitionChanges:
         return self._changed.get(topic.name, {}).get(index, topic.partitions[index])
 
     def add(self, topic: TopicImage, partition: PartitionImage) -> PartitionImage:
-        """``topic``, which is in the image, shall have that ``partition``; returns it in its partition epoch.
+        """``topic``, which is in the image, shall have that ``partition``; returns it in its partition epoch. A
+        frozen topic stays as it is.
 
         That is the image's and one more however often the partition changes here, for its node is written once.
         """
         before = topic.partitions[partition.index]
-        if partition is before:
+        if partition is before or topic.name in self._image.frozen:
             return before
         changed = replace(partition, partition_epoch=before.partition_epoch + 1)
         self._changed.setdefault(topic.name, {})[partition.index] = changed

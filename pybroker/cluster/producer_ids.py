@@ -2,19 +2,30 @@
 
 A block is claimed by a conditional write of its last id; what a broker had left of a block when it
 stopped is lost, which is fine: there are 2^63.
+
+A store that was lost, or came back from a backup, would give out ids again that logs know. The batches of a new
+producer would then be taken for duplicates of an old one's: acknowledged, and not written. So each broker, before it
+registers, moves the store beyond the ids of its own logs and blocks (``skip``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
 
 from pybroker.cluster import znodes
+from pybroker.cluster.loading import NOT_OURS
 from pybroker.coordination.interface import BadVersion, CoordinationError, CoordinationStore, NodeExists
 from pyclient.protocol import errors
 
 BLOCK_SIZE: Final = 1000
 MAX_PRODUCER_ID: Final = (1 << 63) - 1
+MAX_KNOWN_ID: Final = 1 << 62
+"""A higher id in a log was made up by a client; to skip it would leave few ids."""
+
+logger = logging.getLogger(__name__)
 
 
 class ProducerIds:
@@ -42,19 +53,50 @@ class ProducerIds:
             self._next += 1
             return self._next - 1
 
+    async def skip(self, known: Iterable[int]) -> None:
+        """Lets nobody have ids up to the highest of ``known``, those that logs have. Raises CoordinationError."""
+        highest = max((id for id in known if id <= MAX_KNOWN_ID), default=-1)
+        highest = max(highest, self._end - 1)
+        while True:
+            found = await self._last_block()
+            try:
+                last = _last_id(found)
+            except NOT_OURS as error:
+                logger.error("%s is not as a broker writes it: %s", znodes.PRODUCER_ID_BLOCK, error)
+                return
+            if highest <= last or await self._write(found, last + 1, highest):
+                break
+        if highest > last:
+            self._next = self._end
+            logger.warning("the store knew producer ids up to %d, logs up to %d: it was lost, or is old", last, highest)
+
     async def _claim(self) -> int:
         while True:
-            [found] = await self._store.get_many([znodes.PRODUCER_ID_BLOCK])
-            first = znodes.decode_producer_id_block(found[0]) + 1 if found else 0
+            found = await self._last_block()
+            first = _last_id(found) + 1
             last = first + BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
                 raise errors.UnknownServerError("every producer id has been given out")
-            data = znodes.encode_producer_id_block(self._node_id, first, last)
-            try:
-                if found:
-                    await self._store.set(znodes.PRODUCER_ID_BLOCK, data, found[1].version)
-                else:
-                    await self._store.create(znodes.PRODUCER_ID_BLOCK, data)
+            if await self._write(found, first, last):
                 return first
-            except (BadVersion, NodeExists):
-                continue
+
+    async def _last_block(self) -> Any:
+        [found] = await self._store.get_many([znodes.PRODUCER_ID_BLOCK])
+        return found
+
+    async def _write(self, found: Any, first: int, last: int) -> bool:
+        """False where another broker was faster."""
+        data = znodes.encode_producer_id_block(self._node_id, first, last)
+        try:
+            if found:
+                await self._store.set(znodes.PRODUCER_ID_BLOCK, data, found[1].version)
+            else:
+                await self._store.create(znodes.PRODUCER_ID_BLOCK, data)
+        except (BadVersion, NodeExists):
+            return False
+        return True
+
+
+def _last_id(found: Any) -> int:
+    """The last id that was given out, -1 where none was."""
+    return znodes.decode_producer_id_block(found[0]) if found else -1

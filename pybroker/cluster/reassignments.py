@@ -49,7 +49,7 @@ def alter_reassignments(
     times = Counter((request.topic, request.partition) for request in requests)
     for request in requests:
         try:
-            topic = image.topic_of(request.topic, request.partition)
+            topic = image.writable(image.topic_of(request.topic, request.partition))
             if times[request.topic, request.partition] > 1:
                 raise errors.InvalidRequest("the request names this partition twice")
             partition = topic.partitions[request.partition]

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from pybroker.cluster import features, journal
@@ -36,7 +37,7 @@ from pybroker.cluster.image import (
 from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.leadership import Leadership, give_up
-from pybroker.cluster.loading import Deleted, load_deleted, load_remains
+from pybroker.cluster.loading import Deleted, load_deleted, load_nodes, load_remains
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.plan import (
@@ -60,7 +61,10 @@ from pyclient.protocol.uuids import to_base64
 T = TypeVar("T")
 
 SHOWN = 5
-"""Partitions in a line of the log."""
+"""Names in a line of the log."""
+
+ATTEMPTS = 3
+"""A change is planned again so often, where nodes differ from the metadata."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +87,7 @@ class ControllerService:
         self._controller = controller
         self._configs = ConfigController(config, node_id)
         self._recorder: Recorder | None = None
+        self._frozen: frozenset[str] = frozenset()
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has ended the term."""
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
@@ -91,6 +96,7 @@ class ControllerService:
         """Asks the controller for topics where this broker is not it."""
         self.create_elsewhere = self.create_topics
         self._lock = asyncio.Lock()
+        self._told: dict[str, str] = {}
 
     @property
     def is_controller(self) -> bool:
@@ -112,11 +118,14 @@ class ControllerService:
         """
         async with self._lock:
             term = _Beginning(await Recorder.open(self.store, leadership), image)
+            self._frozen = frozenset()
             try:
                 await self._begin(term, brokers)
             except Differs as error:
                 _log.error("the metadata is corrected, as a term began: %s", error)
-                await term.write([await load_correction(self.store, term.image)])
+                correction = await load_correction(self.store, term.image)
+                await term.write([correction.step])
+                self._freeze(correction.frozen)
                 await self._begin(term, brokers)
             await self._remove_remains(term.recorder, deleted)
             await self._publish_image(term.image, deleted)
@@ -128,7 +137,7 @@ class ControllerService:
         await term.write([self._controller.begin_term(term.image, self._node_id, epoch)])
         begin = features.begin(term.image)
         await term.write([begin] if begin else [])
-        plan = self._controller.change_brokers(term.image, brokers)
+        plan = self._controller.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
         _tell(plan.results)
 
@@ -170,16 +179,16 @@ class ControllerService:
             await give_up(self.store, recorder.leadership)
 
     async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
-        """Makes the current image into ``image`` by one delta; its ``deleted`` has, by id, the
-        ``noted`` topics of which this broker may have logs too.
+        """Makes the current image into ``image``, which was read from the store or follows the journal, by one delta.
+
+        Deleted are the ``noted`` topics only, by id also those of which this broker may have logs. What ``image``
+        lacks without a note is missing: whatever has happened to the store, nobody has said to delete it.
         """
         old = self._cache.image
-        here = [topic for topic in noted if topic.may_be_on(self._node_id)]
-        deleted = {to_base64(topic.id): topic.image() for topic in here} | {
-            name: topic
-            for name, topic in old.topics.items()
-            if _lacks(image, topic)
-        }
+        here = {to_base64(topic.id): topic.image() for topic in noted if topic.may_be_on(self._node_id)}
+        gone = {name: topic for name, topic in old.topics.items() if _lacks(image, topic)}
+        ids = {topic.id for topic in noted}
+        deleted = here | {name: topic for name, topic in gone.items() if topic.id in ids}
         changed = {n: t for n, t in image.topics.items() if old.topics.get(n) != t}
         configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
         await self._publish(
@@ -192,13 +201,15 @@ class ControllerService:
                 (image.features_epoch, image.features),
                 image.version,
                 image.boots,
+                missing={name: topic for name, topic in gone.items() if topic.id not in ids},
+                reading=image.reading if image.reading is not old.reading else None,
             )
         )
         await self._confirm_deleted(topic.id for topic in deleted.values())
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
-        _tell(await self._change(lambda image: self._controller.change_brokers(image, brokers)))
+        _tell(await self._change_what_can_be(lambda image: self._controller.change_brokers(image, brokers)))
 
     async def alter_partition(
         self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]
@@ -207,7 +218,7 @@ class ControllerService:
 
         Raises StaleBrokerEpoch.
         """
-        return await self._change(
+        return await self._change_what_can_be(
             lambda image: self._controller.alter_partition(image, leader, broker_epoch, changes)
         )
 
@@ -224,7 +235,17 @@ class ControllerService:
     async def rebalance(self) -> None:
         """Preferred leaders come back, where too many are away."""
         percentage = self._config["leader.imbalance.per.broker.percentage"]
-        await self._change(lambda image: self._controller.rebalance(image, percentage))
+        await self._change_what_can_be(lambda image: self._controller.rebalance(image, percentage))
+
+    async def look_at_frozen(self) -> None:
+        """Topics that were frozen, and whose nodes are whole again, change again; elections are held."""
+        if self._frozen:
+            await self._locked(self._correct_frozen)
+            await self._change_what_can_be(lambda image: self._controller.change_brokers(image, image.brokers))
+
+    async def _correct_frozen(self) -> None:
+        if self._recorder is not None:
+            await self._correct(self._recorder)
 
     async def create_topics(
         self, requests: Sequence[NewTopic], *, validate_only: bool = False
@@ -235,10 +256,17 @@ class ControllerService:
         )
 
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
-        """The deleted topic or the error of each request; the logs are gone here when this returns; the others
-        remove theirs as they follow.
+        """The deleted topic or the error of each request; the logs here have lost their names, durably, when this
+        returns; the others delete theirs as they follow.
         """
-        return await self._change(lambda image: self._controller.delete_topics(image, requests))
+        try:
+            return await self._delete_topics(requests)
+        except Differs:
+            return await self._delete_topics(requests)  # topics whose nodes are not whole are known now
+
+    async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
+        torn = {name: await load_nodes(self.store, name) for name in self._frozen}
+        return await self._change(lambda image: self._controller.delete_topics(image, requests, torn))
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
@@ -287,6 +315,8 @@ class ControllerService:
             existing = self._cache.image.topic(name)
             if isinstance(outcome, errors.TopicAlreadyExists) and existing is not None:
                 outcomes[name] = existing
+            elif isinstance(outcome, errors.InvalidReplicationFactor):
+                self._tell_missing(name, outcome)
         return outcomes
 
     def _request(self, name: str) -> NewTopic:
@@ -304,13 +334,33 @@ class ControllerService:
             raise outcome
         return outcome
 
+    def _tell_missing(self, name: str, error: KafkaError) -> None:
+        """Says once why clients find no coordinator or topic; they ask all the time, and for any names."""
+        reason, kind = str(error), name if name in INTERNAL_TOPICS else ""
+        if reason != self._told.get(kind):
+            self._told[kind] = reason
+            _log.warning("%s is not made yet: %s", name, reason)
+
     async def _change(
         self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False
     ) -> T:
         if validate_only:
             return decide(self._cache.image).results
         task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
-        return await asyncio.shield(task)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
+        await asyncio.wait([task])
+        return task.result()
+
+    async def _change_what_can_be(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
+        """As ``_change``, but where nodes differ from the metadata the rest is planned again, once they are corrected
+        or frozen: one bad topic stops nothing of the others.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._change(decide)
+            except Differs as error:
+                _log.info("planned again: %s", error)
+        return await self._change(decide)
 
     async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:
@@ -319,7 +369,7 @@ class ControllerService:
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
         if self._recorder is None:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
-        plan = decide(self._cache.image)
+        plan = decide(replace(self._cache.image, frozen=self._frozen))
         deleted: list[TopicImage] = []
         try:
             for step in plan.steps:
@@ -338,8 +388,10 @@ class ControllerService:
             self._end_term()
             raise
         except Differs as error:
-            await self._correct(self._recorder, error)
+            _log.error("the metadata is corrected: %s", error)
+            await self._correct(self._recorder)
             raise
+        self._frozen -= step.delta.deleted.keys()
         if step.delta:
             await self._publish_own(step.delta)
 
@@ -348,12 +400,22 @@ class ControllerService:
         self.step_down()
         self.on_fenced()
 
-    async def _correct(self, recorder: Recorder, error: Differs) -> None:
+    def _freeze(self, names: frozenset[str]) -> None:
+        new = sorted(names - self._frozen)
+        if new:
+            _log.error(
+                "these topics stay as they are, leaders and logs too, as their nodes in the coordination store are"
+                " missing or not as a broker writes them (restore the nodes, or delete the topics): %s",
+                _shortened(new),
+            )
+        self._frozen = names
+
+    async def _correct(self, recorder: Recorder) -> None:
         """The metadata, here and everywhere, become what the store holds; where that cannot be done the term ends."""
-        _log.error("the metadata is corrected: %s", error)
         image = self._cache.image
         try:
-            step = await load_correction(self.store, image)
+            step, frozen = await load_correction(self.store, image)
+            self._freeze(frozen)
             await recorder.write(step, image)
             if step.delta:
                 await self._publish(step.delta)
@@ -404,8 +466,12 @@ def _tell(elections: Elections) -> None:
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
-    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
-    return ", ".join(map(str, partitions[:SHOWN])) + more
+    return _shortened(list(map(str, partitions)))
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _lacks(image: MetadataImage, topic: TopicImage) -> bool:

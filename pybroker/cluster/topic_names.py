@@ -1,4 +1,5 @@
-"""Which names a topic may have (Kafka's rules): they become names of folders and of metrics."""
+"""Which names a topic may have (Kafka's rules): they become names of folders and of metrics. What is said of a name
+that is wrong is what Kafka says, since scripts look for it."""
 
 from __future__ import annotations
 
@@ -16,17 +17,22 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 def check_name(name: str | None) -> None:
     """Raises InvalidTopicException where a topic must not be named so."""
     if not name:
-        raise errors.InvalidTopicException("a topic's name is empty")
+        raise _invalid("the empty string is not allowed")
     if name in (".", ".."):
-        raise errors.InvalidTopicException(f"a topic cannot be named '{name}'")
+        raise _invalid(f"'{name}' is not allowed")
     if len(name) > MAX_LENGTH:
-        raise errors.InvalidTopicException(
-            f"the topic's name is {len(name)} characters long, more than {MAX_LENGTH}: {name}"
-        )
+        raise _invalid(f"the length of '{name}' is longer than the max allowed length {MAX_LENGTH}")
     if not _LEGAL.match(name):
-        raise errors.InvalidTopicException(
-            f"topic name {name!r} has a character other than ASCII letters, digits, '.', '_', '-'"
-        )
+        raise _invalid(f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'")
+
+
+def _invalid(why: str) -> errors.InvalidTopicException:
+    return errors.InvalidTopicException(f"Topic name is invalid: {why}")
+
+
+def unknown_topic(name: str | None) -> errors.UnknownTopicOrPartition:
+    """The error of a topic that is not there: Kafka's sentence, which scripts look for, and the name."""
+    return errors.UnknownTopicOrPartition(f"{errors.UnknownTopicOrPartition.text} There is no topic '{name}'.")
 
 
 class Collisions:
@@ -40,7 +46,7 @@ class Collisions:
         if _can_collide(name):
             other = self._by_shape.get(_shape(name), name)
             if other != name:
-                raise errors.InvalidTopicException(f"topic '{name}' collides with topic '{other}'")
+                raise errors.InvalidTopicException(f"Topic '{name}' collides with existing topic: {other}")
 
     def add(self, name: str) -> None:
         """``name`` exists from now on."""

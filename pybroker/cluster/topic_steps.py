@@ -10,7 +10,7 @@ in the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -71,15 +71,20 @@ def _growth(topic: TopicImage, existing: int, controller_epoch: int) -> Iterator
         yield _Piece(operations, len(grown.partitions) - start, grown)
 
 
-def deletion_steps(topics: Iterable[TopicImage]) -> list[Step]:
-    """Steps that remove the topics, and note that logs of them may be left."""
-    return list(_packed(piece for topic in topics for piece in _deletion(topic)))
+def deletion_steps(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> list[Step]:
+    """Steps that remove the topics, and note that logs of them may be left. ``torn``: the nodes that are there of
+    those that have not all of them.
+    """
+    return list(_packed(piece for topic in topics for piece in _deletion(topic, torn.get(topic.name))))
 
 
-def _deletion(topic: TopicImage) -> Iterator[_Piece]:
+def _deletion(topic: TopicImage, torn: Sequence[str] | None) -> Iterator[_Piece]:
     note: list[Operation] = [
         Create(znodes.deleted_path(topic.id), znodes.encode_left(znodes.left_of(topic)))
     ]
+    if torn is not None:
+        yield from _torn_deletion(topic, torn, note)
+        return
     indexes = [partition.index for partition in topic.partitions]
     if len(indexes) > PARTITIONS_PER_STEP:
         note.append(Create(znodes.remains_path(topic.id)))
@@ -89,6 +94,15 @@ def _deletion(topic: TopicImage) -> Iterator[_Piece]:
     first = pieces[0]
     yield _Piece([*note, *first.operations], first.weight, deleted=topic)
     yield from pieces[1:]
+
+
+def _torn_deletion(topic: TopicImage, paths: Sequence[str], note: list[Operation]) -> Iterator[_Piece]:
+    mark = znodes.remains_path(topic.id)
+    yield _Piece([*note, Create(mark)], 2, deleted=topic)
+    for start in range(0, len(paths), PARTITIONS_PER_STEP):
+        chunk = paths[start : start + PARTITIONS_PER_STEP]
+        yield _Piece([Delete(path) for path in chunk], len(chunk))
+    yield _Piece([Delete(mark)], 1)
 
 
 class Remains(NamedTuple):

@@ -172,8 +172,10 @@ def decode_controller(data: bytes) -> int:
     return int(json.loads(data)["brokerid"])
 
 
-def encode_broker(broker: BrokerRegistration, now_ms: int) -> bytes:
-    """/brokers/ids/N. host and port are those of the first plain-text listener, for old readers."""
+def encode_broker(broker: BrokerRegistration, now_ms: int, process: str = "") -> bytes:
+    """/brokers/ids/N. host and port are those of the first plain-text listener, for old readers; ``process`` is whose
+    registration it is.
+    """
     plain = [e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"]
     fields = {
         "version": 5,
@@ -190,6 +192,7 @@ def encode_broker(broker: BrokerRegistration, now_ms: int) -> bytes:
         "clean": broker.is_clean,
         "boot": broker.boot,
         "min_isr": broker.min_isr,
+        "process": process,
     }
     if broker.rack is not None:
         fields["rack"] = broker.rack
@@ -210,6 +213,12 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
         fields.get("boot", ""),
         min_isr=fields.get("min_isr", 1),
     )
+
+
+def process_of(data: bytes) -> str:
+    """The process that a readable /brokers/ids/N names, "" where it names none."""
+    process = json.loads(data).get("process", "")
+    return process if isinstance(process, str) else ""
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:

@@ -14,6 +14,10 @@ TOPICS: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 
 _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
+_POLICY: Final = "cleanup.policy"
+_DELETING: Final = (_POLICY, "retention.ms", "retention.bytes", "delete.retention.ms", *_LAGS)
+"""Keys that say what may be deleted."""
+
 _FIELDS: Final = {
     name: name.replace(".", "_")
     for name in TOPICS
@@ -30,7 +34,10 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
 
 def stored_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """As ``topic_config``, without what does not parse: another version, or a hand in the store, wrote it."""
+    """As ``topic_config``, without what does not parse: another version, or a hand in the store, wrote it.
+
+    Where that is about what may be deleted, nothing is.
+    """
     return _config_of(config, overrides, _parse_stored)
 
 
@@ -86,6 +93,8 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 def _parse_stored(overrides: Mapping[str, str]) -> dict[str, Value]:
     found = {name: TOPICS[name].parse_stored(text) for name, text in overrides.items() if name in TOPICS}
     values: dict[str, Value] = {name: value for name, value in found.items() if value is not None}
+    if any(name in found and name not in values for name in _DELETING):
+        values[_POLICY] = ()
     try:
         _check_lags(values)
     except ConfigError:

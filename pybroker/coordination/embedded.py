@@ -3,11 +3,16 @@
 ``EmbeddedServer`` owns the file and one thread, through which every read and write goes in order;
 ``EmbeddedStore`` is one session on it. Watches fire from that thread's commit, through the loop,
 whether or not the caller of the write still waits for it.
+
+The end of a session is a write like others, and a full disk refuses it. Nobody would know then that a broker is dead:
+it is written when it can be.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +21,7 @@ from typing import TypeVar
 
 from pybroker.coordination.batches import StoreOfBatches
 from pybroker.coordination.interface import (
+    ConnectionLoss,
     Operation,
     OperationResult,
     Session,
@@ -25,8 +31,12 @@ from pybroker.coordination.interface import (
 )
 from pybroker.coordination.tree import NodeTree
 
+RETRY_S = 0.5
+
 T = TypeVar("T")
 Callback = Callable[[str], None]
+
+logger = logging.getLogger(__name__)
 
 
 class EmbeddedServer:
@@ -38,6 +48,9 @@ class EmbeddedServer:
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, EmbeddedStore] = {}
         self._watches: dict[str, list[EmbeddedWatch]] = defaultdict(list)
+        self._unwritten: set[int] = set()
+        """Sessions that have ended, whose nodes are there still."""
+        self._writing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, file: str) -> EmbeddedServer:
@@ -84,15 +97,34 @@ class EmbeddedServer:
         return await self.run(work)
 
     async def expire(self, session_id: int, state: SessionState = SessionState.EXPIRED) -> None:
-        """Ends a session from the store's side, as if it had not been heard of for too long."""
+        """Ends a session from the store's side, as if it had not been heard of for too long. Its nodes are gone when
+        this returns, or, where the file cannot be written, as soon as it can.
+        """
         store = self._stores.pop(session_id, None)
         if store is not None:
             store.session.change(state)
+        try:
+            await self._remove_nodes(session_id)
+        except ConnectionLoss as error:
+            logger.error("the end of session %d cannot be written; trying again: %s", session_id, error)
+            self._unwritten.add(session_id)
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.ensure_future(self._write_ends())
 
+    async def _remove_nodes(self, session_id: int) -> None:
         def work() -> None:
             self._loop.call_soon_threadsafe(self._fire, self._tree.expire(session_id))
 
         await self.run(work)
+
+    async def _write_ends(self) -> None:
+        while self._unwritten:
+            await asyncio.sleep(RETRY_S)
+            for session_id in tuple(self._unwritten):
+                with contextlib.suppress(ConnectionLoss):
+                    await self._remove_nodes(session_id)
+                    self._unwritten.discard(session_id)
+                    logger.info("the end of session %d is written", session_id)
 
     async def renew(self, store: EmbeddedStore) -> None:
         """A new session for a store whose session expired."""
@@ -120,6 +152,9 @@ class EmbeddedServer:
         """Ends every session and releases the file."""
         for session_id in tuple(self._stores):
             await self.expire(session_id, SessionState.CLOSED)
+        if self._writing is not None:
+            self._writing.cancel()  # whoever opens the file next expires everybody
+            await asyncio.wait([self._writing])
         await self.run(self._tree.close)
         self._executor.shutdown()
 

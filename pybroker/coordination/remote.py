@@ -63,10 +63,15 @@ class Connection:
             raise ConnectionLoss(f"{path}: {why}: no `pybroker start --processes` runs here") from error
         return cls(reader, writer, on_event)
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing can be sent any more."""
+        return self.ended.done() or self._writer.is_closing()
+
     def send(self, verb: Verb, argument: Any = None) -> asyncio.Future[Any]:
         """Sends a request; the future has the reply's value, or its error."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self.ended.done() or self._writer.is_closing():
+        if self.is_over:
             future.set_exception(ConnectionLoss("the coordination store is gone"))
             return future
         request = Request(next(self._ids), verb, argument)
@@ -164,6 +169,8 @@ class RemoteStore(StoreOfBatches):
     async def _ask(self, verb: Verb, argument: Any) -> Any:
         if self.session.state in (SessionState.EXPIRED, SessionState.CLOSED) or self._connection is None:
             raise SessionExpired(f"session {self.session.id} is {self.session.state.value}")
+        if self._connection.is_over:  # the keeper hears of it some turns of the loop later
+            raise SessionExpired(f"session {self.session.id} has ended with its connection")
         try:
             return await asyncio.wait_for(self._connection.send(verb, argument), self._timeout_s)
         except TimeoutError as error:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.coordination.interface import CoordinationStore
+from pybroker.loop_watch import LoopWatch
 
 SESSION_TIMEOUT_MS = 18_000
 
@@ -32,8 +33,11 @@ class StoreOptions(NamedTuple):
         return self.zookeeper or self.socket or str(self.file)
 
 
-async def open_store(options: StoreOptions) -> CoordinationStore:
-    """A store with a session of its own. Raises ConnectionLoss where it cannot be reached."""
+async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> CoordinationStore:
+    """A store with a session of its own, which ends when this loop hangs; ``watch`` watches the loop, if anybody does.
+
+    Raises ConnectionLoss where the store cannot be reached.
+    """
     if options.file is not None:
         return await EmbeddedStore.open(options.file)
     if options.socket is not None:
@@ -44,5 +48,5 @@ async def open_store(options: StoreOptions) -> CoordinationStore:
         from pybroker.coordination.zookeeper import ZooKeeperStore
 
         waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
-        return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms)
+        return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms, watch)
     raise ValueError(f"no coordination store: {options!r}")

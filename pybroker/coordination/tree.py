@@ -14,6 +14,7 @@ primary key serves both look-up and listing.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 
@@ -67,12 +68,24 @@ def split(path: str) -> tuple[str, str]:
     return parent or "/", name
 
 
+def _make_private(file: str) -> None:
+    """Makes the file, if it is missing, for this user alone: it holds the brokers' secret. SQLite's files beside it
+    get the same mode.
+    """
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.chmod(file, 0o600)
+    except OSError as error:
+        raise ConnectionLoss(f"{file}: {error.strerror}") from error
+
+
 class NodeTree:
     """The nodes of one file. Not thread-safe; every method blocks and may raise ConnectionLoss."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         try:
+            _make_private(file)
             self._database = sqlite3.connect(
                 file, isolation_level=None, check_same_thread=False, timeout=0
             )
@@ -123,9 +136,12 @@ class NodeTree:
 
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted; raises NoNode."""
-        self._stat(path)
         query = "SELECT name FROM nodes WHERE parent = ? ORDER BY name"
-        return [row[0] for row in self._database.execute(query, (path,))]
+        try:
+            self._stat(path)
+            return [row[0] for row in self._database.execute(query, (path,))]
+        except sqlite3.Error as error:
+            raise self._loss(error) from error
 
     def apply(
         self, operations: Sequence[Operation], session: int, now_ms: int

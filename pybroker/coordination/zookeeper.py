@@ -10,6 +10,11 @@ their results and all news come back by ``call_soon_threadsafe``. What kazoo doe
   for every watched path, again before each call back and after each reconnection, when every watch is called: what
   happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows the arming
   cannot miss what the watch does not report.
+- kazoo's thread sends heartbeats whatever the event loop does. A loop that has not turned for the session time-out
+  loses the session (``loop_guard``): it is closed, so that others need not wait, and begun anew when the loop turns.
+- A server refuses a client that has seen later transactions than it has: for ever, where ZooKeeper came back from a
+  backup, or empty. Who finds no server for the session time-out asks as one that has seen nothing. A ``sync`` comes
+  first then, so a server that merely lags takes nobody back in time.
 - While the session is SUSPENDED a call waits for the connection, at most one session time-out. A read that lost its
   connection is repeated; a write is not: whether it happened is unknown (ConnectionLoss).
 - ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
@@ -54,12 +59,16 @@ from pybroker.coordination.interface import (
     Stat,
     TooLarge,
 )
+from pybroker.coordination.loop_guard import LoopGuard
 from pybroker.coordination.watching import StoreWatch
+from pybroker.loop_watch import LoopWatch
 
 MAX_REQUEST = (1 << 20) - 1024
 PER_OPERATION = 60
 STOP_S = 5.0
 LOOK_S = 1.0
+TOLD_S = 2.0
+"""Who waits so long at the start says for whom."""
 
 T = TypeVar("T")
 Callback = Callable[[str], None]
@@ -144,26 +153,51 @@ class ZooKeeperStore(StoreOfBatches):
         self._accepted = 0
         self._connected = asyncio.Event()
         self._closing = False
+        self._own_watch = LoopWatch(self._loop)
+        self._guard: LoopGuard | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._under_way: set[Callable[[], None]] = set()
+        """Each settles one of the calls that are not answered yet."""
         self._watched: dict[str, _Watched] = {}
         self.session = Session(0)
 
     @classmethod
-    async def open(cls, hosts: str, session_timeout_ms: int, connection_timeout_ms: int) -> ZooKeeperStore:
-        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss."""
+    async def open(
+        cls, hosts: str, session_timeout_ms: int, connection_timeout_ms: int, watch: LoopWatch | None = None
+    ) -> ZooKeeperStore:
+        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss.
+
+        ``watch`` watches this loop; without it the store has one of its own.
+        """
         store = cls(hosts, session_timeout_ms / 1000)
         chroot, store._client.chroot = store._client.chroot, ""
         store._client.start_async()
+        if watch is None:
+            store._own_watch.start()
+        store._guard = LoopGuard(watch or store._own_watch, store._timeout_s, store._on_stuck, store._on_back)
+        telling = asyncio.ensure_future(store._tell_whom_it_waits_for())
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 await store._connected.wait()
+                telling.cancel()
                 if chroot:
                     await store._ask(lambda: store._client.ensure_path_async(chroot))
         except TimeoutError as error:
             await store.close()
-            why = "; ".join([await _way_to(host, port) for host, port in store._client.hosts])
+            why = await store._ways()
             raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s: {why}") from error
+        finally:
+            telling.cancel()
         store._client.chroot = chroot
         return store
+
+    async def _ways(self) -> str:
+        return "; ".join(await asyncio.gather(*(_way_to(host, port) for host, port in self._client.hosts)))
+
+    async def _tell_whom_it_waits_for(self) -> None:
+        """Nobody shall wonder why nothing happens."""
+        await asyncio.sleep(TOLD_S)
+        logger.warning("waiting for ZooKeeper: %s", await self._ways())
 
     # -- the session -------------------------------------------------------------------------------
 
@@ -174,25 +208,50 @@ class ZooKeeperStore(StoreOfBatches):
         if not self._closing:
             self._loop.call_soon_threadsafe(self._enter, state, self._generation, self._client.client_id)
 
+    def _on_stuck(self) -> None:
+        """On the guard's thread: what this process hangs in, others need not wait for."""
+        logger.critical("the event loop has hung for %g s: ZooKeeper is told that the session is over", self._timeout_s)
+        self._client.stop()
+
+    def _on_back(self) -> None:
+        """On the guard's thread."""
+        logger.warning("the event loop turns again: another session of ZooKeeper begins")
+        self._client.start_async()
+
     def _enter(self, state: str, generation: int, client_id: tuple[int, bytes] | None) -> None:
         if self._closing:
             return
         if state == KazooState.CONNECTED:
+            self._stop_forgetting()
             self._connected.set()
             if generation == self._accepted and client_id is not None:
                 self.session.id = client_id[0]
                 self._resume()
             return
         self._connected.clear()
+        if self._forgetting is None:
+            self._forgetting = self._loop.call_later(self._timeout_s, self._forget_what_was_seen)
         if state == KazooState.LOST:
             logger.warning("ZooKeeper: session 0x%x has expired", self.session.id & (1 << 64) - 1)
             self.session.change(SessionState.EXPIRED)
+            for settle in tuple(self._under_way):
+                settle()
         elif self.session.state is SessionState.CONNECTED:
             logger.warning("ZooKeeper: the connection is lost")
             self.session.change(SessionState.SUSPENDED)
 
+    def _forget_what_was_seen(self) -> None:
+        logger.warning("no ZooKeeper has taken this client for %g s; one with older contents may now", self._timeout_s)
+        self._client.last_zxid = 0
+
+    def _stop_forgetting(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forgetting = None
+
     def _resume(self) -> None:
         """Connected, in the accepted session: arms and calls every watch."""
+        self._client.sync_async("/")
         logger.info("ZooKeeper: connected, session 0x%x", self.session.id & (1 << 64) - 1)
         self.session.change(SessionState.CONNECTED)
         for watched in tuple(self._watched.values()):
@@ -212,13 +271,19 @@ class ZooKeeperStore(StoreOfBatches):
 
     async def close(self) -> None:
         self._watched.clear()
+        self._stop_forgetting()
         if self.session.state is SessionState.CLOSED:
             return
         self.session.change(SessionState.CLOSED)
+        if self._guard is not None:
+            self._guard.stop()
+        self._own_watch.stop()
         await self._on_thread(self._stop)
 
     def _stop(self) -> None:
         self._closing = True
+        if self._guard is not None:
+            self._guard.wait(STOP_S)
         try:
             self._client.stop()
             self._client.close()
@@ -267,8 +332,9 @@ class ZooKeeperStore(StoreOfBatches):
         missing = len(results)
 
         def settle() -> None:
+            self._under_way.discard(settle)
             if not future.done():
-                future.set_result([each.value if each.exception is None else each.exception for each in results])
+                future.set_result([_outcome(each) for each in results])
 
         def on_one(_: Any) -> None:
             nonlocal missing  # kazoo calls back on one thread only
@@ -276,6 +342,7 @@ class ZooKeeperStore(StoreOfBatches):
             if not missing and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(settle)
 
+        self._under_way.add(settle)
         for result in results:
             result.rawlink(on_one)
         return future
@@ -370,6 +437,13 @@ class ZooKeeperStore(StoreOfBatches):
             watched.watches.remove(watch)
             if not watched.watches:
                 del self._watched[watch.path]
+
+
+def _outcome(result: Any) -> Any:
+    """Value or exception of one of kazoo's results; no answer is left behind by a session that is over."""
+    if not result.ready():
+        return kazoo_errors.ConnectionLoss()
+    return result.value if result.exception is None else result.exception
 
 
 def _stat(stat: ZnodeStat) -> Stat:

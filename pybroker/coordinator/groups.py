@@ -45,6 +45,8 @@ _FIRST_WITH_GROUP_ID_NOT_FOUND = 6
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
+MOST_ADMISSIONS = 3
+"""How often it is asked whether a commit belongs to a transaction that is going on."""
 _UNANSWERED = (errors.BrokerNotAvailable, errors.NetworkException)
 """The transactional id's coordinator, on another broker, has not said anything: clients would give up."""
 
@@ -218,6 +220,21 @@ class GroupCoordinator:
     async def _commit_in_transaction(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response:
+        """Asks anew where a marker has come while the coordinator was asked: it may have been that of the transaction
+        before, written twice, and its producer would give up for good.
+        """
+        for _ in range(MOST_ADMISSIONS):
+            reply = await self._commit_if_admitted(request, version)
+            if reply is not None:
+                return reply
+        raise errors.InvalidTxnState(
+            f"markers of producer {request.producer_id} have come all the time"
+        )
+
+    async def _commit_if_admitted(
+        self, request: TxnOffsetCommit.Request, version: int
+    ) -> TxnOffsetCommit.Response | None:
+        """None where what the coordinator has said is out of date."""
         partition = self.partition_of(_named(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         adds = version >= _FIRST_THAT_ADDS
@@ -230,6 +247,8 @@ class GroupCoordinator:
                 raise errors.InvalidProducerEpoch(f"{producer} has been replaced")
             if guard is not None:
                 await self._admit(request, partition, add=adds)
+                if not guard.holds:
+                    return None
             reply: TxnOffsetCommit.Response = await self.runtime.submit(
                 partition,
                 lambda shard, result: shard.commit_in_transaction(

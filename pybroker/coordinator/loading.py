@@ -5,16 +5,20 @@ record whose order among others does not matter (``Shard.unordered``) only the l
 key in a chunk is replayed: a consumer that commits every few seconds costs one replay per chunk and
 not one per commit. Everything else, and whatever belongs to a transaction, is replayed in the order
 of the log, markers in their places; tombstones too, which take what transactions hold along.
+
+What cannot be read is skipped (``skipping``): it never keeps a partition from being loaded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from typing import Any
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch, iterate, scan
 from cy.compression import CompressionError
 from pybroker.coordinator.shard import Producer, Record, Shard
+from pybroker.coordinator.skipping import Skipped
 from pybroker.log.log import Log
 from pyclient.protocol import errors
 
@@ -24,65 +28,95 @@ _ABORT, _COMMIT = 0, 1
 
 async def load(log: Log, shard: Shard) -> int:
     """Replays the whole log; returns its end. Raises CorruptMessage, KafkaStorageError."""
+    skipped = Skipped(log)
     offset = log.log_start_offset
     while offset < (end := log.log_end_offset):
         data = log.read_bytes(max(offset, log.log_start_offset), CHUNK_BYTES, end)
         if not data:
-            return end  # compaction has left nothing up to the end
+            break  # compaction has left nothing up to the end
         batches = list(scan(data))
         if not batches:
             raise errors.CorruptMessage(f"{log} cannot be read at offset {offset}")
-        try:
-            replay(data, batches, shard)
-        except (CorruptBatch, InvalidBatch, CompressionError) as error:
-            raise errors.CorruptMessage(f"{log} from offset {offset}: {error}") from error
+        replay(data, batches, shard, skipped)
         offset = batches[-1].next_offset
         await asyncio.sleep(0)
-    return offset
+    skipped.tell()
+    return max(offset, end)
 
 
-def replay(data: bytes, batches: list[Batch], shard: Shard) -> None:
+def replay(data: bytes, batches: list[Batch], shard: Shard, skipped: Skipped) -> None:
     """Replays ``batches``, which lie in ``data``."""
-    plain_from = 0
+    plain: list[Batch] = []
     view = memoryview(data)
     for batch in batches:
         if batch.is_control or batch.is_transactional:
-            if plain_from < batch.position:
-                _replay_plain(view[plain_from : batch.position], shard)
-            _replay_transactional(view[batch.position : batch.end], batch, shard)
-            plain_from = batch.end
-    _replay_plain(view[plain_from:], shard)
+            _replay_plain(view, plain, shard, skipped)
+            plain = []
+            _replay_transactional(view, batch, shard, skipped)
+        else:
+            plain.append(batch)
+    _replay_plain(view, plain, shard, skipped)
 
 
-def _replay_transactional(octets: memoryview, batch: Batch, shard: Shard) -> None:
+def _records(view: memoryview, batch: Batch, skipped: Skipped) -> Iterator[Any]:
+    """The records of a batch, whose CRC is right; its inside may be anything."""
+    try:
+        yield from iterate(view[batch.position : batch.end], check_crcs=False)
+    except (CorruptBatch, InvalidBatch, CompressionError) as error:
+        skipped.add(f"the rest of the batch at offset {batch.base_offset}", error)
+
+
+def _replay_transactional(
+    view: memoryview, batch: Batch, shard: Shard, skipped: Skipped
+) -> None:
     producer = Producer(batch.producer_id, batch.producer_epoch)
-    for record in iterate(octets, check_crcs=False):
+    for record in _records(view, batch, skipped):
         if record.key is None:
             continue
         if not batch.is_control:
-            shard.replay(Record(record.key, record.value), producer)
+            skipped.replay(shard, Record(record.key, record.value), producer)
         elif (kind := int.from_bytes(record.key[2:4], "big")) in (_ABORT, _COMMIT):
             shard.replay_marker(producer, kind == _COMMIT)
 
 
-def _replay_plain(octets: memoryview, shard: Shard) -> None:
-    for key, value in _effective(octets, shard.unordered).items():
-        shard.replay(Record(key if isinstance(key, bytes) else key[0], value), None)
+def _replay_plain(
+    view: memoryview, batches: list[Batch], shard: Shard, skipped: Skipped
+) -> None:
+    found = _effective(view, batches, shard.unordered, skipped)
+    for key, value in found.items():
+        is_last = isinstance(key, bytes)
+        record = Record(key if isinstance(key, bytes) else key[0], value)
+        if not skipped.replay(shard, record, None) and is_last:
+            _replay_before(view, batches, record, shard, skipped)
+
+
+def _replay_before(
+    view: memoryview, batches: list[Batch], last: Record, shard: Shard, skipped: Skipped
+) -> None:
+    """Replays what ``last``, which was skipped, had superseded: the last value that can be read."""
+    values: list[bytes | None] = []
+    for batch in batches:
+        records = _records(view, batch, skipped)
+        values += [record.value for record in records if record.key == last.key]
+    for value in values[-2::-1]:
+        if value is None or skipped.replay(shard, Record(last.key, value), None):
+            return
 
 
 def _effective(
-    octets: memoryview, unordered: Set[bytes]
+    view: memoryview, batches: list[Batch], unordered: Set[bytes], skipped: Skipped
 ) -> dict[bytes | tuple[bytes, int], bytes | None]:
     """The records to replay, in order; a key that may come several times is (key, number)."""
     found: dict[bytes | tuple[bytes, int], bytes | None] = {}
-    for record in iterate(octets, check_crcs=False):
-        key = record.key
-        if key is None:
-            continue
-        if key[:2] in unordered:
-            found.pop(key, None)
-            if record.value is not None:
-                found[key] = record.value
+    for batch in batches:
+        for record in _records(view, batch, skipped):
+            key = record.key
+            if key is None:
                 continue
-        found[key, record.offset] = record.value
+            if key[:2] in unordered:
+                found.pop(key, None)
+                if record.value is not None:
+                    found[key] = record.value
+                    continue
+            found[key, record.offset] = record.value
     return found

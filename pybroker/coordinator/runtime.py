@@ -8,7 +8,10 @@ An event goes through four steps, none of which waits, so events never interleav
 4. the replies go out when the records have their promise: at once where this broker is the only
    in-sync replica, else when the high watermark has passed them; then effects are performed.
 
-A refused append (2) changes nothing: every reply of the event becomes the error. When an append
+An event that raises (1) writes nothing, and neither does a refused append (2): every reply of the
+event becomes an error, also those of others whose tokens the event had taken out of the shard
+already, and ``Result.on_failure`` takes back what the event had changed. Where too few replicas are in sync that
+error comes late, so that clients who ask again at once do not ask all the time. When an append
 that was accepted does not get its promise in time (4), the reply is an error as well, yet the state
 stays, because the log has it; only a new leader could cut it off, and a new leader loads anew.
 Replies and effects that tell durable state (``Result.reads``) wait for what others have written
@@ -39,9 +42,11 @@ from pybroker.coordinator.shard import (
     Event,
     Moment,
     Producer,
+    Reply,
     Result,
     Shard,
 )
+from pybroker.coordinator.skipping import Skipped
 from pybroker.log.appending import Origin
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
 
 LOAD_WAIT_S = 10.0
 PROMISE_RETRY_S = 1.0
+SHORTEST_REFUSAL_S, LONGEST_REFUSAL_S = 0.1, 2.0
+"""Too few replicas: how long the answer waits."""
 ACKS_ALL = -1
 
 S = TypeVar("S", bound=Shard)
@@ -100,7 +107,9 @@ class Hosted(Generic[S]):
         "name",
         "partition",
         "postponed",
+        "refused_since_ms",
         "shard",
+        "skipped",
         "waiting",
     )
 
@@ -109,12 +118,15 @@ class Hosted(Generic[S]):
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.shard = shard
+        self.skipped = Skipped(name)
         self.loading: asyncio.Task[None] | None = None
         """Until every record has been replayed."""
         self.last_offset = -1
         """The last record that the shard's state comes from."""
         self.postponed: list[Event] = []
         """What has happened meanwhile."""
+        self.refused_since_ms: int | None = None
+        """Since when too few replicas are in sync for any append, None where the last one was taken."""
         self.waiting: set[Token] = set()
         self.alarm: asyncio.TimerHandle | None = None
         self.alarm_ms = 0
@@ -305,9 +317,11 @@ class Runtime(Generic[S]):
             event(result)
         except KafkaError as error:
             settle(token, error)
+            self._abandon(hosted, result, errors.CoordinatorNotAvailable(str(error)))
         except Exception:
             logger.exception("%s: an event failed", hosted.name)
             settle(token, errors.UnknownServerError())
+            self._abandon(hosted, result, errors.CoordinatorNotAvailable("an event failed"))
         else:
             self._carry_out(hosted, result)
         self._set_alarm(hosted)
@@ -321,7 +335,11 @@ class Runtime(Generic[S]):
             elif result.reads:
                 promise = self._settled(hosted)
         except KafkaError as error:
-            self._refused(hosted, result, error)
+            logger.warning("%s: an append was refused: %s", hosted.name, error)
+            self._abandon(hosted, result, coordinator_error(error), self._patience_s(hosted, error))
+        except Exception:
+            logger.exception("%s: an append failed", hosted.name)
+            self._abandon(hosted, result, errors.UnknownServerError())
         else:
             send(result.replies, promise)
             if result.effects:
@@ -371,8 +389,9 @@ class Runtime(Generic[S]):
                 self._append_timeout_ms,
             )
             hosted.last_offset = appended.info.last_offset
+            hosted.refused_since_ms = None
             for record in records:
-                hosted.shard.replay(record, producer)
+                hosted.skipped.replay(hosted.shard, record, producer)
         promise: Promise | None = appended.done
         return promise
 
@@ -388,11 +407,29 @@ class Runtime(Generic[S]):
         except errors.NotEnoughReplicasAfterAppend:
             return None
 
-    def _refused(self, hosted: Hosted[S], result: Result, error: KafkaError) -> None:
-        logger.warning("%s: an append was refused: %s", hosted.name, error)
-        told = coordinator_error(error)
-        for token, _ in result.replies:
-            settle(token, told)
+    def _patience_s(self, hosted: Hosted[S], error: KafkaError) -> float:
+        """How long the answer to a refused append waits: as long as all have been refused already.
+
+        Some clients (librdkafka) join again as soon as they are told, thousands of times while too
+        few replicas are in sync, and each time is another generation of the group.
+        """
+        if not isinstance(error, errors.NotEnoughReplicas):
+            return 0.0
+        now_ms = self._clock.monotonic_ms()
+        if hosted.refused_since_ms is None:
+            hosted.refused_since_ms = now_ms
+        lasted_s = (now_ms - hosted.refused_since_ms) / 1000
+        return min(max(lasted_s, SHORTEST_REFUSAL_S), LONGEST_REFUSAL_S)
+
+    def _abandon(
+        self, hosted: Hosted[S], result: Result, told: KafkaError, after_s: float = 0.0
+    ) -> None:
+        """Nothing was written: whoever the event was going to answer is told that."""
+        replies = [Reply(token, told) for token, _ in result.replies]
+        if after_s:
+            self._loop.call_later(after_s, send, replies, None)
+        else:
+            send(replies, None)
         on_failure = result.on_failure
         if on_failure is not None:
             self._perform(hosted, lambda next: on_failure(next, told))

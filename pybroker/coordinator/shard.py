@@ -11,6 +11,10 @@ and every reply of the event becomes the error instead. What an event changed be
 joined, who waits) is soft state, as in Kafka; where that must not stay, the event says in
 ``Result.on_failure`` what follows from the refusal.
 
+**Rule**: an event that raises has changed nothing and answers nobody but its own request. So events
+look for everything that may raise before they take tokens or change anything; what they change
+earlier, they take back in ``Result.on_failure``.
+
 Records may belong to a transaction (``Result.producer``): they are written as a transactional
 batch, come back by ``replay`` with that producer, and count when ``replay_marker`` says that its
 transaction has been committed; live and when loading, in the order of the log.
@@ -99,7 +103,9 @@ class Result:
         so far.
         """
         self.on_failure: Failure | None = None
-        """Called with a new result and the error if the records could not be written."""
+        """Called with a new result and the error if the records could not be written, or if the event
+        raised after this was set: takes back what it had changed.
+        """
 
     def answer(self, response: Any) -> None:
         """Answers the request."""
@@ -131,7 +137,8 @@ class Shard(Protocol):
     def replay(self, record: Record, producer: Producer | None) -> None:
         """Takes over what a written record says; ``producer``: in that one's transaction.
 
-        Besides ``replay_marker`` the only way in which durable state changes.
+        Besides ``replay_marker`` the only way in which durable state changes. May raise anything for
+        what is no record of this shard's, before it has changed anything: such a record is skipped.
         """
         ...
 

@@ -19,7 +19,7 @@ closed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from pybroker.handlers import (
     add_offsets_to_txn,
@@ -73,6 +73,7 @@ from pybroker.handlers import (
 )
 from pybroker.handlers.call import Call
 from pybroker.handlers.forwarding import forwarded
+from pybroker.handlers.slices import SPLITS, WHOLE_UNITS, sliced
 from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -127,6 +128,8 @@ from pyclient.protocol.apis import Api
 
 Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
 
+MANY_UNITS: Final = 300_000
+
 
 class Row(NamedTuple):
     """One API as it is served."""
@@ -136,6 +139,8 @@ class Row(NamedTuple):
     min_version: int
     max_version: int
     advertised_min: int
+    most_units: int
+    """What a request may hold (``net.apart``)."""
 
 
 SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
@@ -201,6 +206,16 @@ CONTROLLED: dict[Api, Handler] = {
 
 SERVED |= {api: forwarded(api, handle) for api, handle in CONTROLLED.items()}
 SERVED[IncrementalAlterConfigs] = incremental_alter_configs.handle_anywhere
+SERVED |= {api: sliced(cast(Handler, SERVED[api]), splits) for api, splits in SPLITS.items()}
+
+UNITS: dict[Api, int] = {
+    **dict.fromkeys(SPLITS, MANY_UNITS),
+    **dict.fromkeys((Produce, Fetch, AlterPartition), MANY_UNITS),
+    DescribeConfigs: 50_000,
+}
+"""What requests may hold that are served in several turns, or come from brokers: 60,000 partitions or more. A few bytes
+of DescribeConfigs are answered by a kilobyte.
+"""
 
 BETWEEN_BROKERS: dict[Api, Handler | tuple[Handler, int, int]] = {
     AlterPartition: alter_partition.handle,
@@ -213,9 +228,7 @@ def rows(table: Mapping[Api, Handler | tuple[Handler, int, int]] = SERVED) -> li
     """``SERVED``, or another table, with the version ranges filled in, by API key."""
     served = []
     for api, row in table.items():
-        handle, low, high = (
-            row if isinstance(row, tuple) else (row, api.min_version, api.max_version)
-        )
+        handle, low, high = row if isinstance(row, tuple) else (row, api.min_version, api.max_version)
         advertised = api.advertised_min if low == api.min_version else low
-        served.append(Row(api, handle, low, high, advertised))
+        served.append(Row(api, handle, low, high, advertised, UNITS.get(api, WHOLE_UNITS)))
     return sorted(served, key=lambda row: row.api.key)

@@ -1,12 +1,12 @@
 """AddPartitionsToTxn (24), 0-5: partitions of a transaction, before they are written to (KIP-98); v2
 PRODUCER_FENCED; v4 several transactions, from brokers, which may also only ask (KIP-890).
 
-One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED.
+One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are looked at in several turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
@@ -41,21 +41,57 @@ async def handle(request: AddPartitionsToTxn.Request, call: Call) -> AddPartitio
 async def _result(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
 ) -> AddPartitionsToTxn.Response.AddPartitionsToTxnResult:
-    partitions = [
-        TopicPartition(topic.name, index)
-        for topic in transaction.topics
-        for index in topic.partitions
-    ]
-    outcomes = _refused(partitions, call) or await _ask(transaction, partitions, call)
+    partitions = await _distinct(transaction, call)
+    outcomes = _refused(partitions) or await _ask(transaction, list(partitions), call)
+    return await _told(transaction, outcomes, call)
+
+
+def _named(transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions)
+
+
+async def _distinct(
+    transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
+) -> dict[TopicPartition, bool]:
+    """The partitions, each once, and whether they exist. The connection's next request comes behind that."""
+    image = call.broker.metadata.image
+    found: dict[TopicPartition, bool] = {}
+
+    def look(piece: list[TopicPartition]) -> None:
+        found.update({each: image.partition(*each) is not None for each in piece})
+
+    call.connection.hold()
+    try:
+        await call.broker.lane.in_pieces(_named(transaction), look)
+    finally:
+        call.connection.release()
+    return found
+
+
+def _refused(partitions: Mapping[TopicPartition, bool]) -> Outcomes | None:
+    """The outcomes where some of the partitions do not exist, else None."""
+    if all(partitions.values()):
+        return None
+    missing = errors.UnknownTopicOrPartition("there is no such partition")
+    others = errors.OperationNotAttempted("another partition was refused")
+    return {each: others if exists else missing for each, exists in partitions.items()}
+
+
+async def _told(
+    transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, outcomes: Outcomes, call: Call
+) -> AddPartitionsToTxn.Response.AddPartitionsToTxnResult:
     topics: dict[str, list[AddPartitionsToTxn.Response.AddPartitionsToTxnPartitionResult]] = {}
-    for each in partitions:
-        error = outcomes[each]
-        code = errors.NONE if error is None else fenced.code(error, call.version, _FIRST_WITH_FENCED)
-        topics.setdefault(each.topic, []).append(
-            Response.AddPartitionsToTxnPartitionResult(
+
+    def tell(piece: list[TopicPartition]) -> None:
+        for each in piece:
+            error = outcomes[each]
+            code = errors.NONE if error is None else fenced.code(error, call.version, _FIRST_WITH_FENCED)
+            result = Response.AddPartitionsToTxnPartitionResult(
                 partition_index=each.partition, partition_error_code=code
             )
-        )
+            topics.setdefault(each.topic, []).append(result)
+
+    await call.broker.lane.in_pieces(_named(transaction), tell)
     return Response.AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[
@@ -63,19 +99,6 @@ async def _result(
             for name, results in topics.items()
         ],
     )
-
-
-def _refused(partitions: Sequence[TopicPartition], call: Call) -> Outcomes | None:
-    """The outcomes where some of the partitions do not exist, else None."""
-    image = call.broker.metadata.image
-    if all(image.partition(*each) is not None for each in partitions):
-        return None
-    return {
-        each: errors.UnknownTopicOrPartition(f"there is no {each}")
-        if image.partition(*each) is None
-        else errors.OperationNotAttempted("another partition was refused")
-        for each in partitions
-    }
 
 
 async def _ask(

@@ -13,7 +13,7 @@ is kept. Its batches are copied, as their buffer is used again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG
@@ -28,9 +28,6 @@ from pyclient.protocol import Produce, errors
 ABORTABLE_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 11, 12, 13
 MAGIC = 2
 FLAGS_AT = ATTRIBUTES_AT + 1
-
-ADMIN = "__admin_client"
-"""The client id with which Kafka's own tools may write to internal topics."""
 
 _producer = struct.Struct(">qhi")
 
@@ -109,9 +106,18 @@ def inquiry(request: Produce.Request, call: Call) -> Inquiry | None:
                 *producer, bumps_epochs=call.version >= ADDS_SINCE, now_ms=now_ms
             )
             asked.append(Question(partition, producer, verification))
-    if not asked:
-        return None
-    return Inquiry(asked, {partition.topic_partition: partition.leader_epoch for partition, _ in found})
+    return Inquiry(asked, _epochs(found)) if asked else None
+
+
+def nothing_said(request: Produce.Request, call: Call) -> Answers:
+    """For a request that had nothing to ask, and whose batches are appended in later turns: their transactions have to
+    be open then as they are now.
+    """
+    return Answers({}, _epochs(_transactional(request, call)))
+
+
+def _epochs(found: Iterable[tuple[Partition, Producer]]) -> dict[TopicPartition, int]:
+    return {partition.topic_partition: partition.leader_epoch for partition, _ in found}
 
 
 def _transactional(request: Produce.Request, call: Call) -> Iterator[tuple[Partition, Producer]]:
@@ -130,19 +136,19 @@ def _transactional(request: Produce.Request, call: Call) -> Iterator[tuple[Parti
                 partition.check_leader()
             except errors.KafkaError:
                 continue
-            if not is_closed(partition, call):
+            if not is_closed(partition):
                 yield partition, producer
 
 
-def is_closed(partition: Partition, call: Call) -> bool:
-    """True for an internal topic, which clients do not write to."""
-    return partition.topic_partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN
+def is_closed(partition: Partition) -> bool:
+    """True for an internal topic: only its coordinator writes there, whatever a client calls itself."""
+    return partition.topic_partition.topic in INTERNAL_TOPICS
 
 
 async def ask(request: Produce.Request, inquiry: Inquiry, call: Call) -> Answers:
     """The coordinator's answers; the connection is held until they are there."""
     assert request.transactional_id is not None
-    _keep_records(request)
+    keep_records(data for topic in request.topic_data for data in topic.partition_data)
     asked = inquiry.questions
     producer = asked[0].producer
     names = [each.partition.topic_partition for each in asked]
@@ -159,12 +165,11 @@ async def ask(request: Produce.Request, inquiry: Inquiry, call: Call) -> Answers
     return Answers(answers, inquiry.epochs)
 
 
-def _keep_records(request: Produce.Request) -> None:
-    """The connection's buffer is used again while the request waits."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if isinstance(data.records, memoryview):
-                data.records = bytearray(data.records)
+def keep_records(batches: Iterable[Produce.Request.PartitionProduceData]) -> None:
+    """Copies them: the connection's buffer is used again while the request waits."""
+    for data in batches:
+        if isinstance(data.records, memoryview):
+            data.records = bytearray(data.records)
 
 
 def _answer(

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from pybroker.clock import Clock
+from pybroker.handlers.lane import Lane
 
 
 class Connection(Protocol):
@@ -25,6 +26,8 @@ class Connection(Protocol):
     """The broker of this cluster at the other end, once it has proved itself (``cluster.peer_secret``)."""
     authentication: Any
     """The proof that is under way."""
+    pinned: bool
+    """The bytes of the request that is being handled stay as long as they are referenced."""
 
     def hold(self) -> None:
         """No further request is read until ``release`` has been called as often."""
@@ -54,7 +57,10 @@ class Broker(Protocol):
     groups: Any
     transactions: Any
     producer_ids: Any
-    executor: ThreadPoolExecutor
+    unpackers: ThreadPoolExecutor
+    """For batches that take long to unpack."""
+    lane: Lane
+    """Where long requests wait for their next turn."""
     loop: AbstractEventLoop
     peers: Any
     """Requests to other brokers: ``await peers.request(node_id, message)``."""

@@ -1,6 +1,6 @@
 """DeleteTopics (20): v1-5 by name, v6 by name or id (KIP-516).
 
-The reply comes when the topics' files are gone.
+The reply comes when the deletion is durable: the logs here have lost their names. Their files go behind it.
 """
 
 from __future__ import annotations

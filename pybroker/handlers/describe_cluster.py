@@ -18,7 +18,7 @@ def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Resp
     image = call.broker.metadata.image
     response = DescribeCluster.Response(
         cluster_id=call.broker.cluster_id,
-        controller_id=image.live_controller,
+        controller_id=call.broker.metadata.live_controller,
         brokers=[
             DescribeCluster.Response.DescribeClusterBroker(
                 broker_id=id, host=host, port=port, rack=image.brokers[id].rack

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.cluster.config_changes import check_broker_name
 from pybroker.cluster.image import DEFAULT_BROKER, MetadataImage, ResourceType
-from pybroker.cluster.topic_names import check_name
+from pybroker.cluster.topic_names import check_name, unknown_topic
 from pybroker.config import (
     GROUPS,
     KEYS,
@@ -78,7 +78,7 @@ def _topic(name: str, call: Call) -> Iterable[Row]:
     check_name(name)
     topic = call.broker.metadata.image.topic(name)
     if topic is None:
-        raise errors.UnknownTopicOrPartition(f"there is no topic '{name}'")
+        raise unknown_topic(name)
     config, overrides = call.broker.config, topic.configs
     return [
         (key, describe_topic_key(config, key.name, overrides), False) for key in TOPICS.values()

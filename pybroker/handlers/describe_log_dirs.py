@@ -1,17 +1,20 @@
 """DescribeLogDirs (35), 1-5: what lies in each log dir (KIP-113).
 
 v3 an error for all, v4 total and usable bytes (KIP-827), v5 cordoned dirs (KIP-1066; there are
-none). A replica that is being moved appears twice: where it is, and as a future one where it goes.
+none). A replica that is being moved appears twice: where it is, and as a future one where it goes. A stray
+appears under the name of its folder, where all topics are asked for.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from pybroker.handlers.call import Call
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.move import Move
+from pybroker.log.strays import Stray
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import DescribeLogDirs, errors
 
@@ -32,11 +35,15 @@ def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Resp
         return chosen is None or topic_partition in chosen
 
     logs = call.broker.logs
-    moves = [move for log in logs if (move := logs.moving_to(log.topic_partition)) is not None]
-    return Response(results=[describe(each, moves, is_chosen) for each in logs.dirs])
+    running = (logs.moving_to(log.topic_partition) for log in logs)
+    moves = [move for move in running if move is not None and not move.has_switched]
+    strays = logs.strays if chosen is None else []
+    return Response(results=[describe(each, moves, strays, is_chosen) for each in logs.dirs])
 
 
-def describe(log_dir: LogDir, moves: list[Move], is_chosen: Callable[[TopicPartition], bool]) -> Result:
+def describe(
+    log_dir: LogDir, moves: list[Move], strays: list[Stray], is_chosen: Callable[[TopicPartition], bool]
+) -> Result:
     """One log dir with the chosen replicas."""
     if log_dir.offline:
         return Result(error_code=errors.KafkaStorageError.code, log_dir=log_dir.path)
@@ -48,6 +55,11 @@ def describe(log_dir: LogDir, moves: list[Move], is_chosen: Callable[[TopicParti
         tp = move.log.topic_partition
         if move.target is log_dir and is_chosen(tp):
             topics.setdefault(tp.topic, []).append(future(move))
+    for stray in strays:
+        if stray.log_dir is log_dir:
+            name = os.path.basename(stray.folder)
+            found = PartitionResult(partition_index=stray.note.topic_partition.partition, partition_size=stray.size)
+            topics.setdefault(name, []).append(found)
     total, usable = space(log_dir)
     return Result(
         log_dir=log_dir.path,

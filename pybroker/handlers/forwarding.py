@@ -45,19 +45,19 @@ class Forwarding:
         """
         frame = _joined(api.encode_request(version, 0, client_id, request))
         envelope = Envelope.Request(request_data=frame, client_host_address=b"")
-        answer = await self._ask(envelope)
+        answer = await self._ask(api, envelope)
         made, data = _version.unpack_from(answer)[0], answer[_version.size :]
         await self._catch_up(made)
         header = decode_response_header(api, version, data, 0, len(data))
         return api.decode_response(version, data, header.position, len(data))
 
-    async def _ask(self, envelope: Envelope.Request) -> bytes:
+    async def _ask(self, api: Api, envelope: Envelope.Request) -> bytes:
         loop = self._broker.loop
         deadline = loop.time() + PATIENCE_S
         while loop.time() < deadline:
             controller = self._broker.metadata.image.controller_id
             if controller != self._broker.node_id:
-                answer = await self._try(controller, envelope)
+                answer = await self._try(api, controller, envelope)
                 if answer is not None:
                     return answer
             elif self._broker.controller.is_controller:
@@ -65,9 +65,10 @@ class Forwarding:
             await asyncio.sleep(RETRY_S)
         raise errors.NotController("the controller could not be reached")
 
-    async def _try(self, controller: int, envelope: Envelope.Request) -> bytes | None:
+    async def _try(self, api: Api, controller: int, envelope: Envelope.Request) -> bytes | None:
+        """Each API has a connection of its own: a deletion that takes long holds up nothing else."""
         try:
-            response = await self._broker.peers.request(controller, envelope)
+            response = await self._broker.peers.request(controller, envelope, purpose=f"forwarded {api.name}")
         except (errors.BrokerNotAvailable, errors.NetworkException):
             return None
         except errors.RequestTimedOut as error:

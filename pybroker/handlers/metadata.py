@@ -116,10 +116,19 @@ def _find(
         return topic
     outcome = outcomes.get(name)
     if isinstance(outcome, KafkaError):
-        return _failed(type(outcome), name)
+        return _failed(errors.LeaderNotAvailable if _may_pass(outcome) else type(outcome), name)
     return _failed(
         errors.UnknownTopicOrPartition if _is_legal(name) else errors.InvalidTopicException, name
     )
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Whether the topic may be made later, when there are more brokers or another controller.
+
+    All clients then wait for a leader, as for a topic that is being made, and ask again soon. A topic that is unknown
+    librdkafka's producer gives up after 30 s; other errors are final, or rest until ``metadata.max.age.ms``.
+    """
+    return error.retriable or isinstance(error, errors.InvalidReplicationFactor)
 
 
 def _failed(error: type[KafkaError], name: str | None, topic_id: bytes = ZERO_UUID) -> Topic:
@@ -142,7 +151,7 @@ def _response(
             *_departed(call),
         ],
         cluster_id=call.broker.cluster_id,
-        controller_id=image.live_controller,
+        controller_id=call.broker.metadata.live_controller,
         topics=[
             _describe(topic, addresses, operations, call.version)
             if isinstance(topic, TopicImage)

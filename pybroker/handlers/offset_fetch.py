@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pybroker.cluster.image import MetadataImage
-from pybroker.coordinator.group.offsets import NO_OFFSET, NONE, UNSTABLE, CommittedOffset
+from pybroker.coordinator.group.offsets import NO_OFFSET, UNSTABLE, CommittedOffset
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.handlers.call import Call
-from pyclient.protocol import ZERO_UUID, OffsetFetch, errors
+from pyclient.protocol import OffsetFetch, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -126,13 +126,7 @@ def _unknown(asked: OffsetFetch.Request.OffsetFetchRequestTopics) -> GroupTopic:
 
 
 def _topic(name: str, id: bytes | None, offsets: Mapping[int, CommittedOffset]) -> GroupTopic:
-    """Offsets that were committed for another topic of that name do not count."""
     partition = OffsetFetch.Response.OffsetFetchResponsePartitions
-    if id is not None:
-        offsets = {
-            index: each if each.topic_id in (ZERO_UUID, id) else NONE
-            for index, each in offsets.items()
-        }
     topic = OffsetFetch.Response.OffsetFetchResponseTopics(
         name=name, partitions=_partitions(partition, offsets)
     )

@@ -6,27 +6,34 @@ v13 topic ids (KIP-516). Versions 0-2 are advertised for the sake of librdkafka,
 compresses, and refused.
 
 acks=0 wants no response; its errors close the connection. The first batch of a transaction in a
-partition waits for the coordinator's word: see ``admission``.
+partition waits for the coordinator's word: see ``admission``. A request that takes long goes on in
+further turns (``lane``), and a batch that takes long to unpack is unpacked on a thread.
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
 from cy.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
 from cy.compression import Codec
 from pybroker.handlers import admission
-from pybroker.handlers.admission import Answers, Inquiry
+from pybroker.handlers.admission import Answers, Inquiry, keep_records
 from pybroker.handlers.call import Call
+from pybroker.handlers.lane import Turn
 from pybroker.handlers.leader_hint import add_leader_hint
+from pybroker.log.validation import Prepared, TooHeavy
 from pybroker.replication.partition import ACKS_ALL, Partition
 from pyclient.protocol import Produce, errors
 
 Response = Produce.Response
 TopicResponse = Response.TopicProduceResponse
 PartitionResponse = Response.PartitionProduceResponse
+TopicData = Produce.Request.TopicProduceData
+PartitionData = Produce.Request.PartitionProduceData
 Pending = list[tuple[PartitionResponse, Future[None]]]
+Item = tuple[TopicData, PartitionData, list[PartitionResponse]]
+"""A batch that is to be appended, and where its answer goes."""
 
 ZSTD_SINCE, HINTS_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 7, 10, 12, 13
 MAGIC = 2
@@ -59,52 +66,240 @@ async def admitted(request: Produce.Request, inquiry: Inquiry, call: Call) -> Pr
 
 def serve(
     request: Produce.Request, call: Call, said: Answers | None
-) -> Produce.Response | Awaitable[Produce.Response] | None:
+) -> Produce.Response | Awaitable[Produce.Response | None] | None:
     """Appends what may be appended. ``said``: what the coordinator has said, None where there was
     nothing to ask in this turn.
     """
-    broker = call.broker
-    replicas = broker.replicas
-    now_ms = broker.clock.now_ms()
-    acks = request.acks
-    by_id = call.version >= TOPIC_IDS_SINCE
-    pending: Pending | None = None
-    failure: errors.KafkaError | None = None
-    responses: list[TopicResponse] = []
-    response = Response(responses=responses)
-    for topic in request.topic_data:
-        answers = []
-        for data in topic.partition_data:
-            answer = PartitionResponse(index=data.index)
-            try:
-                if by_id:
-                    partition = replicas.by_id(topic.topic_id, data.index)
-                else:
-                    partition = replicas.find(topic.name, data.index)
-                version = check(request, data.records, partition, call, said)
-                info = replicas.append_to(
-                    partition, data.records, acks, now_ms, transaction_version=version
-                )
-                answer.base_offset = info.first_offset
-                answer.log_append_time_ms = info.log_append_time_ms
-                answer.log_start_offset = info.log_start_offset
-                if acks == ACKS_ALL:
-                    done = replicas.promise(partition, info.last_offset, request.timeout_ms)
-                    if done is not None:
-                        pending = [*(pending or ()), (answer, done)]
-            except errors.KafkaError as error:
-                failure = failure or error
-                refuse(answer, error)
-                if error.code == errors.NotLeaderOrFollower.code and call.version >= HINTS_SINCE:
-                    name = None if by_id else topic.name
-                    add_leader_hint(response, answer, call, name, topic.topic_id, data.index)
-            answers.append(answer)
-        responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    if acks == 0:
-        if failure is not None:
-            raise failure
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return serve_one(request, call, said)
+    return serve_many(Appends(request, call, said))
+
+
+def serve_one(
+    request: Produce.Request, call: Call, said: Answers | None
+) -> Produce.Response | Awaitable[Produce.Response | None] | None:
+    """The request of most producers: one batch, without a list of what is left."""
+    topic = request.topic_data[0]
+    data = topic.partition_data[0]
+    answer = PartitionResponse(index=data.index)
+    told = TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
+    response = Response(responses=[told])
+    now_ms = call.broker.clock.now_ms()
+    try:
+        done = append(request, call, said, topic, data, answer, now_ms, None)
+    except TooHeavy as heavy:
+        appends = Appends(request, call, said)
+        rest = appends.all()
+        return serve_rest(appends, next(rest), rest, heavy)
+    except errors.KafkaError as error:
+        if request.acks == 0:
+            raise
+        refuse_with_hint(response, answer, call, topic, data, error)
+        return response
+    if done is not None:
+        return promised(response, [(answer, done)])
+    return response if request.acks else None
+
+
+def append(
+    request: Produce.Request,
+    call: Call,
+    said: Answers | None,
+    topic: TopicData,
+    data: PartitionData,
+    answer: PartitionResponse,
+    now_ms: int,
+    prepared: Prepared | None,
+) -> Future[None] | None:
+    """Appends one batch and fills in its ``answer``; returns what has to be waited for. Raises KafkaError, TooHeavy."""
+    replicas, acks = call.broker.replicas, request.acks
+    if call.version >= TOPIC_IDS_SINCE:
+        partition = replicas.by_id(topic.topic_id, data.index)
+    else:
+        partition = replicas.find(topic.name, data.index)
+    version = check(request, data.records, partition, call, said)
+    info = replicas.append_to(partition, data.records, acks, now_ms, transaction_version=version, prepared=prepared)
+    answer.base_offset = info.first_offset
+    answer.log_append_time_ms = info.log_append_time_ms
+    answer.log_start_offset = info.log_start_offset
+    if acks != ACKS_ALL:
         return None
-    return promised(response, pending) if pending is not None else response
+    done: Future[None] | None = replicas.promise(partition, info.last_offset, request.timeout_ms)
+    return done
+
+
+def refuse_with_hint(
+    response: Produce.Response,
+    answer: PartitionResponse,
+    call: Call,
+    topic: TopicData,
+    data: PartitionData,
+    error: errors.KafkaError,
+) -> None:
+    """The partition's answer is ``error``, with the leader where it is another broker."""
+    refuse(answer, error)
+    if error.code == errors.NotLeaderOrFollower.code and call.version >= HINTS_SINCE:
+        name = None if call.version >= TOPIC_IDS_SINCE else topic.name
+        add_leader_hint(response, answer, call, name, topic.topic_id, data.index)
+
+
+def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Response | None] | None:
+    """As many partitions as a turn has time for; what is left goes on in other turns."""
+    rest, turn = appends.all(), appends.call.broker.lane.first_turn()
+    for each in rest:
+        try:
+            appends.add(*each)
+        except TooHeavy as heavy:
+            return serve_rest(appends, each, rest, heavy)
+        if turn.is_over():
+            return serve_rest(appends, None, rest, None)
+    return appends.outcome()
+
+
+async def serve_rest(
+    appends: Appends, at: Item | None, rest: Iterator[Item], heavy: TooHeavy | None
+) -> Produce.Response | None:
+    """Goes on with the ``rest``; before that with ``at``, where that is ``heavy``. Nothing more is read from the
+    connection meanwhile, so a producer's batches are appended in their order.
+    """
+    connection, lane = appends.call.connection, appends.call.broker.lane
+    if not connection.pinned:
+        keep_records(data for topic in appends.request.topic_data for data in topic.partition_data)
+    appends.expect_waits()
+    connection.hold()
+    try:
+        while True:
+            prepared = await appends.prepare(at[1], heavy) if at is not None and heavy is not None else None
+            async with lane.turn() as turn:
+                appends.look_at_the_clock()
+                at, heavy = appends.go_on(at, rest, turn, prepared)
+            if at is None:
+                break
+    except BaseException:
+        appends.give_up()
+        raise
+    finally:
+        connection.release()
+    outcome = appends.outcome()
+    return outcome if outcome is None or isinstance(outcome, Response) else await outcome
+
+
+class Appends:
+    """The batches of a request on their way into the logs, and what is answered."""
+
+    __slots__ = ("_failure", "_now_ms", "_pending", "_said", "call", "request", "response")
+
+    def __init__(self, request: Produce.Request, call: Call, said: Answers | None) -> None:
+        self.request = request
+        self.call = call
+        self.response = Response(responses=[])
+        self._said = said
+        self._now_ms = call.broker.clock.now_ms()
+        self._pending: Pending = []
+        self._failure: errors.KafkaError | None = None
+
+    def answers_of(self, topic: TopicData) -> list[PartitionResponse]:
+        """Where the answers of a topic go."""
+        answers: list[PartitionResponse] = []
+        told = TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        self.response.responses.append(told)
+        return answers
+
+    def all(self) -> Iterator[Item]:
+        """All that is to be appended, in order."""
+        for topic in self.request.topic_data:
+            answers = self.answers_of(topic)
+            for data in topic.partition_data:
+                yield topic, data, answers
+
+    def expect_waits(self) -> None:
+        """Transactions that are open now may end before the batches are appended: each is looked at again then."""
+        if self._said is None and self.request.transactional_id is not None:
+            self._said = admission.nothing_said(self.request, self.call)
+
+    def look_at_the_clock(self) -> None:
+        """Some time has passed since the request came."""
+        self._now_ms = self.call.broker.clock.now_ms()
+
+    def add(
+        self,
+        topic: TopicData,
+        data: PartitionData,
+        answers: list[PartitionResponse],
+        prepared: Prepared | None = None,
+    ) -> None:
+        """Appends one batch, and answers for it. Raises TooHeavy."""
+        answer = PartitionResponse(index=data.index)
+        try:
+            done = append(self.request, self.call, self._said, topic, data, answer, self._now_ms, prepared)
+        except errors.KafkaError as error:
+            self._refuse(topic, data, answer, error)
+        else:
+            if done is not None:
+                self._pending.append((answer, done))
+        answers.append(answer)
+
+    def _refuse(
+        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, error: errors.KafkaError
+    ) -> None:
+        self._failure = self._failure or without_frames(error)
+        refuse_with_hint(self.response, answer, self.call, topic, data, error)
+
+    async def prepare(self, data: PartitionData, heavy: TooHeavy) -> Prepared | errors.KafkaError:
+        """The batch that was too heavy, checked on a thread, or what is wrong with it."""
+        broker = self.call.broker
+        assert data.records is not None
+        try:
+            return await broker.loop.run_in_executor(
+                broker.unpackers, heavy.rules.prepare, data.records, broker.clock.now_ms()
+            )
+        except errors.KafkaError as error:
+            return error
+
+    def go_on(
+        self,
+        at: Item | None,
+        rest: Iterator[Item],
+        turn: Turn,
+        prepared: Prepared | errors.KafkaError | None,
+    ) -> tuple[Item | None, TooHeavy | None]:
+        """Appends what it can until the turn is over: ``at``, which has been ``prepared``, and of the ``rest``.
+
+        Returns what comes next, and why it cannot be appended yet; None where there is nothing left.
+        """
+        at = at or next(rest, None)
+        while at is not None:
+            try:
+                if isinstance(prepared, errors.KafkaError):
+                    self._answer_with(prepared, at)
+                else:
+                    self.add(*at, prepared)
+            except TooHeavy as heavy:
+                return at, heavy
+            prepared = None
+            at = next(rest, None)
+            if turn.is_over():
+                break
+        return at, None
+
+    def _answer_with(self, error: errors.KafkaError, at: Item) -> None:
+        topic, data, answers = at
+        answers.append(PartitionResponse(index=data.index))
+        self._refuse(topic, data, answers[-1], error)
+
+    def give_up(self) -> None:
+        """Nobody waits for the answer any more."""
+        for _, done in self._pending:
+            done.cancel()
+
+    def outcome(self) -> Produce.Response | Awaitable[Produce.Response] | None:
+        """What the handler returns when all has been appended. Raises the first error of acks=0."""
+        if self.request.acks == 0:
+            if self._failure is not None:
+                raise self._failure
+            return None
+        return promised(self.response, self._pending) if self._pending else self.response
 
 
 def check(
@@ -122,7 +317,7 @@ def check(
     """
     if not -1 <= request.acks <= 1:
         raise errors.InvalidRequiredAcks(f"acks={request.acks} is none of -1, 0 and 1")
-    if admission.is_closed(partition, call):
+    if admission.is_closed(partition):
         raise errors.InvalidTopicException("clients do not write to internal topics")
     if not records:
         raise errors.InvalidRecord("there is no record batch")
@@ -139,6 +334,12 @@ def check(
     return 0
 
 
+def without_frames(error: errors.KafkaError) -> errors.KafkaError:
+    """The error by itself: the frames behind it hold the request, and whoever keeps the error: a cycle."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
+
+
 def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Response | None:
     """The response to a request that is wrong as a whole; for acks=0 raises ``error``."""
     if request.acks == 0:
@@ -148,9 +349,7 @@ def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Respo
         answers = [PartitionResponse(index=data.index) for data in topic.partition_data]
         for answer in answers:
             refuse(answer, error)
-        response.responses.append(
-            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
+        response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     return response
 
 

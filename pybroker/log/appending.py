@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from cy.batch import Batch, CorruptBatch, read_header, scan
+from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.storage import Bytes
 from pyclient.protocol import errors
 
@@ -100,11 +101,12 @@ def _refuse_damaged(records: Bytes) -> None:
 
 def runs(batches: list[Batch], room: int, segment_bytes: int) -> list[list[Batch]]:
     """Groups of batches by segment: ``room`` bytes are left in the active one, every other
-    takes ``segment_bytes``.
+    takes ``segment_bytes``, and offsets that its indexes can hold.
     """
     groups: list[list[Batch]] = [[]]
     for batch in batches:
-        if batch.size > room and groups[-1]:
+        group = groups[-1]
+        if group and (batch.size > room or batch.last_offset - group[0].base_offset > MAX_RELATIVE_OFFSET):
             groups.append([])
             room = segment_bytes
         groups[-1].append(batch)

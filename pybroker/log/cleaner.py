@@ -14,7 +14,8 @@ work again.
 What goes wrong: a disk error takes the log dir offline, as anywhere; a disk that is full only puts
 compaction off. Anything else that a log does to its compaction (damage, a batch larger than the
 map) marks it *uncleanable*: that is logged once, and the log is left alone until the broker starts
-again. What was read while the log was being cut looks like damage and is none.
+again, or a setting changes, its own or the cleaner's. What was read while the log was being cut looks
+like damage and is none.
 
 Thread-safety: ``clean_next`` may run on several threads at once; everything else is the loop's.
 """
@@ -33,6 +34,7 @@ from pybroker.clock import Clock
 from pybroker.log.cleanable import Cleanable, cleanable, groups
 from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.compaction import Compaction, Resources, Stats
+from pybroker.log.config import LogConfig
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
@@ -70,6 +72,14 @@ class Claimed(NamedTuple):
     identity: Identity
 
 
+class Refused(NamedTuple):
+    """A log that could not be compacted, and the settings with which it was tried."""
+
+    log: Log
+    config: LogConfig
+    resources: Resources
+
+
 class LogChanged(Exception):
     """The log is not what it was when its compaction began: another round begins anew."""
 
@@ -86,18 +96,20 @@ class Cleaner:
         self._throttle = throttle
         self._on_loop = on_loop
         self._claimed: dict[TopicPartition, Log] = {}
-        self._uncleanable: dict[TopicPartition, Log] = {}
+        self._refused: dict[TopicPartition, Refused] = {}
+        self._resources = Resources()
 
     @property
     def uncleanable(self) -> set[TopicPartition]:
         """The logs that compaction leaves alone, since something is wrong with them."""
-        return {tp for tp, log in self._uncleanable.items() if self._logs.get(tp) is log}
+        return {tp for tp, refused in self._refused.items() if self._logs.get(tp) is refused.log}
 
     def clean_next(self, resources: Resources, interruption: Interruption) -> bool:
         """Compacts the dirtiest log that is due; blocks. False where none was, or it went wrong.
 
         Raises Interrupted.
         """
+        self._resources = resources
         claimed = self._choose(interruption)
         if claimed is None:
             return False
@@ -146,7 +158,7 @@ class Cleaner:
             and not log.is_deleted
             and self._logs.moving_to(tp) is None
             and tp not in self._claimed
-            and self._uncleanable.get(tp) is not log
+            and self._refused.get(tp) != Refused(log, log.config, self._resources)
         )
 
     def _claim(self, log: Log) -> Claimed | None:
@@ -267,8 +279,8 @@ class Cleaner:
     def _give_up(self, log: Log, error: Exception) -> None:
         trace = None if isinstance(error, (ValueError, errors.KafkaError)) else error
         logger.error("%s cannot be compacted and is left alone: %s", log.topic_partition, error, exc_info=trace)
-        self._uncleanable = {tp: other for tp, other in self._uncleanable.items() if self._logs.get(tp) is other}
-        self._uncleanable[log.topic_partition] = log
+        self._refused = {tp: other for tp, other in self._refused.items() if self._logs.get(tp) is other.log}
+        self._refused[log.topic_partition] = Refused(log, log.config, self._resources)
 
 
 def _aborted_in(segments: list[Segment]) -> list[bytes]:

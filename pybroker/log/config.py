@@ -7,7 +7,7 @@ One field per topic key of Kafka, ``.`` written as ``_``; units are those of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_LONG = (1 << 63) - 1
 
@@ -53,6 +53,10 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+
+    def keeping_everything(self) -> LogConfig:
+        """The same without retention and compaction: for a log whose topic's configuration is not known."""
+        return replace(self, cleanup_policy=frozenset())
 
     @property
     def is_compacted(self) -> bool:

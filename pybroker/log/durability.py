@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.log import leader_epochs, partition_metadata
@@ -32,6 +32,7 @@ class Durability:
         "_log",
         "_point",
         "deleted",
+        "doubted",
         "names_synced",
         "recovery_point",
         "topic_id_synced",
@@ -50,6 +51,10 @@ class Durability:
         """False where the folder has files whose names may be lost."""
         self.truncations = 0
         """How often the log has been cut."""
+        self.doubted: int | None = None
+        """From here on the files are copies that were not synced; the folder that they were made of has what is below
+        ``recovery_point``. None: no doubt.
+        """
         self.deleted = False
         """True where the log's files are gone, or are about to go."""
 
@@ -69,22 +74,28 @@ class Durability:
             if free:
                 self._lock.release()
 
-    def sync(self, end: int) -> int:
-        """Syncs everything below offset ``end``; blocks. Returns the recovery point.
+    def sync(self, find_end: Callable[[], int]) -> int:
+        """Syncs everything below the offset that ``find_end`` gives; blocks. Returns the recovery point.
 
-        Raises OSError, never to be retried; KafkaStorageError where the log has been deleted, or
-        its dir has failed.
+        The end is asked for here, behind the wait for another sync and behind the number of cuts: an end from before
+        a cut would vouch for what is appended after it. Raises OSError, never to be retried; KafkaStorageError where
+        the log has been deleted, or its dir has failed.
         """
         with self._lock:
             if self.deleted:
                 raise errors.KafkaStorageError(f"{self._log} has been deleted")
             truncations = self.truncations
-            if end > self.recovery_point:
-                self._log.segments.sync(self.recovery_point, end)
+            end = find_end()
+            if end > self.recovery_point or self.doubted is not None:
+                start = self.recovery_point if self.doubted is None else min(self.doubted, self.recovery_point)
+                self._log.segments.sync(start, end, lambda: self.deleted)
+                if self.deleted:
+                    raise errors.KafkaStorageError(f"{self._log} has been deleted")
                 self._sync_names()
                 with self._point:
                     if truncations == self.truncations:
                         self.recovery_point = end
+                        self.doubted = None
             return self.recovery_point
 
     def lower(self, offset: int) -> None:
@@ -96,6 +107,8 @@ class Durability:
             is_lower = offset < self.recovery_point
             if is_lower:
                 self.recovery_point = offset
+            if self.doubted is not None:
+                self.doubted = min(self.doubted, offset)
         if is_lower:
             self._log.log_dir.checkpoint_recovery_points()
 

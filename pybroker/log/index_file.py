@@ -113,6 +113,11 @@ class IndexFile:
         if type(self._entries) is not bytearray or self._saved == len(self._entries):
             self._entries = None
 
+    def abandon(self) -> None:
+        """The segment has been removed: a sync that still runs must not write the file of its successor."""
+        with _saving:
+            self._entries = None
+
     def delete(self) -> None:
         """Removes the file."""
         self._cache.forget(self)

@@ -44,7 +44,7 @@ from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.log.storage import Bytes
-from pybroker.log.validation import rules_for
+from pybroker.log.validation import UNPACKED_ON_LOOP, Prepared, rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -165,10 +165,12 @@ class Log(ReadableLog):
         *,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        prepared: Prepared | None = None,
     ) -> AppendInfo:
         """Appends one v2 batch and gives it offsets.
 
         ``transaction_version``: that of the transaction to which it belongs (see ``ProducerStates``).
+        A client's batch that would hold the loop raises TooHeavy, until it comes ``prepared``.
         ``records`` is changed in place where it is writable. Raises errors.KafkaError:
         CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge,
         UnsupportedCompressionType, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
@@ -177,7 +179,14 @@ class Log(ReadableLog):
         if self.log_dir.offline:
             raise self.log_dir.storage_error()
         from_client = origin is Origin.CLIENT
-        batch = self._rules.check(records, now_ms, from_client=from_client)
+        rules = self._rules
+        if prepared is not None and prepared.rules is rules:
+            batch = prepared.batch
+        else:
+            batch = rules.check(
+                records, now_ms, from_client=from_client, max_output=UNPACKED_ON_LOOP if from_client else None
+            )
+            prepared = None
         marker = markers.decode(records) if batch.is_control else None
         if batch.producer_id >= 0:
             if batch.is_control:
@@ -187,7 +196,12 @@ class Log(ReadableLog):
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
                     return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
-        records = writable(self._rules.recompressed(records, batch))
+        if prepared is not None:
+            records = writable(prepared.records)
+        else:
+            records = writable(
+                rules.repacked_on_loop(records, batch) if from_client else rules.recompressed(records, batch)
+            )
         first = self.log_end_offset
         last = first + batch.last_offset_delta
         timestamp = batch.records_max_timestamp
@@ -205,7 +219,7 @@ class Log(ReadableLog):
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, first)
         if batch.producer_id >= 0:
-            self._remember_producer(batch, marker, first, last, timestamp)
+            self._remember_producer(batch, marker, first, last, timestamp, now_ms)
         self.log_end_offset = last + 1  # now that a sync from another thread finds all that belongs to it
         if last + 1 - self._durability.recovery_point >= self._flush_messages:
             self.flush()
@@ -247,7 +261,9 @@ class Log(ReadableLog):
             if batch.producer_id >= 0:
                 start = batch.position - run[0].position
                 marker = markers.decode(data[start : start + batch.size]) if batch.is_control else None
-                self._remember_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+                self._remember_producer(
+                    batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp, now_ms
+                )
         self.log_end_offset = last + 1
 
     def _segment_for(self, length: int, last: int, timestamp: int, now_ms: int, first: int) -> Segment:
@@ -259,9 +275,12 @@ class Log(ReadableLog):
         """
         segment = self._active
         try:
-            is_due = segment.size and self._rolling.is_due(segment, length, last, timestamp, now_ms)
+            if segment.size:
+                is_due = self._rolling.is_due(segment, length, last, timestamp, now_ms)
+            else:
+                is_due = last - segment.base_offset > MAX_RELATIVE_OFFSET
         except (OSError, MalformedBatch):
-            with self._failing("looking for the age of a segment"):
+            with self._refusing("looking for the age of a segment"):
                 raise
         if is_due:
             fits = last - self.log_end_offset <= MAX_RELATIVE_OFFSET
@@ -272,20 +291,25 @@ class Log(ReadableLog):
         try:
             return duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
         except OSError as error:
-            raise self.log_dir.fail(error, f"looking back in {self.segments[0].path}") from error
+            raise self.log_dir.refuse(error, f"looking back in {self.segments[0].path}") from error
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
         """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
+        doing = f"appending to {segment.path}"
+        if not segment.is_open:
+            return self.log_dir.refuse(error, doing)  # nothing was written
         segment.cut_failed_write()
-        return self.log_dir.fail(error, f"appending to {segment.path}")
+        return self.log_dir.fail(error, doing)
 
-    def _remember_producer(self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int) -> None:
+    def _remember_producer(
+        self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int, now_ms: int
+    ) -> None:
         if not batch.is_control:
-            self.producers.append(batch, first, last, timestamp)
+            self.producers.append(batch, first, last, timestamp, now_ms)
         elif marker is not None:
             index = self._active.txn_index
             with self._failing("writing the transaction index"):
-                if append_marker(self.producers, index, batch, marker, first, timestamp):
+                if append_marker(self.producers, index, batch, marker, first, timestamp, now_ms):
                     index.save()
                     self._durability.names_synced = False  # it may be new
 
@@ -295,21 +319,25 @@ class Log(ReadableLog):
         Raises KafkaStorageError.
         """
         base_offset = self.log_end_offset if base_offset is None else base_offset
-        with self._failing("rolling a segment"):
+        with self._refusing("rolling a segment"):
             sealed = self._active
             if sealed.size == 0 and sealed.base_offset == base_offset:
                 return sealed
             sealed.seal()
             self.producers.take_snapshot(base_offset)
-            self._add_segment(base_offset, now_ms)
+            segment = self._new_segment(base_offset, now_ms)
+            self.segments.add(segment)
+            self._activate(segment)
         self.log_dir.on_roll(self)
         return self._active
 
-    def _add_segment(self, base_offset: int, now_ms: int) -> None:
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         log_dir = self.log_dir
         segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms)
         self._durability.names_synced = False  # now that it is there: a sync may be running
-        self.segments.add(segment)
+        return segment
+
+    def _activate(self, segment: Segment) -> None:
         self._active = segment
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
 
@@ -335,20 +363,22 @@ class Log(ReadableLog):
             self._active = self.segments[-1]
             if cut is not None and segment is self._active:
                 segment.truncate(cut.position)
-            self._ends_at(self._active.read_end() + 1)
+            self._ends_at(self._active.read_end() + 1, may_undo=True)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Removes everything; the next record's offset is ``offset``. Raises KafkaStorageError."""
         with self._failing("truncating"):
             self._durability.lower(offset)
-            self._remove_segments(self.segments.remove_from(0)[::-1])
+            self._remove_segments(self.segments.snapshot()[::-1])
             self.log_start_offset = offset
-            self._add_segment(offset, now_ms)
+            segment = self._new_segment(offset, now_ms)
+            self.segments.start_over(segment)  # not before: other threads find some segment at any time
+            self._activate(segment)
             self.producers.remove_snapshots(lambda at: at != offset)
             self._ends_at(offset)
 
-    def _ends_at(self, offset: int) -> None:
+    def _ends_at(self, offset: int, *, may_undo: bool = False) -> None:
         """The log has been cut to ``offset``: everything that is derived from it follows."""
         self.log_end_offset = offset
         self._durability.lower(offset)  # again: a sync may have begun before the cut
@@ -359,7 +389,8 @@ class Log(ReadableLog):
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.leader_epochs.truncate_from_end(offset)
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
-        replay_producers(self.producers, self.segments, self.log_start_offset, offset)
+        if not (may_undo and self.producers.undo_to(offset)):
+            replay_producers(self.producers, self.segments, self.log_start_offset, offset)
         self.producers.on_high_watermark(self.high_watermark)
 
     def raise_log_start_offset(self, offset: int) -> None:

@@ -9,6 +9,9 @@ Layout (Kafka's)::
     <topic>-<partition>/              a log
     <topic>-<partition>.<id>-delete/  one that is being deleted
     <topic>-<partition>.<id>-future/  one that is being moved here
+    <topic>-<partition>.<id>-stray/   one that belongs to no partition (``strays``)
+
+What a start does with each is in ``folder_states``.
 
 A dir *fails* once, for good: the first OSError takes it offline, every later use of its logs
 raises KafkaStorageError, and it stays so until the broker is started again. Retrying would be
@@ -23,9 +26,11 @@ Thread-safety: ``fail`` may be called from any thread; its listeners run on that
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -39,6 +44,9 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+EXHAUSTED = {errno.EMFILE, errno.ENFILE}
+REFUSALS_TOLD_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +75,9 @@ class LogDir:
         """False where a log's folder is newer than the last ``sync_names``."""
         self.stale: set[TopicPartition] = set()
         """Logs that are not here any more and may still stand in the checkpoint files."""
+        self.arriving: dict[TopicPartition, tuple[Log, int]] = {}
+        """Logs that are being moved here, and up to where their copies are on this disk (``move``)."""
+        self._refusal_told_at = -REFUSALS_TOLD_S
         self._lock = threading.Lock()
         self._naming = threading.Lock()
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
@@ -91,6 +102,18 @@ class LogDir:
             self.on_failure(self)
         return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
 
+    def refuse(self, error: OSError, doing: str) -> errors.KafkaStorageError:
+        """As ``fail``, of something that may be tried again as if it had not been begun: where the process or the
+        machine is out of descriptors only the request is refused, for the disk has not failed.
+        """
+        if error.errno not in EXHAUSTED:
+            return self.fail(error, doing)
+        now = time.monotonic()
+        if now >= self._refusal_told_at + REFUSALS_TOLD_S:
+            self._refusal_told_at = now
+            logger.error("out of file descriptors, %s: %s (raise the limit, see ulimit -n)", doing, error)
+        return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
+
     def storage_error(self) -> errors.KafkaStorageError:
         """The error of every use while the dir is offline."""
         return errors.KafkaStorageError(f"log dir {self.path} is offline: {self.failure}")
@@ -106,14 +129,15 @@ class LogDir:
         """Writes where each log is synced up to; raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.RECOVERY_POINT,
-            lambda: {tp: log.recovery_point for tp, log in list(self.logs.items())},
+            lambda: {tp: log.recovery_point for tp, log in list(self.logs.items())}
+            | {tp: min(log.recovery_point, copied) for tp, (log, copied) in list(self.arriving.items())},
         )
 
     def checkpoint_high_watermarks(self) -> None:
         """Writes the high watermarks; raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.HIGH_WATERMARK,
-            lambda: {tp: log.high_watermark for tp, log in list(self.logs.items())},
+            lambda: {tp: log.high_watermark for tp, log in self._told()},
         )
 
     def checkpoint_log_start_offsets(self) -> None:
@@ -122,7 +146,7 @@ class LogDir:
             checkpoints.LOG_START,
             lambda: {
                 tp: log.log_start_offset
-                for tp, log in list(self.logs.items())
+                for tp, log in self._told()
                 if log.log_start_offset > log.first_segment_offset
             },
         )
@@ -131,8 +155,12 @@ class LogDir:
         """Writes where the compacted part of each log ends; raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.CLEANER,
-            lambda: {tp: log.clean_offset for tp, log in list(self.logs.items()) if log.clean_offset > 0},
+            lambda: {tp: log.clean_offset for tp, log in self._told() if log.clean_offset > 0},
         )
+
+    def _told(self) -> list[tuple[TopicPartition, Log]]:
+        """The logs of which the checkpoint files speak: those that are here, and those that arrive."""
+        return [*self.logs.items(), *((tp, log) for tp, (log, _) in list(self.arriving.items()))]
 
     def write_checkpoints(self) -> None:
         """Writes all four, so that they speak of no log that is not here.
@@ -164,7 +192,7 @@ class LogDir:
                     checkpoints.write_offsets(self.storage, self.file(name), offsets)
                     self._checkpointed[name] = offsets
         except OSError as error:
-            raise self.fail(error, f"writing {name}") from error
+            raise self.refuse(error, f"writing {name}") from error
 
     # Clean shutdown
 
@@ -199,6 +227,11 @@ class LogDir:
                     self.storage.sync_folder(self.path)
                 except OSError as error:
                     raise self.fail(error, "syncing the names of logs") from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives one of the dir's folders another name, durably; raises OSError."""
+        self.storage.rename(old, new)
+        self.storage.sync_folder(self.path)
 
     def unlink(self, paths: list[str]) -> None:
         """Removes files at once; raises KafkaStorageError."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pybroker.log.batches import MalformedBatch
 from pybroker.log.cleaned_segment import CleanedSegment
@@ -102,17 +102,17 @@ class LogFiles:
 
         Raises KafkaStorageError.
         """
-        return self._sync(self.log_end_offset)
+        return self._sync(lambda: self.log_end_offset)
 
     def flush_sealed(self) -> int:
         """Syncs all segments but the active one; blocks."""
-        return self._sync(self._active.base_offset)
+        return self._sync(lambda: self._active.base_offset)
 
-    def _sync(self, end: int) -> int:
+    def _sync(self, find_end: Callable[[], int]) -> int:
         with self.undisturbed():  # whoever waited for a sync that failed must not try again
             self.log_dir.check_online()
             with self._failing("syncing"):
-                return self._durability.sync(end)
+                return self._durability.sync(find_end)
 
     def save_lagging_files(self) -> None:
         """Brings index and epoch files up to date, for whoever reads them; blocks.
@@ -148,6 +148,16 @@ class LogFiles:
             gone = {segment.base_offset for segment in old[1:]}
             self.producers.remove_snapshots(lambda offset: offset in gone)
         self.log_dir.discard(removed)
+
+    def undisturbed_at_once(self) -> contextlib.AbstractContextManager[bool]:
+        """As ``undisturbed``, but gives False, and no promise, where another thread is at the files."""
+        return self._durability.undisturbed_at_once()
+
+    def doubt_copy(self, offset: int) -> None:
+        """The files are copies now, not synced from ``offset`` on: the next flush does that, names too."""
+        self._durability.doubted = offset
+        self._durability.names_synced = False
+        self.leader_epochs.dirty = True
 
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """No pool thread touches the files meanwhile; waits for one that does."""
@@ -186,13 +196,26 @@ class LogFiles:
             self._durability.save_files()
             self.release()
 
-    def delete(self) -> None:
-        """Removes the folder; raises KafkaStorageError."""
+    def forsake(self) -> None:
+        """The log is about to be deleted: a sync that is under way ends with the file at which it is."""
+        self._durability.deleted = True
+
+    def abandon(self) -> None:
+        """The files are not this object's any more: work in the background that comes late leaves them alone."""
         self._durability.deleted = True
         for segment in self.segments:
             segment.forget()
-        with self._failing("deleting"):
-            self.log_dir.storage.remove_folder(self.folder)
+
+
+    @contextlib.contextmanager
+    def _refusing(self, doing: str) -> Iterator[None]:
+        """As ``_failing``, of what may be tried again (``LogDir.refuse``)."""
+        try:
+            yield
+        except OSError as error:
+            raise self.log_dir.refuse(error, f"{doing} ({os.path.basename(self.folder)})") from error
+        except MalformedBatch as error:
+            raise errors.CorruptMessage(f"{self}: {error}") from error
 
     @contextlib.contextmanager
     def _failing(self, doing: str) -> Iterator[None]:

@@ -5,6 +5,9 @@ start, deleting them, moving them between dirs, the periodic work, and the order
 shutdown. A dir that fails is left out from then on; its logs stay known, so that their partitions
 answer KAFKA_STORAGE_ERROR. When every dir has failed the broker has to stop: ``all_failed``.
 
+A log that belongs to no partition is set aside as a *stray* (``strays``); a log whose configuration is not known yet
+keeps everything.
+
 A clean shutdown: every log completes its indexes, takes a producer snapshot and syncs; then the
 three checkpoints; then, last, the clean-shutdown marker.
 
@@ -14,29 +17,34 @@ pool thread.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 
 from pybroker.clock import Clock
-from pybroker.log import checkpoints, meta_properties, recovery
+from pybroker.log import checkpoints, meta_properties, recovery, rivals, strays
 from pybroker.log.config import LogConfig
 from pybroker.log.file_cache import FileCache
+from pybroker.log.folder_states import Start, folder_state
+from pybroker.log.folders import FUTURE_SUFFIX, marked_name, parse_folder
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
+from pybroker.log.missing_directories import Directories
 from pybroker.log.move import Move
 from pybroker.log.recovery import Checkpointed
+from pybroker.log.removals import Removals
 from pybroker.log.storage import Storage
+from pybroker.log.strays import Stray, Strays
+from pybroker.pools import Inline, Pools
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
-DELETE_SUFFIX = "-delete"
-FUTURE_SUFFIX = "-future"
-MAX_NAME = 255
 CLOSING_THREADS = 8
+NOTHING_MISSING = Directories()
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +57,7 @@ class LogManager:
     """The logs of one broker.
 
     ``config_for(topic)`` gives the configuration of a log that is opened at the start;
-    ``executor`` runs what may take long (None: at once, on the caller's thread).
+    ``pools`` run what may take long (None: at once, on the caller's thread).
     """
 
     def __init__(
@@ -61,22 +69,26 @@ class LogManager:
         *,
         cluster_id: str,
         node_id: int,
-        executor: Executor | None = None,
+        pools: Pools | None = None,
         recovery_threads_per_dir: int = 2,
         max_open_files: int | None = None,
         producer_expiration_ms: int = 86_400_000,
+        directories: Directories = NOTHING_MISSING,
     ) -> None:
         self._storage = storage
         self._config_for = config_for
         self._clock = clock
         self._cluster_id = cluster_id
         self._node_id = node_id
-        self._executor = executor
+        self._pools = pools or Pools.one(Inline())
+        self.removals = Removals(storage, self._pools.removals)
         self._threads = recovery_threads_per_dir
         self._producer_expiration_ms = producer_expiration_ms
         self._logs: dict[TopicPartition, Log] = {}
         self._moves: dict[TopicPartition, Move] = {}
         self._configs: dict[LogConfig, LogConfig] = {}
+        self._strays = Strays(storage)
+        self.directories = directories
         self._failure_listeners: list[Callable[[LogDir], None]] = []
         self.cache = FileCache(max_open_files or _default_open_files())
         self.dirs = [self._new_dir(path) for path in log_dirs]
@@ -85,7 +97,7 @@ class LogManager:
         log_dir = LogDir(self._storage, self.cache, path)
         log_dir.on_failure = self._on_failure
         log_dir.on_roll = self._on_roll
-        log_dir.discard = lambda paths: self._run(lambda: log_dir.unlink(paths))
+        log_dir.discard = lambda paths: _submit(self._pools.removals, partial(log_dir.unlink, paths))
         return log_dir
 
     # Looking up
@@ -132,6 +144,7 @@ class LogManager:
         """
         for log_dir in self.dirs:
             try:
+                self._check_is_not_mount_point(log_dir)
                 self._make_dir(log_dir.path)
                 owner = meta_properties.claim(self._storage, log_dir.path, self._cluster_id, self._node_id)
                 log_dir.directory_id = owner.directory_id
@@ -142,6 +155,10 @@ class LogManager:
                 continue
         if self.all_failed:
             raise NoLogDir("no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs))
+
+    def _check_is_not_mount_point(self, log_dir: LogDir) -> None:
+        if log_dir.path in self.directories.unused:
+            raise OSError(errno.ENODEV, f"it is new, and a log dir is missing: {self.directories.advice}")
 
     def _make_dir(self, path: str) -> None:
         if not self._storage.exists(path):
@@ -154,6 +171,7 @@ class LogManager:
         starts = log_dir.read_checkpoint(checkpoints.LOG_START)
         high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
         clean_offsets = log_dir.read_checkpoint(checkpoints.CLEANER)
+        returned: list[str] = []
 
         def load_one(folder: str) -> Log | None:
             tp = parse_folder(folder)
@@ -162,8 +180,12 @@ class LogManager:
             checkpointed = Checkpointed(
                 recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
             )
-            config = self._shared(self._config_for(tp.topic))
+            config = self._shared(self._config_for(tp.topic).keeping_everything())
             path = log_dir.file(folder)
+            note = strays.read_note(self._storage, path)
+            if note is not None:
+                returned.append(path)
+                checkpointed = strays.merged(checkpointed, note)
             return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=self._clock.now_ms())
 
         self._remove_leftovers(log_dir)
@@ -175,8 +197,10 @@ class LogManager:
                     self._adopt(log_dir, log)
         checkpointed_logs = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
         log_dir.stale = checkpointed_logs - log_dir.logs.keys()
-        if log_dir.stale or (log_dir.logs and not clean):
+        if log_dir.stale or returned or (log_dir.logs and not clean):
             log_dir.write_checkpoints()
+        log_dir.unlink([f"{folder}/{strays.FILE_NAME}" for folder in returned])
+        self._strays.look_into(log_dir)
         logger.info(
             "%d logs opened in %s%s",
             len(log_dir.logs),
@@ -185,23 +209,41 @@ class LogManager:
         )
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
-        """Deletions are finished, moves that were not finished are undone."""
-        for folder in self._storage.folders(log_dir.path):
-            if folder.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
-                self._storage.remove_folder(log_dir.file(folder))
+        """Removals go on where they were cut off; of moves that were cut off the copies go."""
+        for name in self._storage.folders(log_dir.path):
+            state = folder_state(name)
+            if state is not None and state.start is Start.REMOVES:
+                self.removals.remove(log_dir.file(name))
 
     def _adopt(self, log_dir: LogDir, log: Log) -> None:
-        other = self._logs.get(log.topic_partition)
-        if other is not None:
-            logger.error("%s is also in %s and is left alone there", log.topic_partition, log.folder)
+        """The log is found by its name from now on, unless another one of that name is it."""
+        tp = log.topic_partition
+        other = self._logs.get(tp)
+        if other is not None and not rivals.has_more(log, other):
+            _logged(partial(self._displace, log, other))
             return
-        self._logs[log.topic_partition] = log
-        log_dir.logs[log.topic_partition] = log
+        self._logs[tp] = log
+        log_dir.logs[tp] = log
+        if other is not None:
+            del other.log_dir.logs[tp]
+            _logged(partial(self._displace, other, log))
+
+    def _displace(self, log: Log, winner: Log) -> None:
+        """Of two logs of a name ``winner`` is it; the other one loses its name, durably. Raises KafkaStorageError."""
+        folder = log.folder
+        log.log_dir.stale.add(log.topic_partition)
+        if rivals.covers(winner, log):
+            self.removals.delete(log.log_dir, [log])
+        else:
+            why = f"{winner.folder} has the same name, and more of it"
+            self._strays.set_aside(log, self._clock.now_ms(), why)
+        logger.error("%s and %s had one name: the former is %s now", folder, winner.folder, log.folder)
 
     def close(self) -> None:
         """A clean shutdown of every dir that has not failed; blocks."""
+        self.removals.stop()
         for move in list(self._moves.values()):
-            move.cancel()
+            _logged(move.end)
         for log_dir in self.online_dirs:
             try:
                 with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="log-closing") as pool:
@@ -223,13 +265,15 @@ class LogManager:
         config: LogConfig,
         log_dir: str | None = None,
     ) -> Log:
-        """The log of a partition, made if it is not there, in ``log_dir`` or else where the fewest
-        logs are.
+        """The log of a partition. Where it is not there it is the stray of this topic, or else a new one, in
+        ``log_dir`` or where the fewest logs are.
 
         Raises KafkaStorageError, and InconsistentTopicId where the log is that of another topic of
         the same name.
         """
         log = self._logs.get(topic_partition)
+        if log is None:
+            log = self._take_back(topic_partition, topic_id, config)
         if log is None:
             chosen = self.dir_at(log_dir) if log_dir is not None else self._emptiest_dir()
             log = self._create(chosen, topic_partition, config)
@@ -247,16 +291,23 @@ class LogManager:
             self._storage.make_folder(folder)
             log_dir.names_synced = False
         except OSError as error:
-            raise log_dir.fail(error, f"making {folder}") from error
-        config = self._shared(config)
+            raise log_dir.refuse(error, f"making {folder}") from error
+        return self._open(log_dir, topic_partition, folder, config, Checkpointed(), True, is_new=True)
+
+    def _open(
+        self,
+        log_dir: LogDir,
+        topic_partition: TopicPartition,
+        folder: str,
+        config: LogConfig,
+        checkpointed: Checkpointed,
+        is_clean: bool,
+        *,
+        is_new: bool = False,
+    ) -> Log:
+        config, now_ms = self._shared(config), self._clock.now_ms()
         return recovery.load(
-            log_dir,
-            topic_partition,
-            folder,
-            config,
-            Checkpointed(),
-            clean=True,
-            now_ms=self._clock.now_ms(),
+            log_dir, topic_partition, folder, config, checkpointed, clean=is_clean, now_ms=now_ms, is_new=is_new
         )
 
     def _emptiest_dir(self) -> LogDir:
@@ -274,36 +325,73 @@ class LogManager:
         raise errors.LogDirNotFound(f"{path} is not in log.dirs")
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Removes a log; its files are gone when this returns. Raises KafkaStorageError."""
+        """Deletes one log; see ``delete_all``."""
+        self.delete_all([topic_partition])
+
+    def delete_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Deletes logs: when this returns that is durable, and their names are free; the files go in the background.
+
+        Blocks while another thread syncs one of their files. A dir that fails meanwhile goes offline.
+        """
+        logs = [log for tp in topic_partitions if (log := self._logs.get(tp)) is not None]
+        for log in logs:
+            log.forsake()
+            self._take_out(log.topic_partition)
+        for log_dir in self.online_dirs:
+            here = [log for log in logs if log.log_dir is log_dir]
+            if here:
+                _logged(partial(self.removals.delete, log_dir, here))
+
+    def _take_out(self, topic_partition: TopicPartition) -> Log | None:
+        """The log, which is found no more and moves no more."""
         log = self._logs.pop(topic_partition, None)
         if log is None:
-            return
+            return None
         move = self._moves.get(topic_partition)
         if move is not None:
-            move.cancel()
-        log_dir = log.log_dir
-        log_dir.logs.pop(topic_partition, None)
-        log_dir.stale.add(topic_partition)
-        if log_dir.offline:
-            return
-        with log.undisturbed():
-            self._delete_files(log, log_dir.file(_marked_name(topic_partition, DELETE_SUFFIX)))
+            _logged(move.end)
+        log.log_dir.logs.pop(topic_partition, None)
+        log.log_dir.stale.add(topic_partition)
+        return log
 
     def forget_deleted(self) -> None:
-        """Takes deleted logs out of the checkpoint files, once for all of them; blocks."""
+        """Takes logs that are gone out of the checkpoint files, once for all of them; blocks."""
         for log_dir in self.online_dirs:
             if log_dir.stale:
                 _logged(log_dir.write_checkpoints)
 
-    def _delete_files(self, log: Log, folder: str) -> None:
-        """Renames the log's folder to ``folder``, which is quick and durable, then removes it."""
-        try:
-            self._storage.rename(log.folder, folder)
-            self._storage.sync_folder(log.log_dir.path)
-        except OSError as error:
-            raise log.log_dir.fail(error, f"deleting {log.folder}") from error
-        log.relocate(log.log_dir, folder)
-        log.delete()
+    # Strays
+
+    @property
+    def strays(self) -> list[Stray]:
+        """The logs that were set aside, in dirs that have not failed."""
+        return self._strays.online()
+
+    def has(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether ``get_or_create`` would make none: the log is there, or it is a stray."""
+        return topic_partition in self._logs or self._strays.of(topic_partition, topic_id) is not None
+
+    def set_aside(self, topic_partition: TopicPartition, why: str) -> Stray | None:
+        """Makes a stray of a log, closed and renamed when this returns; blocks.
+
+        None where the log is not there or its dir is offline. Raises KafkaStorageError.
+        """
+        log = self._take_out(topic_partition)
+        if log is None or log.log_dir.offline:
+            return None
+        return self._strays.set_aside(log, self._clock.now_ms(), why)
+
+    def _take_back(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log | None:
+        """The stray of this topic's partition, which is its log again. Raises KafkaStorageError."""
+        found = self._strays.of(topic_partition, topic_id)
+        if found is None:
+            return None
+        if topic_partition in found.log_dir.stale:
+            found.log_dir.write_checkpoints()
+        folder = self._strays.take_back(found)
+        log = self._open(found.log_dir, topic_partition, folder, config, found.note.checkpointed, found.note.is_clean)
+        self._adopt(found.log_dir, log)
+        return log
 
     # Moving between dirs
 
@@ -323,10 +411,11 @@ class LogManager:
             if running.target is target_dir:
                 return None
             running.cancel()
+            running = running if running.has_switched else None
         if log.log_dir is target_dir:
             return None
-        folder = target_dir.file(_marked_name(topic_partition, FUTURE_SUFFIX))
-        move = self._moves[topic_partition] = Move(log, target_dir, folder, self._on_moved)
+        folder = target_dir.file(marked_name(topic_partition, FUTURE_SUFFIX))
+        move = self._moves[topic_partition] = Move(log, target_dir, folder, self._on_moved, self.removals, running)
         return move
 
     def moving_to(self, topic_partition: TopicPartition) -> Move | None:
@@ -334,7 +423,8 @@ class LogManager:
         return self._moves.get(topic_partition)
 
     def _on_moved(self, move: Move) -> None:
-        self._moves.pop(move.log.topic_partition, None)
+        if self._moves.get(move.log.topic_partition) is move:
+            del self._moves[move.log.topic_partition]
 
     # Periodic work
 
@@ -394,33 +484,15 @@ class LogManager:
         return [log for log in self if not log.log_dir.offline]
 
     def _on_roll(self, log: Log) -> None:
-        self._run(log.flush_sealed)
-
-    def _run(self, work: Callable[[], object]) -> None:
-        if self._executor is None:
-            work()
-        else:
-            self._executor.submit(_logged, work)
+        _submit(self._pools.upkeep, log.flush_sealed)
 
     def _shared(self, config: LogConfig) -> LogConfig:
         """One object for equal configurations."""
         return self._configs.setdefault(config, config)
 
 
-def parse_folder(name: str) -> TopicPartition | None:
-    """The partition whose log a folder holds, None for folders that are not ours."""
-    topic, dash, index = name.rpartition("-")
-    if not dash or not topic or not index.isdecimal():
-        return None
-    return TopicPartition(topic, int(index))
-
-
-def _marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """``<topic>-<partition>.<unique id>-delete``, the topic cut so that a file system takes the
-    name (Kafka's way).
-    """
-    tail = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
-    return topic_partition.topic[: MAX_NAME - len(tail)] + tail
+def _submit(executor: Executor, work: Callable[[], object]) -> None:
+    executor.submit(_logged, work)
 
 
 def _logged(work: Callable[[], object]) -> None:

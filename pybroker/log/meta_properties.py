@@ -42,6 +42,10 @@ class MetaProperties:
         return ("\n".join(lines) + "\n").encode()
 
 
+NEW = MetaProperties("", -1, "")
+"""Of a folder that nobody has used."""
+
+
 def decode(data: bytes) -> MetaProperties:
     """Parses the file; raises ValueError."""
     lines = [line.strip() for line in data.decode("utf-8").splitlines()]

@@ -1,168 +1,183 @@
-"""Moves a log to another log dir while it is in use (AlterReplicaLogDirs, KIP-113).
+"""Moves a log to another log dir while it is in use (AlterReplicaLogDirs, KIP-113), in three steps.
 
-``copy`` runs on a pool thread and copies segment files into ``<topic>-<partition>.<id>-future`` in
-the target dir; appends go on. It is called until what is left is small, then ``finish``, on the
-loop's thread where nothing is appended meanwhile, copies the rest, syncs, gives the folder its
-real name and lets the log continue there; the target's checkpoints know of it before its name is
-there, so that a crash does not bring back deleted records. The old folder goes last: a crash before the rename
-leaves the old log, one after it two equal ones, of which the first dir's is used.
+1. ``copy``, on a pool thread, copies into ``<topic>-<partition>.<id>-future`` in the target dir and syncs what it has
+   copied; appends go on. The target's checkpoint files know the log from then on, so that a crash brings no deleted
+   records back. It is called until ``switch`` says yes.
+2. ``switch``, on the loop's thread, copies the little that is still missing, gives the copy the log's name, and lets
+   the log go on there. It syncs nothing: a power cut may take from the copy what was not synced, then the old folder
+   has it. Whoever flushes the log before the next step syncs the copy first (``Durability.doubted``), and the target's
+   checkpoint keeps the recovery point where the copy was synced up to.
+3. ``settle``, on a pool thread, syncs what ``switch`` has done. Only then the old folder loses its name, and goes.
 
-Whatever happens to the log during the copy shows in its segments: a segment that was cut or
-removed is copied anew or dropped by ``finish``, since only files with the right length and content
-count.
+A crash before 2 leaves the old log, and the copy, which is no log, goes. One between 2 and the end of 3 leaves both
+under one name, of which ``rivals`` chooses the one that has more: whoever was told that a record is on the disk finds
+it there. An old folder that cannot be renamed, as its disk has failed, loses in the same way when it is back.
+
+A truncation makes the copy begin anew, on the pool; ``switch`` refuses as long as there is more to do than the loop has
+time for.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
-from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
+from pybroker.log.folders import DELETE_SUFFIX, marked_name
 from pybroker.log.log import Log
+from pybroker.log.log_copy import Cancelled, LogCopy
 from pybroker.log.log_dir import LogDir
-from pybroker.log.segment import Segment
-from pybroker.log.storage import DataFile
+from pybroker.log.removals import Removals
 from pyclient.protocol import errors
-
-CHUNK_BYTES = 1 << 20
-SMALL_REST_BYTES = 4 << 20
 
 
 class Move:
-    """One move that is going on."""
+    """One move that is going on; ``before``: another one of the log, which may not have settled yet."""
 
-    def __init__(self, log: Log, target: LogDir, folder: str, on_end: Callable[[Move], None]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        target: LogDir,
+        folder: str,
+        on_end: Callable[[Move], None],
+        removals: Removals,
+        before: Move | None = None,
+    ) -> None:
         self.log = log
         self.target = target
         self.folder = folder
         """The ``-future`` folder."""
         self.cancelled = False
+        self.has_switched = False
+        """The log is in the target dir; perhaps not durably."""
         self._on_end = on_end
-        self._copied: dict[int, int] = {}
-        self._truncations = log.truncations
+        self._removals = removals
+        self._before = before
+        self._copy = LogCopy(log, target.storage, folder, lambda: self.cancelled)
+        self._start_told = -1
+        """The log start offset that the target's checkpoint files have."""
+        self._old: tuple[LogDir, str] | None = None
+        """Dir and folder of before the switch, as long as it has its name."""
+        self._is_copying = False
+        self._settling = threading.Lock()
 
     @property
     def copied_bytes(self) -> int:
         """Bytes in the target dir so far."""
-        return sum(self._copied.values())
+        return self._copy.copied_bytes
 
     @property
     def lag_bytes(self) -> int:
         """Bytes that are not there yet."""
         return max(0, self.log.size - self.copied_bytes)
 
-    def copy(self) -> bool:
-        """Copies what has been appended since the last call; blocks.
-
-        True where little enough is left for ``finish``. Raises KafkaStorageError.
-        """
-        storage = self.target.storage
+    def copy(self) -> None:
+        """Copies what has been appended since the last call, durably; blocks. Raises KafkaStorageError."""
+        self._is_copying = True
         try:
-            storage.make_folder(self.folder)
-            for segment in self.log.segments.snapshot():
-                if self.cancelled:
-                    return False
-                self._copy_segment(segment)
+            if not self.cancelled:
+                self._copy.update()
+                self._tell_target()
+        except Cancelled:
+            return
         except OSError as error:
-            if self.cancelled:  # the folder was removed meanwhile
-                return False
-            raise self.target.fail(error, f"copying {self.log.folder}") from error
-        return self.lag_bytes <= SMALL_REST_BYTES
+            raise self.target.refuse(error, f"copying {self.log.folder}") from error
+        finally:
+            self._is_copying = False
+            if self.cancelled:
+                self._drop_copy()
 
-    def finish(self, now_ms: int) -> None:
-        """Completes the move; blocks for the rest.
+    def _tell_target(self) -> None:
+        start = self.log.log_start_offset
+        self.target.arriving[self.log.topic_partition] = (self.log, self._copy.synced_end)
+        self.target.write_checkpoints()
+        self._start_told = start
+
+    def switch(self) -> bool:
+        """The log goes on in the target dir; on the loop's thread. False where there is too much to do, or another
+        thread is at the files: ``copy`` again.
 
         Raises KafkaStorageError, after which the log is where it was.
         """
-        with self.log.undisturbed():
-            self._finish()
+        with self.log.undisturbed_at_once() as free:
+            if not free or self.cancelled or self._start_told != self.log.log_start_offset:
+                return False
+            return self._switch()
 
-    def _finish(self) -> None:
+    def _switch(self) -> bool:
         log, storage = self.log, self.target.storage
-        old_dir, old_folder = log.log_dir, log.folder
         name = self.target.file(str(log.topic_partition))
+        self.target.check_online()
+        if storage.exists(name):
+            raise errors.KafkaStorageError(f"{name} is there already")
         try:
-            self._copy_rest()
-            self.target.logs[log.topic_partition] = log
-            self.target.write_checkpoints()
+            if not self._copy.complete():
+                return False
             storage.rename(self.folder, name)
-            storage.sync_folder(self.target.path)
         except OSError as error:
-            self.target.logs.pop(log.topic_partition, None)
-            raise self.target.fail(error, f"moving {old_folder}") from error
-        except errors.KafkaStorageError:
-            self.target.logs.pop(log.topic_partition, None)
-            raise
+            raise self.target.refuse(error, f"moving {log.folder}") from error
+        self._old = (log.log_dir, log.folder)
+        self.has_switched = True
+        tp = log.topic_partition
+        del log.log_dir.logs[tp]
+        log.log_dir.stale.add(tp)
         log.release()
         log.relocate(self.target, name)
-        del old_dir.logs[log.topic_partition]
-        old_dir.stale.add(log.topic_partition)
-        self._on_end(self)
+        log.doubt_copy(self._copy.synced_end)
+        self.target.names_synced = False
+        self.target.logs[tp] = log
+        return True
+
+    def settle(self) -> None:
+        """Makes the switch durable, then the old folder goes; blocks. Raises KafkaStorageError."""
+        with self._settling:
+            try:
+                self._flush()
+                if self._old is not None:
+                    self.target.arriving.pop(self.log.topic_partition, None)
+                    self.target.write_checkpoints()
+                self._drop_old()
+            finally:
+                self._on_end(self)
+
+    def _flush(self) -> None:
         try:
-            old_dir.storage.remove_folder(old_folder)
+            self.log.flush()
+        except errors.KafkaStorageError:
+            if not self.log.is_deleted:
+                raise
+
+    def _drop_old(self) -> None:
+        """The old folder loses its name, durably; then its files may go."""
+        if self._old is None:
+            return
+        (old_dir, folder), self._old = self._old, None
+        dropped = old_dir.file(marked_name(self.log.topic_partition, DELETE_SUFFIX))
+        try:
+            old_dir.rename(folder, dropped)
         except OSError as error:
-            old_dir.fail(error, f"removing {old_folder}")
+            old_dir.fail(error, f"renaming {folder}")
+            return
+        self._removals.remove(dropped)
 
     def cancel(self) -> None:
-        """Gives up; the copy is removed."""
+        """Gives up, where the log has not switched; the copy is removed."""
+        if self.has_switched or self.cancelled:
+            return
         self.cancelled = True
         self._on_end(self)
-        if self.target.storage.exists(self.folder):
-            try:
-                self.target.storage.remove_folder(self.folder)
-            except OSError as error:
-                self.target.fail(error, f"removing {self.folder}")
+        if not self._is_copying:
+            self._drop_copy()
 
-    def _copy_rest(self) -> None:
-        log, storage = self.log, self.target.storage
-        if log.truncations != self._truncations:
-            storage.remove_folder(self.folder)
-            storage.make_folder(self.folder)
-            self._copied.clear()
-        bases = {segment.base_offset for segment in log.segments}
-        for base in self._copied.keys() - bases:
-            storage.unlink(f"{self.folder}/{base:020d}.log")
-        log.producers.take_snapshot(log.log_end_offset)
-        log.active_segment.seal()
-        log.save_lagging_files()
-        for segment in log.segments:
-            self._copy_segment(segment)
-            storage.open(self._path(segment.path)).sync()
-            for index in (segment.offset_index, segment.time_index, segment.txn_index):
-                self._copy_small(index.path)
-        for name in log.log_dir.storage.files(log.folder):
-            if name.endswith(producer_snapshot.SUFFIX) or name in (
-                leader_epochs.FILE_NAME,
-                partition_metadata.FILE_NAME,
-            ):
-                self._copy_small(f"{log.folder}/{name}")
-        storage.sync_folder(self.folder)
+    def _drop_copy(self) -> None:
+        if self.target.arriving.pop(self.log.topic_partition, None) is not None:
+            self.target.stale.add(self.log.topic_partition)
+        self._removals.remove(self.folder)
 
-    def _copy_segment(self, segment: Segment) -> None:
-        try:
-            source = self.log.log_dir.storage.open(segment.path)
-        except FileNotFoundError:
-            return
-        target = self.target.storage.open(self._path(segment.path), create=True)
-        done, end = self._copied.get(segment.base_offset, 0), segment.size
-        while done < end and not self.cancelled:
-            data = self._read(source, done, end)
-            target.write(data, done)
-            done += len(data)
-            self._copied[segment.base_offset] = done
-
-    def _read(self, source: DataFile, position: int, end: int) -> bytes:
-        """The next bytes of the log; a disk that cannot read them fails here, not the target."""
-        try:
-            data = source.read(min(CHUNK_BYTES, end - position), position)
-        except OSError as error:
-            raise self.log.log_dir.fail(error, f"reading {source.path}") from error
-        if not data:
-            raise errors.KafkaStorageError(f"{source.path} is shorter than {end} bytes")
-        return data
-
-    def _copy_small(self, path: str) -> None:
-        if self.log.log_dir.storage.exists(path):
-            self.target.storage.replace(self._path(path), self.log.log_dir.storage.read(path))
-
-    def _path(self, path: str) -> str:
-        return f"{self.folder}/{path.rpartition('/')[2]}"
+    def end(self) -> None:
+        """Settles where the log has switched, cancels elsewhere; blocks. Raises KafkaStorageError."""
+        if self._before is not None:
+            self._before.end()
+        if self.has_switched:
+            self.settle()
+        else:
+            self.cancel()

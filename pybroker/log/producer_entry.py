@@ -32,6 +32,19 @@ class BatchMetadata(NamedTuple):
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
 
 
+class ProducerState(NamedTuple):
+    """What a ``ProducerEntry`` holds, but for its id."""
+
+    epoch: int
+    batches: tuple[BatchMetadata, ...]
+    appended: int
+    is_partial: bool
+    last_timestamp: int
+    seen_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
 class ProducerEntry:
     """State of one producer id in one partition."""
 
@@ -43,6 +56,7 @@ class ProducerEntry:
         "is_partial",
         "last_timestamp",
         "producer_id",
+        "seen_ms",
         "transaction_first_offset",
     )
 
@@ -56,10 +70,43 @@ class ProducerEntry:
         self.is_partial = False
         """Read from a snapshot, which has the last batch alone: those before it were not looked for in the log."""
         self.last_timestamp = -1
+        """That of the last batch, as its producer dated it; behind a snapshot ``seen_ms``."""
+        self.seen_ms = -1
+        """When the last batch was appended, by the wall clock, or a later moment where that is not known."""
         self.coordinator_epoch = -1
         """Epoch of the transaction coordinator that wrote the last marker."""
         self.transaction_first_offset = NO_OFFSET
         """Where the ongoing transaction began, -1 where there is none."""
+
+    def take_back(self, before: BatchMetadata) -> None:
+        """The last batch has been cut off, ``before`` is the last one again; those that the last one has pushed out of
+        the window are in the log.
+        """
+        removed = self.batches.pop()
+        self.appended -= removed.offset_delta + 1
+        self.last_timestamp = before.timestamp
+        self.is_partial = True
+        if not self.batches:
+            self.batches.append(before)
+
+    def state(self) -> ProducerState:
+        """Everything as it is now, for ``restore``."""
+        return ProducerState(
+            self.epoch,
+            tuple(self.batches),
+            self.appended,
+            self.is_partial,
+            self.last_timestamp,
+            self.seen_ms,
+            self.coordinator_epoch,
+            self.transaction_first_offset,
+        )
+
+    def restore(self, state: ProducerState) -> None:
+        """Everything is as it was."""
+        self.epoch, batches, self.appended, self.is_partial, self.last_timestamp = state[:5]
+        self.batches = list(batches)
+        self.seen_ms, self.coordinator_epoch, self.transaction_first_offset = state[5:]
 
     @property
     def last_sequence(self) -> int:
@@ -91,10 +138,11 @@ class ProducerEntry:
             self.batches = (missing + self.batches)[-WINDOW:]
             self.appended = max(self.appended, sum(batch.offset_delta + 1 for batch in self.batches))
 
-    def add(self, batch: BatchMetadata) -> None:
+    def add(self, batch: BatchMetadata, seen_ms: int) -> None:
         """Remembers a batch, the oldest beyond the window is forgotten."""
         if len(self.batches) == WINDOW:
             del self.batches[0]
         self.batches.append(batch)
         self.appended += batch.offset_delta + 1
         self.last_timestamp = batch.timestamp
+        self.seen_ms = seen_ms

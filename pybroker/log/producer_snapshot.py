@@ -2,9 +2,10 @@
 
 Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count, then per
 producer int64 id, int16 epoch, int32 last sequence, int64 last offset (-1 if none), int32 offset
-delta of the last batch, int64 timestamp, int32 coordinator epoch, int64 first offset of the
-ongoing transaction (-1 if none). Only the last batch is kept, as in Kafka; that a producer began its
-epoch at sequence 0, as they do, is assumed.
+delta of the last batch, int64 time, int32 coordinator epoch, int64 first offset of the
+ongoing transaction (-1 if none). The time is that of the append, where Kafka writes the last batch's timestamp:
+it is looked at to forget producers, and must not make those of old records look old. Only the last
+batch is kept, as in Kafka; that a producer began its epoch at sequence 0, as they do, is assumed.
 
 One is taken when a segment rolls and when the log closes, so that a start reads little; a missing
 or corrupt one is made up for by reading the log from the one before.
@@ -63,20 +64,20 @@ def _pack(entry: ProducerEntry) -> bytes:
         last.last_sequence,
         last.last_offset,
         last.offset_delta,
-        entry.last_timestamp,
+        entry.seen_ms,
         entry.coordinator_epoch,
         entry.transaction_first_offset,
     )
 
 
 def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
-    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset = fields
+    producer_id, epoch, sequence, offset, delta, seen_ms, coordinator_epoch, first_offset = fields
     entry = ProducerEntry(producer_id, epoch)
-    entry.last_timestamp = timestamp
+    entry.last_timestamp = entry.seen_ms = seen_ms
     entry.coordinator_epoch = coordinator_epoch
     entry.transaction_first_offset = first_offset
     if offset >= 0:
-        entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        entry.batches.append(BatchMetadata(sequence, offset, delta, seen_ms))
         entry.appended = sequence + 1
         entry.is_partial = sequence != delta
     return entry

@@ -12,8 +12,12 @@ What is decided here:
   watermark has passed the marker. The first unstable offset, which bounds the last stable offset,
   is the least first offset of either.
 
-The state is a function of the log: ``check`` only looks, ``append`` is the only mutator, and a
-start replays what the newest sound snapshot lacks. Time is an argument.
+* A producer is forgotten when nothing of it has been appended for some time. That is told by the wall clock of the
+  append, not by the timestamps of its records, which may lie years back: else its next retry would be taken for new.
+
+The state is a function of the log: ``check`` only looks, ``append`` and ``append_marker`` are the only mutators, a
+start replays what the newest sound snapshot lacks, and a cut of the log takes them back (``producer_journal``). Time
+is an argument.
 
 Thread-safety: loop's thread only.
 """
@@ -27,7 +31,8 @@ from typing import NamedTuple
 from cy.batch import Batch
 from pybroker.log import producer_snapshot
 from pybroker.log.marker import ABORT, Marker
-from pybroker.log.producer_entry import NO_OFFSET, SEQUENCE_MASK, BatchMetadata, ProducerEntry
+from pybroker.log.producer_entry import NO_OFFSET, SEQUENCE_MASK, BatchMetadata, ProducerEntry, ProducerState
+from pybroker.log.producer_journal import ProducerJournal
 from pybroker.log.storage import Storage
 from pybroker.log.verification import Verifications
 from pyclient.protocol import errors
@@ -53,6 +58,7 @@ class ProducerStates:
     """All producers of one log."""
 
     __slots__ = (
+        "_journal",
         "_ongoing",
         "_producers",
         "_snapshots",
@@ -75,6 +81,7 @@ class ProducerStates:
         """First offset → marker's offset of transactions whose marker the high watermark has
         not passed.
         """
+        self._journal = ProducerJournal()
         self._snapshots = sorted(snapshots)
         self.end_offset = 0
         """The log's end as this state knows it."""
@@ -155,11 +162,17 @@ class ProducerStates:
 
     # Changes
 
-    def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """A data batch has been appended (or is read back from the log)."""
-        entry = self._entry(batch.producer_id, batch.producer_epoch)
-        entry.add(_metadata(batch, first_offset, last_offset, max_timestamp))
-        if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+    def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int, seen_ms: int) -> None:
+        """A data batch has been appended (or is read back from the log) at ``seen_ms``, or before."""
+        producer_id = batch.producer_id
+        entry = self._producers.get(producer_id)
+        begins = batch.is_transactional and (entry is None or entry.transaction_first_offset == NO_OFFSET)
+        if begins or entry is None or entry.epoch != batch.producer_epoch or not entry.batches:
+            entry = self._entry(producer_id, batch.producer_epoch, first_offset)
+        else:
+            self._journal.note(first_offset, producer_id, entry.batches[-1])
+        entry.add(_metadata(batch, first_offset, last_offset, max_timestamp), seen_ms)
+        if begins:
             entry.transaction_first_offset = first_offset
             self._ongoing[first_offset] = batch.producer_id
             self.verifications.on_data(batch.producer_id)
@@ -176,14 +189,17 @@ class ProducerStates:
         for producer_id, known in earlier.items():
             self._producers[producer_id].recall(known)
 
-    def append_marker(self, batch: Batch, marker: Marker, offset: int, timestamp: int) -> CompletedTransaction | None:
+    def append_marker(
+        self, batch: Batch, marker: Marker, offset: int, timestamp: int, seen_ms: int
+    ) -> CompletedTransaction | None:
         """A marker has been appended at ``offset`` (or is read back).
 
         The transaction that it ended, if there was one.
         """
-        entry = self._entry(batch.producer_id, batch.producer_epoch)
+        entry = self._entry(batch.producer_id, batch.producer_epoch, offset)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         entry.last_timestamp = timestamp
+        entry.seen_ms = seen_ms
         first_offset = entry.transaction_first_offset
         entry.transaction_first_offset = NO_OFFSET
         self.end_offset = offset + 1
@@ -210,7 +226,9 @@ class ProducerStates:
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, offset: int) -> None:
-        """Markers below ``offset`` are replicated."""
+        """Markers below ``offset`` are replicated, and nothing below it will be cut."""
+        if self._journal:
+            self._journal.forget_below(offset)
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
@@ -226,21 +244,50 @@ class ProducerStates:
         return decided if ongoing is None or decided < ongoing else ongoing
 
     def remove_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
-        """Forgets producers that have written nothing for ``expiration_ms`` and have no open
+        """Forgets producers of which nothing was appended for ``expiration_ms`` and that have no open
         transaction; returns how many.
         """
         expired = [
             entry.producer_id
             for entry in self._producers.values()
-            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.seen_ms >= expiration_ms
         ]
         for producer_id in expired:
             del self._producers[producer_id]
         self.verifications.remove_expired(now_ms, expiration_ms)
         return len(expired)
 
-    def _entry(self, producer_id: int, epoch: int) -> ProducerEntry:
+    def undo_to(self, offset: int) -> bool:
+        """The log has been cut to ``offset``, where a batch began; False where too much of it is gone to be undone."""
+        if offset < self._journal.start:
+            return False
+        self.remove_snapshots(lambda at: at > offset)
+        for _, producer_id, before in self._journal.take_back(offset):
+            self._take_back(producer_id, before)
+        ongoing = sorted(self._ongoing.items())
+        self._ongoing = {first: producer_id for first, producer_id in ongoing if first < offset}
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if last < offset}
+        self.verifications.clear()
+        self.end_offset = offset
+        return True
+
+    def _take_back(self, producer_id: int, before: BatchMetadata | ProducerState | None) -> None:
         entry = self._producers.get(producer_id)
+        if isinstance(before, BatchMetadata):
+            if entry is not None:
+                entry.take_back(before)
+        elif before is None:
+            self._producers.pop(producer_id, None)
+        else:
+            entry = self._producers.setdefault(producer_id, ProducerEntry(producer_id, before.epoch))
+            self._ongoing.pop(entry.transaction_first_offset, None)
+            entry.restore(before)
+            if before.transaction_first_offset != NO_OFFSET:
+                self._ongoing[before.transaction_first_offset] = producer_id
+
+    def _entry(self, producer_id: int, epoch: int, offset: int) -> ProducerEntry:
+        entry = self._producers.get(producer_id)
+        self._journal.note(offset, producer_id, None if entry is None else entry.state())
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id, epoch)
         elif epoch > entry.epoch:
@@ -255,6 +302,7 @@ class ProducerStates:
         self._ongoing.clear()
         self._unreplicated.clear()
         self.verifications.clear()
+        self._journal.begin_at(end_offset)
         self.end_offset = end_offset
 
     def load(self, start_offset: int, end_offset: int, reach: int | None = None) -> int:
@@ -273,6 +321,7 @@ class ProducerStates:
         early = end_offset if reach is None else reach
         for offset in sorted(known, key=lambda offset: (offset > early, abs(offset - early))):
             if self._load_snapshot(offset):
+                self._journal.begin_at(offset)
                 self.end_offset = offset
                 return offset
         return start_offset

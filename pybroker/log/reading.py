@@ -46,13 +46,13 @@ class ReadableLog(LogFiles):
                     return found
                 rest = found
         except OSError as error:
-            raise self.log_dir.fail(error, f"reading {self.folder}") from error
+            raise self.log_dir.refuse(error, f"reading {self.folder}") from error
         return rest
 
     def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
         """As ``read``, as bytes."""
         found = self.read(offset, max_bytes, upper_bound)
-        with self._failing("reading"):
+        with self._refusing("reading"):
             return found.read()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -61,7 +61,7 @@ class ReadableLog(LogFiles):
         Raises CorruptMessage, KafkaStorageError.
         """
         self.log_dir.check_online()
-        with self._failing("searching a timestamp"):
+        with self._refusing("searching a timestamp"):
             return first_record_since(self, timestamp)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
@@ -69,11 +69,11 @@ class ReadableLog(LogFiles):
         timestamps.
         """
         self.log_dir.check_online()
-        with self._failing("searching a timestamp"):
+        with self._refusing("searching a timestamp"):
             return newest_record(self)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in ``[start, end)``."""
-        with self._failing("reading the transaction index"):
+        with self._refusing("reading the transaction index"):
             later = range(self.segments.find(start), len(self.segments))
             return overlapping((self.segments[number].txn_index for number in later), start, end)

@@ -33,15 +33,15 @@ from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
 from pybroker.log.batches import MalformedBatch, walk
 from pybroker.log.cleaned_segment import CLEANED_SUFFIX, INDEX_SUFFIXES, SWAP_SUFFIX, finish_swap
 from pybroker.log.config import LogConfig
+from pybroker.log.folder_states import Start, file_state
 from pybroker.log.leader_epochs import LeaderEpochs
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.replay import Markers, reach_of, replay_batch, replay_producers
 from pybroker.log.segment import Segment
-from pybroker.log.segment_files import DELETED_SUFFIX, SUFFIX
+from pybroker.log.segment_files import SUFFIX
 from pybroker.log.segments import Segments
-from pybroker.log.storage import TEMPORARY_SUFFIX
 from pybroker.topic_partition import TopicPartition
 
 ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
@@ -68,15 +68,17 @@ def load(
     *,
     clean: bool,
     now_ms: int,
+    is_new: bool = False,
 ) -> Log:
     """Opens the log in ``folder``, or makes a new one in it.
 
-    Raises KafkaStorageError, after which the dir is offline.
+    Raises KafkaStorageError, after which the dir is offline, unless there were no descriptors for a new log.
     """
     try:
         return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
     except OSError as error:
-        raise log_dir.fail(error, f"opening {folder}") from error
+        doing = f"opening {folder}"
+        raise (log_dir.refuse(error, doing) if is_new else log_dir.fail(error, doing)) from error
 
 
 class _Loader:
@@ -103,7 +105,7 @@ class _Loader:
         self.files: dict[str, int] = {}
 
     def load(self) -> Log:
-        self.files = dict(self.storage.files(self.folder))
+        self.files = self._known_files()
         self._remove_leftovers()
         segments = self._segments()
         epochs, epochs_known = self._epochs()
@@ -160,10 +162,20 @@ class _Loader:
 
     # Leftovers
 
+    def _known_files(self) -> dict[str, int]:
+        """Names and sizes; what is not the log's is none of its business, and is told."""
+        found = self.storage.files(self.folder)
+        known = {name: size for name, size in found.items() if file_state(name) is not None}
+        if len(known) < len(found):
+            foreign = ", ".join(sorted(found.keys() - known.keys()))
+            logger.warning("%s has files that are none of a log's, left alone: %s", self.folder, foreign)
+        return known
+
     def _remove_leftovers(self) -> None:
         self._remove_unfinished_swaps()
         for name in list(self.files):
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            state = file_state(name)
+            if state is not None and state.start is Start.REMOVES:
                 self._remove(name)
         self._finish_swaps()
         for name in list(self.files):
@@ -193,7 +205,7 @@ class _Loader:
                         self._remove(f"{offset:020d}{suffix}")
             finish_swap(self.storage, f"{self.folder}/{base:020d}")
             self.storage.sync_folder(self.folder)
-            self.files = dict(self.storage.files(self.folder))
+            self.files = self._known_files()
         for name in [name for name in self.files if name.endswith(SWAP_SUFFIX)]:
             self._remove(name)
 
@@ -291,10 +303,10 @@ class _Loader:
     def _rebuild_aborted(self, segment: Segment, producers: ProducerStates) -> None:
         """Makes the transaction index again; raises MalformedBatch."""
         segment.txn_index.delete()
-        markers = Markers(segment)
+        markers, seen_ms = Markers(segment), segment.modified_ms
         try:
             for position, batch in segment.batches():
-                replay_batch(producers, markers, position, batch, segment.txn_index)
+                replay_batch(producers, markers, position, batch, seen_ms, segment.txn_index)
         finally:
             segment.txn_index.save(sync=True)
 
@@ -333,7 +345,7 @@ class _Loader:
         segment.start_indexes()
         segment.txn_index.delete()
         expected = segment.base_offset
-        markers = Markers(segment)
+        markers, seen_ms = Markers(segment), segment.modified_ms
         try:
             for position, batch in segment.verified_batches(0, recovery_point):
                 if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
@@ -342,7 +354,7 @@ class _Loader:
                 expected = batch.next_offset
                 segment.note(position, batch)
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-                replay_batch(producers, markers, position, batch, segment.txn_index)
+                replay_batch(producers, markers, position, batch, seen_ms, segment.txn_index)
         finally:
             segment.seal()
             segment.txn_index.save()

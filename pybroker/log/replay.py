@@ -82,9 +82,9 @@ def replay_producers(
             segment = segments[number]
             position = segment.position_of(start) if start > segment.base_offset else 0
             if position >= 0:
-                replayed = Markers(segment)
+                replayed, seen_ms = Markers(segment), segment.modified_ms
                 for at, batch in segment.batches(position):
-                    replay_batch(producers, replayed, at, batch)
+                    replay_batch(producers, replayed, at, batch, seen_ms)
     producers.end_offset = log_end_offset
 
 
@@ -159,20 +159,21 @@ def replay_batch(
     segment_markers: Markers,
     position: int,
     batch: Batch,
+    seen_ms: int,
     txn_index: TransactionIndex | None = None,
 ) -> None:
-    """Takes one batch into ``producers``.
+    """Takes one batch, appended at ``seen_ms`` or before, into ``producers``.
 
     An aborted transaction is added to ``txn_index``, which the caller saves. Raises MalformedBatch.
     """
     if batch.producer_id < 0:
         return
     if not batch.is_control:
-        producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp, seen_ms)
         return
     marker = segment_markers.at(position, batch)
     if marker is not None:
-        append_marker(producers, txn_index, batch, marker, batch.base_offset, batch.max_timestamp)
+        append_marker(producers, txn_index, batch, marker, batch.base_offset, batch.max_timestamp, seen_ms)
 
 
 def append_marker(
@@ -182,12 +183,13 @@ def append_marker(
     marker: Marker,
     offset: int,
     timestamp: int,
+    seen_ms: int,
 ) -> bool:
     """Ends the producer's transaction with the marker at ``offset``.
 
     True where it went into ``txn_index``, as an aborted one. Raises OSError.
     """
-    completed = producers.append_marker(batch, marker, offset, timestamp)
+    completed = producers.append_marker(batch, marker, offset, timestamp, seen_ms)
     if completed is None:
         return False
     indexed = txn_index is not None and completed.is_aborted

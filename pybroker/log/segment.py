@@ -131,7 +131,7 @@ class Segment(SegmentFiles):
         time, in ms.
         """
         timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self._storage.modified_ms(self.path)
+        return timestamp if timestamp >= 0 else self.modified_ms
 
     # Appending
 
@@ -352,9 +352,14 @@ class Segment(SegmentFiles):
         """As ``batches``, with CRCs checked from offset ``trust_before`` on."""
         return walk_verified(self.file, position, self.size, trust_before)
 
-    def batches_since(self, timestamp: int) -> Iterator[Located]:
-        """The batches that have a record as new as ``timestamp``; raises MalformedBatch."""
-        for located in self.batches(self._start_of_time(timestamp)):
+    def batches_since(self, timestamp: int, offset: int) -> Iterator[Located]:
+        """The batches that have a record as new as ``timestamp`` and one at or beyond ``offset``; raises
+        MalformedBatch.
+        """
+        start = self.position_of(offset) if offset > self.base_offset else 0
+        if start == NO_BATCH:
+            return
+        for located in self.batches(max(start, self._start_of_time(timestamp))):
             if located.batch.max_timestamp >= timestamp:
                 yield located
 

@@ -36,6 +36,7 @@ class SegmentFiles:
         "_trust",
         "base_offset",
         "folder",
+        "is_removed",
         "offset_index",
         "recently_used",
         "size",
@@ -53,14 +54,26 @@ class SegmentFiles:
         self.size = size
         """Bytes of whole batches in the ``.log``."""
         self.recently_used = False
+        self.is_removed = False
+        """True where the files are gone, or are about to go; another segment may have files of these names."""
         self.offset_index = OffsetIndex(storage, cache, folder, base_offset)
         self.time_index = TimeIndex(storage, cache, folder, base_offset)
         self.txn_index = TransactionIndex(storage, cache, folder, base_offset)
 
     @property
+    def is_open(self) -> bool:
+        """True where its file is open."""
+        return self._file is not None
+
+    @property
     def path(self) -> str:
         """Path of the ``.log`` file."""
         return f"{self.folder}/{self.base_offset:020d}{SUFFIX}"
+
+    @property
+    def modified_ms(self) -> int:
+        """When the ``.log`` was last written; nothing of it was appended later."""
+        return self._storage.modified_ms(self.path)
 
     @property
     def file(self) -> DataFile:
@@ -123,7 +136,10 @@ class SegmentFiles:
         Returns their new paths, to be unlinked where it does not hurt. The ``.log`` goes first, so
         that a crash leaves orphaned indexes, never a log without its own.
         """
+        self.is_removed = True
         self.forget()
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.abandon()
         renamed = []
         for path in (self.path, self.offset_index.path, self.time_index.path, self.txn_index.path):
             with contextlib.suppress(FileNotFoundError):

@@ -11,7 +11,7 @@ not change under them.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pybroker.log.segment import Segment
 
@@ -55,6 +55,10 @@ class Segments:
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
+    def start_over(self, segment: Segment) -> None:
+        """Puts the new active segment in the place of all that were there."""
+        self._segments, self._bases = [segment], [segment.base_offset]
+
     def remove_first(self, count: int) -> list[Segment]:
         """Removes and returns the ``count`` oldest."""
         removed = self._segments[:count]
@@ -83,17 +87,19 @@ class Segments:
         self._segments[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
 
-    def sync(self, start: int, end: int) -> None:
-        """Syncs the segments that hold offsets of ``[start, end)``; indexes only of sealed ones.
+    def sync(self, start: int, end: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Syncs the segments that hold offsets of ``[start, end)``; indexes only of sealed ones. Stops between two
+        of them where ``is_over()``.
 
-        Raises OSError. May run on a pool thread: a segment that retention has removed meanwhile
-        needs no sync.
+        Raises OSError. May run on a pool thread: a segment that is removed meanwhile needs no sync.
         """
         segments = self.snapshot()
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            if is_over():
+                return
             if segment.base_offset < end and (following is None or following.base_offset > start):
                 try:
                     segment.sync(with_indexes=following is not None)
                 except FileNotFoundError:
-                    if segment in self._segments:
+                    if not segment.is_removed:
                         raise

@@ -102,9 +102,9 @@ class Storage:
     """Real files."""
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
-        """Opens for reading and writing; ``create`` makes a missing file."""
+        """Opens for reading and writing; ``create`` makes a missing file, for this user alone."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return DataFile(os.open(path, flags, 0o644), path)
+        return DataFile(os.open(path, flags, 0o600), path)
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
@@ -161,8 +161,8 @@ class Storage:
             os.close(fd)
 
     def make_folder(self, path: str) -> None:
-        """Creates a folder and its missing parents; an existing one is no error."""
-        os.makedirs(path, exist_ok=True)
+        """Creates a folder, for this user alone, and its missing parents; an existing one is no error."""
+        os.makedirs(path, 0o700, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
         """Removes a folder with everything in it; what somebody else removes first is no error."""

@@ -1,15 +1,14 @@
 """From a timestamp to an offset (ListOffsets): a binary search in each segment's time index,
-then a look into one batch.
+then a look into one batch, in which no object is made per record.
+
+What lies below the log start is passed over by the offset index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from cy.batch import iterate
-from pybroker.log.batches import Located
-from pybroker.log.segment import Segment
+from cy.batch import first_since
 
 if TYPE_CHECKING:
     from pybroker.log.reading import ReadableLog
@@ -25,13 +24,16 @@ class TimestampOffset(NamedTuple):
 
 def first_record_since(log: ReadableLog, timestamp: int) -> TimestampOffset | None:
     """The first record at or beyond the log start whose timestamp is ``timestamp`` or later."""
-    for segment in log.segments:
+    start, segments = log.log_start_offset, log.segments
+    for number in range(segments.find(start), len(segments)):
+        segment = segments[number]
         if segment.max_timestamp < timestamp:
             continue
-        for located in segment.batches_since(timestamp):
-            for found in _records(log, segment, located):
-                if found.timestamp >= timestamp and found.offset >= log.log_start_offset:
-                    return found
+        for located in segment.batches_since(timestamp, start):
+            data = segment.read_bytes(located.position, located.batch.size)
+            found = first_since(data, timestamp, start)
+            if found is not None:
+                return _answer(log, *found)
     return None
 
 
@@ -43,10 +45,9 @@ def newest_record(log: ReadableLog) -> TimestampOffset | None:
     located = segment.batch_reaching(segment.max_timestamp_offset)
     if located is None:
         return None
-    return max(_records(log, segment, located), key=lambda found: found.timestamp, default=None)
+    found = first_since(segment.read_bytes(located.position, located.batch.size), segment.max_timestamp, 0)
+    return None if found is None else _answer(log, *found)
 
 
-def _records(log: ReadableLog, segment: Segment, located: Located) -> Iterator[TimestampOffset]:
-    data = segment.read_bytes(located.position, located.batch.size)
-    for record in iterate(data):
-        yield TimestampOffset(record.timestamp, record.offset, log.leader_epochs.epoch_for(record.offset))
+def _answer(log: ReadableLog, timestamp: int, offset: int) -> TimestampOffset:
+    return TimestampOffset(timestamp, offset, log.leader_epochs.epoch_for(offset))

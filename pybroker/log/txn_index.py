@@ -58,6 +58,10 @@ class TransactionIndex(IndexFile):
             self._synced = True  # before the sync: an entry that is added meanwhile needs another
             self.save(sync=True)
 
+    def doubt(self) -> None:
+        """The file may not be on the disk: the next ``sync`` does it."""
+        self._synced = False
+
     def __iter__(self) -> Iterator[AbortedTransaction]:
         return self._since(0)
 

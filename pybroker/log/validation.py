@@ -4,15 +4,19 @@
 Errors of the batch become Kafka's: a damaged one CORRUPT_MESSAGE, one that breaks a rule
 INVALID_RECORD (with the records at fault, KIP-467) or INVALID_TIMESTAMP, an unknown codec
 UNSUPPORTED_COMPRESSION_TYPE. Sizes are looked at first: nothing is unpacked that could not be
-accepted anyway.
+accepted anyway; and again where the topic's codec has changed them, as limits are promised of what is stored.
+
+A small batch may unpack to tens of megabytes, and packing takes longer still. So the event loop gets ``TooHeavy`` for a
+batch that would hold it; ``Rules.prepare`` does the work on a thread, and the append takes its result.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch, recompress, validate
-from cy.compression import Codec, CompressionError, UnknownCodec
+from cy.compression import Codec, CompressionError, OutputTooLarge, UnknownCodec, output_limit
 from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.storage import Bytes
 from pyclient.protocol import errors
@@ -25,6 +29,27 @@ CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
+
+UNPACKED_ON_LOOP: Final = 1 << 20
+"""Bytes: what a batch of a client may unpack to on the loop, some milliseconds of work."""
+PACKED_ON_LOOP: Final = 16 << 10
+"""Bytes of a batch that is packed anew on the loop."""
+
+
+class TooHeavy(Exception):
+    """A batch that takes too long to check on the loop; ``rules.prepare`` does it on a thread."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__("a batch for a thread")
+        self.rules = rules
+
+
+class Prepared(NamedTuple):
+    """A batch of a client that was checked by ``rules``, and its records as they are to be appended."""
+
+    rules: Rules
+    batch: Batch
+    records: Bytes
 
 
 class Rules:
@@ -51,16 +76,12 @@ class Rules:
         self._codec = None if config.compression_type == PRODUCER else int(CODECS[config.compression_type])
         self._level = _level(config)
 
-    def check(self, records: Bytes, now_ms: int, *, from_client: bool) -> Batch:
-        """The header of the one batch in ``records``.
+    def check(self, records: Bytes, now_ms: int, *, from_client: bool, max_output: int | None = None) -> Batch:
+        """The header of the one batch in ``records``, which may unpack to ``max_output`` bytes.
 
-        Raises errors.KafkaError of several kinds.
+        Raises errors.KafkaError of several kinds, TooHeavy where it unpacks to more.
         """
-        length = len(records)
-        if length > self._max_bytes:
-            raise errors.MessageTooLarge(f"batch of {length} bytes, max.message.bytes is {self._max_bytes}")
-        if length > self._segment_bytes:
-            raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
+        self._check_size(len(records))
         try:
             if self._times:
                 batch = validate(
@@ -69,20 +90,56 @@ class Rules:
                     min_timestamp=now_ms - self._before_ms,
                     max_timestamp=min(now_ms + self._after_ms, MAX_LONG),
                     allow_control=not from_client,
+                    max_output=max_output,
                 )
             else:
-                batch = validate(records, require_key=self._needs_key, allow_control=not from_client)
+                batch = validate(
+                    records,
+                    require_key=self._needs_key,
+                    allow_control=not from_client,
+                    max_output=max_output,
+                )
         except (ValueError, CompressionError) as error:
+            if (
+                max_output is not None
+                and isinstance(error.__cause__, OutputTooLarge)
+                and output_limit(len(records)) > max_output
+            ):
+                raise TooHeavy(self) from None
             raise kafka_error(error) from error
         if batch.base_offset and from_client:
             raise errors.InvalidRecord(f"the base offset of a batch from a client is 0, not {batch.base_offset}")
         return batch
 
-    def recompressed(self, records: Bytes, batch: Batch) -> Bytes:
-        """The batch in the topic's codec; the same object where it is so already."""
+    def _check_size(self, length: int) -> None:
+        if length > self._max_bytes:
+            raise errors.MessageTooLarge(f"batch of {length} bytes, max.message.bytes is {self._max_bytes}")
+        if length > self._segment_bytes:
+            raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
+
+    def prepare(self, records: Bytes, now_ms: int) -> Prepared:
+        """Checks and repacks a client's batch, however long that takes. On any thread. Raises as ``check``."""
+        batch = self.check(records, now_ms, from_client=True)
+        return Prepared(self, batch, self.recompressed(records, batch))
+
+    def repacked_on_loop(self, records: Bytes, batch: Batch) -> Bytes:
+        """As ``recompressed``. Raises TooHeavy."""
         if self._codec is None or batch.codec == self._codec or batch.is_control:
             return records
-        return recompress(records, self._codec, self._level)
+        if len(records) > PACKED_ON_LOOP:
+            raise TooHeavy(self)
+        return self.recompressed(records, batch)
+
+    def recompressed(self, records: Bytes, batch: Batch) -> Bytes:
+        """The batch in the topic's codec; the same object where it is so already.
+
+        Raises MessageTooLarge, RecordListTooLarge.
+        """
+        if self._codec is None or batch.codec == self._codec or batch.is_control:
+            return records
+        rewritten = recompress(records, self._codec, self._level)
+        self._check_size(len(rewritten))
+        return rewritten
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,9 @@
 """One client's connection: requests in, replies out in the order of the requests.
 
 A *turn* begins when the socket is readable: receive once, serve every whole frame, send all
-replies by one call. A reply that is not ready takes a place in ``_replies``; those behind it wait
+replies by one call. Where that takes long, what is left waits for the next round of the loop, so that
+others come in between; and a request or reply of many parts is decoded or encoded ``apart``, on a
+thread, while its connection is held. A reply that is not ready takes a place in ``_replies``; those behind it wait
 there too, so the order of replies is the order of requests, whatever the order in which they become
 ready.
 
@@ -26,9 +28,11 @@ from functools import partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from cy.buffer import DecodeError
+from cy.buffer import DecodeError, TooMuch
 from cy.frames import AGAIN, STARVED, FrameError, FrameReader, SendQueue
-from pybroker.net import waiting
+from pybroker import waiting
+from pybroker.loop_watch import HELD_S
+from pybroker.net.apart import LOOP_UNITS
 from pybroker.net.routes import Refused, Route
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.frames import decode_request_header
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from pybroker.net.server import SocketServer
 
 MALFORMED = (FrameError, DecodeError, Refused)
+TURN_S = 0.003
 
 
 class Reply:
@@ -59,6 +64,7 @@ class Connection:
     """A connected socket and its state; made by the server, which ``closed`` tells when it ends."""
 
     __slots__ = (
+        "_apart",
         "_call",
         "_fd",
         "_held",
@@ -67,6 +73,7 @@ class Connection:
         "_reader",
         "_reading",
         "_replies",
+        "_route",
         "_sending_soon",
         "_server",
         "_socket",
@@ -100,6 +107,8 @@ class Connection:
         self._replies: deque[Reply] | None = None
         self._call: Any = None
         self._reading = self._writing = self._stopped = self._sending_soon = False
+        self._apart = False
+        self._route: Route | None = None
         self._held = 0
         self._partial_since = 0.0
         self.active_at = server.loop.time()
@@ -170,20 +179,26 @@ class Connection:
                 self._serve_frames()
             except MALFORMED as error:
                 self._malformed(error)
-                return
+                break
             except Exception as error:
                 self._failed("a request", error)
-                return
+                break
             if self._out.unsent and not self._writing:
                 self._flush()
-            if not self._stopped or self._is_full():
-                return
+            if not self._stopped or self._reader.late or self._is_full():
+                break
+        took_s = self._reader.turn_s()
+        if took_s > HELD_S:
+            self._server.watch.held(took_s, "nothing" if self._route is None else self._route.name)
 
     def _serve_frames(self) -> None:
         reader, served = self._reader, False
         while not self._is_full():
-            frame = reader.next()
+            frame = reader.next(TURN_S)
             if frame is None:
+                if reader.late:
+                    self._stopped = True
+                    self._server.loop.call_soon(self._go_on)
                 break
             served = True
             self._serve(*frame)
@@ -224,21 +239,56 @@ class Connection:
         if route is None:
             self._put(self._server.routes.unsupported(correlation_id))
             return
-        request = route.decode(version, view, header.position, end)
+        self._route = route
         call, client_id = self._call, header.client_id
         if call is None or call.version != version or call.client_id != client_id:
             call = self._call = self._server.routes.make_call(version, client_id, self)
         try:
+            request = route.decode(version, view, header.position, end, LOOP_UNITS)
+        except TooMuch:
+            data = view[header.position : end]
+            self._serve_apart(route, call, correlation_id, bytes(data) if self._reader.reuses else data)
+            return
+        try:
             result = route.handle(request, call)
             if type(result) is route.response and not self._replies:
-                self._out.append(route.encode(version, correlation_id, result))
-                return
-            if iscoroutine(result):
+                try:
+                    self._out.append(route.encode(version, correlation_id, result, LOOP_UNITS))
+                    return
+                except TooMuch:
+                    pass  # and apart, by _set
+            elif iscoroutine(result):
                 result = waiting.start(result, self._server.loop)
         except Exception as error:
             self._failed(route.name, error)
             return
         self._answer_with(result, Reply(route, version, correlation_id))
+
+    def _serve_apart(self, route: Route, call: Any, correlation_id: int, data: Any) -> None:
+        """A request that takes long to decode. The connection is held until its handler has begun."""
+        self.hold()
+        work = self._handle_apart(route, call, data)
+        reply = Reply(route, call.version, correlation_id)
+        self._answer_with(self._server.loop.create_task(work), reply)
+
+    async def _handle_apart(self, route: Route, call: Any, data: Any) -> Any:
+        try:
+            request = await self._server.apart.decode(route, call.version, data, 0, len(data))
+            del data
+            self._apart = True
+            result = route.handle(request, call)
+            del request
+            if iscoroutine(result):
+                result = waiting.start(result, self._server.loop)
+        finally:
+            self._apart = False
+            self.release()
+        return await result if isinstance(result, asyncio.Future) else result
+
+    @property
+    def pinned(self) -> bool:
+        """The bytes of the request that is being handled stay as long as they are referenced."""
+        return self._apart or not self._reader.reuses
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -272,13 +322,32 @@ class Connection:
             return
         reply.source = None
         try:
-            self._set(reply, source.result())
+            try:
+                result = source.result()
+            finally:
+                del source  # it holds its exception, which holds this frame, and the request: a cycle
+            self._set(reply, result)
         except asyncio.CancelledError:
             self.close()
+            return
+        except MALFORMED as error:
+            self._malformed(error)
             return
         except Exception as error:
             self._failed(reply.route.name, error)
             return
+        self._after_reply()
+
+    def _on_encoded(self, reply: Reply, source: asyncio.Future[Any]) -> None:
+        """A response that took long to encode is ready."""
+        if self._socket is None or source.cancelled():
+            return
+        reply.source = None
+        if (error := source.exception()) is not None:
+            self._failed(reply.route.name, error)
+            return
+        reply.data = source.result()
+        self._ready(reply)
         self._after_reply()
 
     def _set(self, reply: Reply, result: Any) -> None:
@@ -286,7 +355,16 @@ class Connection:
         queue.
         """
         if result is not None:
-            reply.data = reply.route.encode(reply.version, reply.correlation_id, result)
+            route, version, correlation_id = reply.route, reply.version, reply.correlation_id
+            try:
+                reply.data = route.encode(version, correlation_id, result, LOOP_UNITS)
+            except TooMuch:
+                reply.source = self._server.apart.encode(route, version, correlation_id, result)
+                reply.source.add_done_callback(partial(self._on_encoded, reply))
+                return
+        self._ready(reply)
+
+    def _ready(self, reply: Reply) -> None:
         reply.ready = True
         replies = self._replies
         assert replies is not None
@@ -318,6 +396,7 @@ class Connection:
         """Resumes reading if that was stopped and the limits allow it again."""
         if self._socket is not None and self._stopped and not self._is_full():
             self._partial_since = 0.0  # nobody could send the rest of a frame meanwhile
+            self._reader.go_on()
             self._turn()
             if self._socket is not None and not self._stopped:
                 self._read(True)
@@ -408,7 +487,7 @@ class Connection:
             self._flush()
         self.close()
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, what: str, error: BaseException) -> None:
         """A handler has no answer: a domain error without a place in the response (acks=0), or a
         bug of ours.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pybroker.config import BrokerConfig, ConfigError
 
 UNLIMITED = 1 << 62
+LEAST_RESERVED, MOST_RESERVED = 32, 256
+"""Descriptors for neither connections nor logs: the store, other brokers, what a moment needs."""
 OVERRIDES = "max.connections.per.ip.overrides"
 
 
@@ -23,7 +26,7 @@ class Limits:
     idle_ms: int = 600_000
     """``connections.max.idle.ms``: no byte in or out for so long, and nothing being worked on."""
     max_connections: int = UNLIMITED
-    """``max.connections``: more wait in the backlog."""
+    """``max.connections``, or what the descriptors of this process allow: more wait in the backlog."""
     max_per_ip: int = UNLIMITED
     """``max.connections.per.ip``: more are closed at once."""
     per_ip: Mapping[str, int] = field(default_factory=dict)
@@ -66,7 +69,7 @@ def from_config(config: BrokerConfig) -> Limits:
         max_request_bytes=config["socket.request.max.bytes"],
         queued_bytes=queued if queued > 0 else UNLIMITED,
         idle_ms=idle if idle >= 0 else UNLIMITED,
-        max_connections=config["max.connections"],
+        max_connections=min(config["max.connections"], descriptors_for_connections()),
         max_per_ip=config["max.connections.per.ip"],
         per_ip=parse_overrides(config[OVERRIDES]),
         max_unanswered=if_set("queued.max.requests", 100),
@@ -74,6 +77,14 @@ def from_config(config: BrokerConfig) -> Limits:
         send_buffer=config["socket.send.buffer.bytes"],
         receive_buffer=if_set("socket.receive.buffer.bytes", -1),
     )
+
+
+def descriptors_for_connections() -> int:
+    """How many connections leave the logs (``log.manager``), and everything else, the descriptors that they need."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return UNLIMITED
+    return max(LEAST_RESERVED, soft // 2 - max(LEAST_RESERVED, min(soft // 10, MOST_RESERVED)))
 
 
 def parse_overrides(text: str) -> dict[str, int]:

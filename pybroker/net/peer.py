@@ -1,7 +1,8 @@
 """Requests to the other brokers of the cluster.
 
-One connection per broker and *purpose*: what waits long (a follower's fetch) must not stand in the
-way of what is urgent (a marker, a change of the ISR). A connection is made when something is to be
+One connection per broker and *purpose*, as answers come in the order of the requests: what waits long
+(a follower's fetch, a marker, a deletion on behalf of a client) must not stand in the way of what is
+urgent (a change of the ISR). A connection is made when something is to be
 sent, proves itself first (``cluster.peer_secret``), and goes to where the metadata says that the
 broker is; when the broker is registered anew the old connection ends at once. After a failure the
 next attempt waits, from 20 ms doubling up to a second.

@@ -15,9 +15,13 @@ class Api(Protocol):
     name: str
     Response: type
 
-    def decode_request(self, version: int, view: Any, position: int, end: int) -> Any: ...
+    def decode_request_within(
+        self, version: int, view: Any, position: int, end: int, budget: int, polite: bool = False
+    ) -> Any: ...
 
-    def encode_response(self, version: int, correlation_id: int, response: Any) -> Any: ...
+    def encode_response_within(self, version: int, correlation_id: int, response: Any, budget: int) -> Any: ...
+
+    def encode_response_politely(self, version: int, correlation_id: int, response: Any) -> Any: ...
 
 
 class Row(Protocol):
@@ -35,6 +39,9 @@ class Row(Protocol):
     @property
     def max_version(self) -> int: ...
 
+    @property
+    def most_units(self) -> int: ...
+
 
 class Route(NamedTuple):
     """One API: all that the path of a request looks up."""
@@ -42,10 +49,16 @@ class Route(NamedTuple):
     name: str
     low: int
     high: int
-    decode: Callable[[int, Any, int, int], Any]
+    decode: Callable[..., Any]
+    """``decode(version, view, position, end, budget, polite=False)``: raises DecodeError, TooMuch."""
     handle: Callable[[Any, Any], Any]
-    encode: Callable[[int, int, Any], Any]
+    encode: Callable[[int, int, Any, int], Any]
+    """``encode(version, correlation_id, response, budget)``: raises TooMuch."""
+    encode_apart: Callable[[int, int, Any], Any]
+    """The same on a thread, without a budget."""
     response: type
+    most_units: int
+    """What a request may hold (``apart``)."""
 
 
 class Refused(Exception):
@@ -88,8 +101,10 @@ def _route(row: Row) -> Route:
         name=api.name,
         low=row.min_version,
         high=row.max_version,
-        decode=api.decode_request,
+        decode=api.decode_request_within,
         handle=row.handle,
-        encode=api.encode_response,
+        encode=api.encode_response_within,
+        encode_apart=api.encode_response_politely,
         response=api.Response,
+        most_units=row.most_units,
     )

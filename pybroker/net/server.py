@@ -16,6 +16,8 @@ from collections.abc import Iterable
 
 from cy.frames import ReceiveMemory
 from pybroker.config import Endpoint
+from pybroker.loop_watch import LoopWatch
+from pybroker.net.apart import Apart
 from pybroker.net.connection import Connection
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
@@ -63,13 +65,21 @@ def bind(endpoint: Endpoint) -> BoundSocket:
 class SocketServer:
     """All connections of one event loop."""
 
-    def __init__(self, routes: Routes, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        watch: LoopWatch | None = None,
+    ) -> None:
         self.routes = routes
+        self.watch = watch or LoopWatch(loop)
         self.limits = limits
         self.loop = loop
         self.memory = ReceiveMemory(limits.queued_bytes)
         self.log = RateLimitedLog(logger)
         self.connections: set[Connection] = set()
+        self.apart = Apart(loop)
         self._listeners: list[BoundSocket] = []
         self._per_ip: Counter[str] = Counter()
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
@@ -103,7 +113,10 @@ class SocketServer:
     def _on_acceptable(self, listener: BoundSocket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if len(self.connections) >= self.limits.max_connections:
-                text = f"max.connections={self.limits.max_connections} reached: others have to wait"
+                text = (
+                    f"{len(self.connections)} connections, the most that max.connections and the file descriptors "
+                    "of this process (ulimit -n) allow: others have to wait"
+                )
                 self.log(logging.WARNING, "max connections", text)
                 self._accept(False)
                 return
@@ -232,6 +245,7 @@ class SocketServer:
             await asyncio.sleep(SWEEP_S[0])
         for connection in list(self.connections):
             connection.close()
+        self.apart.close()
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

@@ -137,6 +137,8 @@ class FollowerSession:
             if place is None:
                 place = self._places[key] = Place(wanted)
             else:
+                if _may_have_missed(place.wanted, wanted):
+                    place.wanted.sent_high_watermark = UNKNOWN
                 place.wanted.update(wanted)
             self._ready.setdefault(key)
         for key in asked.forgotten:
@@ -278,6 +280,16 @@ class FollowerSession:
         self.epoch = -1
         if waiting is not None and not waiting.done():
             waiting.cancel()
+
+
+def _may_have_missed(before: FetchPartition, now: FetchPartition) -> bool:
+    """Whether the follower may not have the high watermark that it was told last.
+
+    An answer is void where the follower stands elsewhere by then. One that was told more than the offset it had asked
+    for could not use all of it either: the high watermark does not wait for a follower that is out of sync.
+    """
+    is_far = before.sent_high_watermark > before.fetch_offset
+    return is_far or before.current_leader_epoch != now.current_leader_epoch
 
 
 def _lacks(place: Place) -> bool:

@@ -6,10 +6,9 @@ exist, NOT_LEADER_OR_FOLLOWER for what other brokers have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pybroker.cluster.image import MetadataImage
-from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.replication.fetching import FetchPartition
 from pybroker.replication.partition import Partition
@@ -31,6 +30,8 @@ class HostedPartitions:
         """The same by topic id."""
         self.unopened: set[tuple[bytes, int]] = set()
         """Replicas, by topic id and index, that should be here and could not be opened or made."""
+        self.held: set[tuple[bytes, int]] = set()
+        """Those of them whose logs may be on a disk that is not there: they are not made anew."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
@@ -38,10 +39,15 @@ class HostedPartitions:
 
     def add(self, partition: Partition) -> None:
         """The partition is here from now on."""
-        self.unopened.discard((partition.topic_id, partition.topic_partition.partition))
+        self.expect_no_more(partition.topic_id, partition.topic_partition.partition)
         partitions = self.topic_ids.setdefault(partition.topic_id, {})
         self.topics[partition.topic_partition.topic] = partitions
         partitions[partition.topic_partition.partition] = partition
+
+    def expect_no_more(self, topic_id: bytes, index: int) -> None:
+        """The replica is here, or need not be."""
+        self.unopened.discard((topic_id, index))
+        self.held.discard((topic_id, index))
 
     def take_out(self, partition: Partition) -> None:
         """The partition is here no more."""
@@ -68,7 +74,8 @@ class HostedPartitions:
         image = self.image.partition(topic, index)
         if image is None:
             raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
-        if self.node_id in image.replicas and self.logs.offline_dirs:
+        is_held = (self.image.topics[topic].id, index) in self.held
+        if self.node_id in image.replicas and (is_held or self.logs.offline_dirs):
             raise errors.KafkaStorageError(f"the log dir of {topic}-{index} is offline")
         raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
 
@@ -97,10 +104,3 @@ class HostedPartitions:
         """
         offline = (partition for partition in self if partition.log.log_dir.offline) if self.logs.offline_dirs else ()
         return frozenset(self.unopened).union((each.topic_id, each.topic_partition.partition) for each in offline)
-
-    def strays(self) -> Iterable[Log]:
-        """Logs that belong to no partition."""
-        for log in self.logs:
-            partitions = self.topic_ids.get(log.topic_id, {})
-            if log.topic_partition.partition not in partitions:
-                yield log

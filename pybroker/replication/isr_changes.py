@@ -25,6 +25,7 @@ from pybroker.cluster.image import MetadataImage
 from pybroker.cluster.isr_changes import ANY_EPOCH, InSync, IsrChange, IsrOutcome
 from pybroker.replication.isr import Expand, IsrTracker, Shrink
 from pybroker.replication.partition import Partition
+from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
@@ -37,6 +38,8 @@ REFUSED_PAUSE_S: Final = 0.5
 """So long a refused follower is not proposed again."""
 MAX_PARTITIONS: Final = 2000
 
+SHOWN: Final = 5
+"""Partitions in a line of the log."""
 _REFUSED = (errors.OperationNotAttempted, errors.IneligibleReplica)
 _OUTDATED = (
     errors.UnknownTopicOrPartition,
@@ -116,7 +119,7 @@ class IsrChanges:
         try:
             changes = [_change(partition, image) for partition, _, _ in asked]
             outcomes = await self._send(self._broker_epoch(), changes)
-            _log(outcomes)
+            _log([partition.topic_partition for partition, _, _ in asked], outcomes)
             return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
         except Exception as error:
             level = logging.INFO if isinstance(error, KafkaError) else logging.ERROR
@@ -200,8 +203,9 @@ def _change(partition: Partition, image: MetadataImage) -> IsrChange:
     )
 
 
-def _log(outcomes: Sequence[IsrOutcome]) -> None:
+def _log(partitions: Sequence[TopicPartition], outcomes: Sequence[IsrOutcome]) -> None:
     """One line for a request, however many partitions it was for."""
     counts = Counter(each.name if isinstance(each, KafkaError) else "changed" for each in outcomes)
     told = ", ".join(f"{name} {count}" for name, count in counts.items())
-    logger.info("in-sync replicas of %d partitions: %s", len(outcomes), told)
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    logger.info("in-sync replicas of %s%s: %s", ", ".join(map(str, partitions[:SHOWN])), more, told)

@@ -1,8 +1,8 @@
 """Moves of replicas between the log dirs of this broker (AlterReplicaLogDirs, KIP-113).
 
-A move goes on in the background: pool threads copy the log while it is in use, until what is left
-is small; the rest is copied on the loop's thread, between two requests, and from then on the log
-lives in the new dir.
+A move goes on in the background: pool threads copy the log while it is in use, and sync the copy, until what is left
+is small; the rest is copied on the loop's thread, between two requests, and from then on the log lives in the new dir.
+What has to be synced and removed then is again work for threads (``log.move``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from concurrent.futures import Executor
 from pybroker.clock import Clock
 from pybroker.log.manager import LogManager
 from pybroker.log.move import Move
+from pybroker.replication.preferred_dirs import PreferredDirs
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
+
+PAUSE_S = 0.01
+"""Between two attempts to end a move: a sync may hold the log."""
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +32,16 @@ class Moves:
         logs: LogManager,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        executor: Executor,
+        copies: Executor,
+        settling: Executor,
     ) -> None:
         self._logs = logs
         self._clock = clock
         self._loop = loop
-        self._executor = executor
+        self._copies = copies
+        self._settling = settling
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._preferred: dict[TopicPartition, str] = {}
+        self._preferred = PreferredDirs()
 
     def start(self, topic_partition: TopicPartition, path: str) -> None:
         """Begins to move a replica to the log dir ``path``; one that is there already stays.
@@ -43,46 +49,44 @@ class Moves:
         A replica that this broker does not have is made there when it comes. Raises LogDirNotFound,
         KafkaStorageError, ReplicaNotAvailable.
         """
-        self._logs.dir_at(path)
+        log_dir = self._logs.dir_at(path)
         if self._logs.get(topic_partition) is None:
-            self._preferred[topic_partition] = path
+            self._preferred.remember(topic_partition, log_dir.path, self._clock.monotonic_ms())
         move = self._logs.move(topic_partition, path)
         if move is not None:
-            self._tasks[topic_partition] = self._loop.create_task(self._run(move))
+            before = self._tasks.get(topic_partition)
+            self._tasks[topic_partition] = self._loop.create_task(self._run(move, before))
 
     def preferred_dir(self, topic_partition: TopicPartition) -> str | None:
         """Where a new replica is to be made, if anybody has said so; told once."""
-        return self._preferred.pop(topic_partition, None)
+        return self._preferred.take(topic_partition, self._clock.monotonic_ms())
 
-    async def _run(self, move: Move) -> None:
+    async def _run(self, move: Move, before: asyncio.Task[None] | None) -> None:
         tp = move.log.topic_partition
         try:
-            while not await self._loop.run_in_executor(self._executor, move.copy):
-                if move.cancelled:
-                    return
-            if not move.cancelled:
-                move.finish(self._clock.now_ms())
+            if before is not None:
+                await asyncio.wait([before])
+            if await self._switched(move):
+                await self._loop.run_in_executor(self._settling, move.settle)
                 logger.info("%s is in %s now", tp, move.target.path)
         except errors.KafkaStorageError as error:
-            logger.error("%s stays in %s: %s", tp, move.log.log_dir.path, error)
+            logger.error("the move of %s to %s: %s", tp, move.target.path, error)
             move.cancel()
         finally:
-            if move.cancelled:
-                _remove_copy(move)
             if self._tasks.get(tp) is asyncio.current_task():
                 del self._tasks[tp]
+
+    async def _switched(self, move: Move) -> bool:
+        """Copies until the log can go on in the target dir; False where the move was cancelled."""
+        while not move.cancelled:
+            await self._loop.run_in_executor(self._copies, move.copy)
+            if move.switch():
+                return True
+            await asyncio.sleep(PAUSE_S)
+        return False
 
     def close(self) -> None:
         """Ends every move; the logs stay where they are."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
-
-
-def _remove_copy(move: Move) -> None:
-    """What the copying thread may have written after the move was cancelled."""
-    try:
-        if move.target.storage.exists(move.folder):
-            move.target.storage.remove_folder(move.folder)
-    except OSError as error:
-        move.target.fail(error, f"removing {move.folder}")

@@ -26,6 +26,7 @@ from pybroker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd
 from pybroker.log.log import Log
 from pybroker.log.storage import Bytes
 from pybroker.log.timestamps import TimestampOffset
+from pybroker.log.validation import Prepared
 from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.isr import Expand, IsrTracker, Shrink
 from pybroker.topic_partition import TopicPartition
@@ -186,6 +187,7 @@ class Partition:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        prepared: Prepared | None = None,
     ) -> AppendInfo:
         """Appends one batch as the leader and moves the high watermark; wake those who wait.
 
@@ -196,7 +198,12 @@ class Partition:
         if acks == ACKS_ALL and self._lacks_replicas:
             raise errors.NotEnoughReplicas(self._lacking())
         info = self.log.append_as_leader(
-            records, self.leader_epoch, now_ms, origin=origin, transaction_version=transaction_version
+            records,
+            self.leader_epoch,
+            now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+            prepared=prepared,
         )
         self.advance()
         return info

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Set
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from pybroker.clock import Clock
 from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
@@ -27,6 +26,8 @@ from pybroker.log.manager import LogManager
 from pybroker.log.marker import EndTxnMarker
 from pybroker.log.marker import encode as encode_marker
 from pybroker.log.storage import Bytes
+from pybroker.log.validation import Prepared
+from pybroker.pools import Pools
 from pybroker.replication.fetch_session import FetchSessions
 from pybroker.replication.fetchers import Fetchers, Peers
 from pybroker.replication.fetching import Fetch, PartitionRead
@@ -41,6 +42,7 @@ from pybroker.replication.purgatory import (
     WaitingDelete,
     WaitingFetch,
 )
+from pybroker.replication.strays import ADVICE, reason_to_leave
 from pybroker.replication.throttled import ReplicationThrottle
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -77,7 +79,7 @@ class ReplicaManager(HostedPartitions):
         config: BrokerConfig,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        executor: Executor,
+        pools: Pools,
     ) -> None:
         super().__init__(node_id, logs)
         self.config = config
@@ -87,13 +89,13 @@ class ReplicaManager(HostedPartitions):
             config["max.incremental.fetch.session.cache.slots"],
             lambda: random.randint(1, 0x7FFF_FFFF),
         )
-        self.moves = Moves(logs, clock, loop, executor)
+        self.moves = Moves(logs, clock, loop, pools.copies, pools.upkeep)
         self.leading: Leading | None = None
         """The followers of what is led here, and what is followed: None for a broker without others."""
         self.fetchers: Fetchers | None = None
         self._loop = loop
-        self._executor = executor
-        self._promises = Promises(self.purgatory, loop, executor)
+        self._pools = pools
+        self._promises = Promises(self.purgatory, loop, pools.syncs)
         self.promise = self._promises.promise
         self.sync = self._promises.sync
         self._listeners: list[Leadership] = []
@@ -159,9 +161,10 @@ class ReplicaManager(HostedPartitions):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        prepared: Prepared | None = None,
     ) -> AppendInfo:
         """Appends one batch and wakes those who wait for it. Raises as ``Partition.append``."""
-        info = partition.append(records, acks, now_ms, origin, transaction_version)
+        info = partition.append(records, acks, now_ms, origin, transaction_version, prepared)
         self.purgatory.wake(partition)
         return info
 
@@ -212,7 +215,7 @@ class ReplicaManager(HostedPartitions):
         log = partition.log
         log.apply_retention(self.clock.now_ms())
         self.purgatory.wake(partition)
-        await self._loop.run_in_executor(self._executor, log.log_dir.checkpoint_log_start_offsets)
+        await self._loop.run_in_executor(self._pools.syncs, log.log_dir.checkpoint_log_start_offsets)
         low_watermark = partition.low_watermark()
         if low_watermark < offset:
             waiting = WaitingDelete(self.purgatory, partition, offset)
@@ -228,10 +231,11 @@ class ReplicaManager(HostedPartitions):
         if self.leading is not None:
             self.leading.on_brokers(delta.brokers)
         for topic in delta.deleted.values():
-            self.unopened = {row for row in self.unopened if row[0] != topic.id}
-            await self._remove(list(self.topic_ids.get(topic.id, {}).values()))
-        if not self._started:
-            await self._delete_what_left({topic.id for topic in delta.deleted.values()})
+            await self._remove(self._hosted_of(topic))
+        for topic in delta.missing.values():
+            await self._set_aside([partition.log for partition in self._hosted_of(topic)])
+        if delta.reading is not None or not self._started:
+            await self._leave_what_is_not_ours({topic.id for topic in delta.deleted.values()})
         if any(log_dir.offline for log_dir in self.logs.dirs):
             self._drop_offline()
         for topic in delta.changed.values():
@@ -239,9 +243,7 @@ class ReplicaManager(HostedPartitions):
             for partition in self._news(topic, before.topic_by_id(topic.id)):
                 if await self._place(topic, partition, config):
                     await asyncio.sleep(0)
-        if not self._started:
-            self._started = True
-            self._report_strays()
+        self._started = True
 
     def _news(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
         """The partitions that are not as before: of thousands, often one."""
@@ -261,7 +263,7 @@ class ReplicaManager(HostedPartitions):
         partition = known
         try:
             if self.node_id not in image.replicas:
-                self.unopened.discard((topic.id, image.index))
+                self.expect_no_more(topic.id, image.index)
                 if known is not None:
                     await self._remove([known])
                 return known is not None
@@ -280,17 +282,30 @@ class ReplicaManager(HostedPartitions):
         """Opens or makes the log of a partition that is new here."""
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)
-        if log is None and not self._started and self.logs.offline_dirs:
-            logger.error("%s: its log must be in a log dir that is offline", tp)
+        if log is None and self._must_wait(topic, image):
             return None
         if log is not None and log.topic_id not in (topic.id, bytes(16)):
-            logger.warning("%s: %s belongs to a deleted topic of this name", tp, log.folder)
-            self.logs.delete(tp)
+            self._set_logs_aside({tp: reason_to_leave(log, self.image, self.node_id)})
         log = self.logs.get_or_create(tp, topic.id, config, self.moves.preferred_dir(tp))
         lag_time_max_ms = self.config["replica.lag.time.max.ms"]
         partition = Partition(tp, topic.id, self.node_id, log, lag_time_max_ms)
         self.add(partition)
         return partition
+
+    def _must_wait(self, topic: TopicImage, image: PartitionImage) -> bool:
+        """Whether the log may be on a disk that is not there, and nobody else surely has what is in it."""
+        replica, tp = (topic.id, image.index), TopicPartition(topic.name, image.index)
+        is_gone = self.logs.offline_dirs or self.logs.directories.missing
+        if not self._started and is_gone and not self.logs.has(tp, topic.id):
+            self.held.add(replica)
+        if replica not in self.held:
+            return False
+        if not self.logs.offline_dirs and self.node_id not in (*image.isr, *image.elr, image.leader):
+            self.held.discard(replica)
+            return False
+        if not self._started:
+            logger.error("%s: its log must be in a log dir that is not there, so it is not begun anew", tp)
+        return True
 
     def _give_role(self, partition: Partition, image: PartitionImage) -> None:
         led = partition.is_leader
@@ -306,23 +321,46 @@ class ReplicaManager(HostedPartitions):
             self._tell_end(partition.topic_partition)
 
     async def _remove(self, partitions: list[Partition]) -> None:
-        """Replicas leave this broker; their files are gone when this returns."""
+        """Replicas leave this broker; when this returns that is durable, and the files go in the background."""
         for partition in partitions:
             self._withdraw(partition)
         leaving = [partition.topic_partition for partition in partitions]
-        await self._loop.run_in_executor(self._executor, self._delete_logs, leaving)
+        await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, leaving)
 
-    async def _delete_what_left(self, deleted: Set[bytes]) -> None:
-        """Removes what left this broker while it was down: topics that were deleted, and replicas that have moved."""
-        left = [log.topic_partition for log in self.logs if log.topic_id in deleted or self._has_moved(log)]
-        await self._loop.run_in_executor(self._executor, self._delete_logs, left)
+    def _hosted_of(self, topic: TopicImage) -> list[Partition]:
+        """Its replicas here; none of it is waited for any more."""
+        self.unopened = {row for row in self.unopened if row[0] != topic.id}
+        self.held = {row for row in self.held if row[0] != topic.id}
+        return list(self.topic_ids.get(topic.id, {}).values())
 
-    def _has_moved(self, log: Log) -> bool:
-        topic = self.image.topic_by_id(log.topic_id)
-        index = log.topic_partition.partition
-        return (
-            topic is not None and index < len(topic.partitions) and self.node_id not in topic.partitions[index].replicas
-        )
+    async def _leave_what_is_not_ours(self, deleted: Set[bytes]) -> None:
+        """The image was read anew: of what is not in it, only what was noted as deleted is removed."""
+        left = [log.topic_partition for log in self.logs if log.topic_id in deleted]
+        if left:
+            await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, left)
+        await self._set_aside([log for log in self.logs if reason_to_leave(log, self.image, self.node_id)])
+
+    async def _set_aside(self, logs: list[Log]) -> None:
+        """These logs belong to no partition of this broker any more; they are strays when this returns."""
+        reasons = {log.topic_partition: reason_to_leave(log, self.image, self.node_id) for log in logs}
+        for tp in reasons:
+            hosted = self.topics.get(tp.topic, {}).get(tp.partition)
+            if hosted is not None:
+                self._withdraw(hosted)
+        if reasons:
+            await self._loop.run_in_executor(self._pools.changes, self._set_logs_aside, reasons)
+
+    def _set_logs_aside(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Blocks, on a pool thread."""
+        for tp, why in reasons.items():
+            try:
+                stray = self.logs.set_aside(tp, why)
+            except errors.KafkaStorageError as error:
+                logger.error("setting %s aside: %s", tp, error)
+                continue
+            if stray is not None:
+                logger.error("%s: %s. %s", tp, why, ADVICE % stray.folder)
+        self.logs.forget_deleted()
 
     def _withdraw(self, partition: Partition) -> None:
         """The replica is found no more, and whoever waits for it hears so."""
@@ -331,15 +369,6 @@ class ReplicaManager(HostedPartitions):
         move = self.logs.moving_to(partition.topic_partition)
         if move is not None:
             move.cancel()
-
-    def _delete_logs(self, topic_partitions: list[TopicPartition]) -> None:
-        """Removes files of withdrawn replicas; blocks, on a pool thread."""
-        for tp in topic_partitions:
-            try:
-                self.logs.delete(tp)
-            except errors.KafkaStorageError as error:
-                logger.error("deleting %s: %s", tp, error)
-        self.logs.forget_deleted()
 
     def _stop(self, partition: Partition, failure: errors.KafkaStorageError | None) -> None:
         """The partition serves nobody any more."""
@@ -391,14 +420,6 @@ class ReplicaManager(HostedPartitions):
         for partition in list(self):
             if partition.log.log_dir.offline and partition.is_available:
                 self._stop(partition, partition.log.log_dir.storage_error())
-
-    def _report_strays(self) -> None:
-        """Logs of topics that do not exist:
-
-        An interrupted deletion, or a store that has lost them. Left alone.
-        """
-        for log in self.strays():
-            logger.warning("%s belongs to no topic of this cluster; it is left alone", log.folder)
 
     def close(self) -> None:
         """Cancels whatever waits or moves; nothing is appended any more."""

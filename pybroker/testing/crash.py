@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pybroker.log.storage import Bytes, DataFile, Storage
@@ -63,7 +62,7 @@ class RecordingStorage(Storage):
         if create and not os.path.exists(path):
             self.note("create", path)
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
-        return RecordingFile(os.open(path, flags, 0o644), path, self)
+        return RecordingFile(os.open(path, flags, 0o600), path, self)
 
     def rename(self, source: str, target: str) -> None:
         super().rename(source, target)
@@ -83,6 +82,8 @@ class RecordingStorage(Storage):
         super().make_folder(path)
 
     def remove_folder(self, path: str) -> None:
+        for name in self.files(path) if os.path.exists(path) else ():
+            self.unlink(f"{path}/{name}")
         super().remove_folder(path)
         self.note("remove", path)
 
@@ -114,6 +115,13 @@ class Inode:
     def __init__(self) -> None:
         self.synced = b""
         self.pending: list[Change] = []
+
+    def apply(self, change: Change) -> None:
+        """A write, a truncation or a sync."""
+        if change.kind == "sync":
+            self.synced, self.pending = self.content(None), []
+        else:
+            self.pending.append(change)
 
     def content(self, choice: random.Random | None) -> bytes:
         """What may be on the disk; without a ``choice``, everything."""
@@ -147,74 +155,100 @@ def _apply(data: bytearray, change: Change, length: int | None) -> None:
     data[change.position : change.position + len(written)] = written
 
 
-@dataclass
+class Folder:
+    """A folder's names, apart from its own: one that is renamed keeps what is in it, synced or not."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Folder] = {}
+        """As a running process sees it."""
+        self._durable: dict[str, Inode | Folder] = {}
+        self._pending: list[dict[str, Inode | Folder | None]] = []
+        """What has changed since the last sync, one change after the other; None: the name has gone."""
+
+    def change(self, names: dict[str, Inode | Folder | None]) -> None:
+        """All of ``names`` change at once."""
+        self._pending.append(names)
+        _change(self.entries, names)
+
+    def sync(self) -> None:
+        """The names are on the disk."""
+        self._durable, self._pending = dict(self.entries), []
+
+    def found(self, choice: random.Random | None) -> dict[str, Inode | Folder]:
+        """The names that may be on the disk; without a ``choice``, all."""
+        if choice is None:
+            return self.entries
+        names = dict(self._durable)
+        count = len(self._pending)
+        for change in self._pending[: choice.choice((0, count, choice.randint(0, count)))]:
+            _change(names, change)
+        return names
+
+
+def _change(names: dict[str, Inode | Folder], change: dict[str, Inode | Folder | None]) -> None:
+    for name, node in change.items():
+        if node is None:
+            names.pop(name, None)
+        else:
+            names[name] = node
+
+
 class Disk:
     """The state of a disk after a prefix of the changes."""
 
-    names: dict[str, Inode | None] = field(default_factory=dict)
-    """Path → file, or None for a folder: as a running process sees it."""
-    durable: dict[str, Inode | None] = field(default_factory=dict)
-    """As it is on the disk for sure."""
-    pending: dict[str, list[Change]] = field(default_factory=dict)
-    """Folder → changes of names in it that may be lost."""
+    def __init__(self) -> None:
+        self._root = Folder()
 
     def apply(self, change: Change) -> None:
         """The next change happens."""
-        if change.kind in ("write", "truncate"):
-            self._file(change.path).pending.append(change)
-        elif change.kind == "sync":
-            inode = self._file(change.path)
-            inode.synced, inode.pending = inode.content(None), []
-        elif change.kind == "sync_folder":
-            for waiting in self.pending.pop(change.path, []):
-                _rename_all(self.durable, waiting, self._inodes)
-        elif change.kind != "mark":
-            if change.kind == "create":
-                self._inodes[id(change)] = Inode()
-            _rename_all(self.names, change, self._inodes)
-            self.pending.setdefault(os.path.dirname(change.path) or ".", []).append(change)
+        if change.kind == "mark":
+            return
+        if change.kind == "sync_folder":
+            self._folder(change.path).sync()
+            return
+        parent, name = self._folder(os.path.dirname(change.path)), os.path.basename(change.path)
+        node = parent.entries.get(name)
+        if change.kind == "create":
+            parent.change({name: Inode()})
+        elif change.kind == "folder":
+            parent.change({name: Folder()})
+        elif change.kind in ("unlink", "remove"):
+            parent.change({name: None})
+        elif change.kind == "rename":
+            assert os.path.dirname(change.target) == os.path.dirname(change.path), change
+            parent.change({name: None, os.path.basename(change.target): node})
+        else:
+            assert isinstance(node, Inode), change
+            node.apply(change)
 
-    def __post_init__(self) -> None:
-        self._inodes: dict[int, Inode] = {}
-
-    def _file(self, path: str) -> Inode:
-        inode = self.names[path]
-        assert inode is not None, path
-        return inode
+    def _folder(self, path: str) -> Folder:
+        found = self._root
+        for name in [name for name in path.split("/") if name not in ("", ".")]:
+            child = found.entries.get(name)
+            if child is None:  # a parent that came along
+                found.change({name: Folder()})
+                found.sync()
+                child = found.entries[name]
+            assert isinstance(child, Folder), path
+            found = child
+        return found
 
     def image(self, choice: random.Random | None) -> dict[str, bytes | None]:
         """Path → content (None for a folder) of a disk that may be found.
 
         Without a ``choice``, nothing is lost.
         """
-        names = dict(self.names if choice is None else self.durable)
-        if choice is not None:
-            for waiting in self.pending.values():
-                for change in waiting[
-                    : choice.choice((0, len(waiting), choice.randint(0, len(waiting))))
-                ]:
-                    _rename_all(names, change, self._inodes)
         contents: dict[str, bytes | None] = {}
-        for path, inode in sorted(names.items()):
-            parent = os.path.dirname(path)
-            if not parent or parent in contents:
-                contents[path] = inode.content(choice) if inode else None
+        _collect(self._root, "", choice, contents)
         return contents
 
 
-def _rename_all(names: dict[str, Inode | None], change: Change, inodes: dict[int, Inode]) -> None:
-    if change.kind == "create":
-        names[change.path] = inodes[id(change)]
-    elif change.kind == "folder":
-        names[change.path] = None
-    elif change.kind == "unlink":
-        names.pop(change.path, None)
-    elif change.kind == "remove":
-        for path in [path for path in names if f"{path}/".startswith(f"{change.path}/")]:
-            del names[path]
-    elif change.kind == "rename":
-        for path in [path for path in names if f"{path}/".startswith(f"{change.path}/")]:
-            names[change.target + path.removeprefix(change.path)] = names.pop(path)
+def _collect(folder: Folder, prefix: str, choice: random.Random | None, contents: dict[str, bytes | None]) -> None:
+    for name, node in sorted(folder.found(choice).items()):
+        path = prefix + name
+        contents[path] = node.content(choice) if isinstance(node, Inode) else None
+        if isinstance(node, Folder):
+            _collect(node, f"{path}/", choice, contents)
 
 
 class CrashImage(NamedTuple):

@@ -52,7 +52,7 @@ class FaultyStorage(Storage):
     def open(self, path: str, *, create: bool = False) -> DataFile:
         self.check("open", path)
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
-        return FaultyFile(os.open(path, flags, 0o644), path, self)
+        return FaultyFile(os.open(path, flags, 0o600), path, self)
 
     def read(self, path: str) -> bytes:
         self.check("read", path)

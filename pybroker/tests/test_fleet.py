@@ -15,6 +15,8 @@ from kazoo.client import KazooClient
 
 from conformance.clusters import consecutive_ports
 from conformance.ensemble import ensemble
+from pybroker.config import BrokerConfig
+from pybroker.start_options import replicated
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
 from pyclient import Admin, NewTopic
@@ -74,6 +76,17 @@ def test_a_broker_that_has_ended_starts_again_on_its_port(tmp_path: Path) -> Non
     assert ended.code == 0
     assert "broker 1 has ended by SIGKILL; starting it again in 0.1 s" in ended.err
     assert "broker 2 has ended; starting it again in 0 s" in ended.err, "it was asked to"
+
+
+def test_a_broker_that_was_ended_by_a_real_time_signal_starts_again(tmp_path: Path) -> None:
+    number = signal.SIGRTMIN + 3
+    with fleet(tmp_path, "--processes", 2, *QUICK) as running:
+        os.kill(running.pids[0], number)
+        until(lambda: pid_of(tmp_path, 1) not in (0, running.pids[0]))
+        until(lambda: answers(running.ports[0]))
+        ended = running.stop()
+    assert ended.code == 0
+    assert f"broker 1 has ended by signal {number}; starting it again" in ended.err
 
 
 def test_brokers_die_with_their_supervisor_and_the_next_finds_their_folder_and_who_had_joined(tmp_path: Path) -> None:
@@ -170,6 +183,17 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
     ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
     assert ended.code == 2
     assert "store.sock: No such file or directory: no `pybroker start --processes` runs here" in one_line(ended.err)
+
+
+def test_the_folder_of_a_broker_that_is_to_be_started_again_is_not_for_others(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2, "--restart-delay", 60) as running:
+        os.kill(running.pids[1], signal.SIGKILL)
+        until(lambda: not is_alive(running.pids[1]))
+        ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 2)
+        assert ended.code == 2
+        assert f"broker-2 is in use by process {running.pid}" in one_line(ended.err)
+        assert "--node-id" in one_line(ended.err)
+        assert running.stop().code == 0
 
 
 def test_a_broker_that_joins_has_the_settings_of_those_it_joins_and_its_own(tmp_path: Path) -> None:
@@ -283,3 +307,35 @@ def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Pa
             client.stop()
             client.close()
         assert not (tmp_path / "data" / "coordination.db").exists()
+
+
+def test_a_client_that_knocks_while_several_start_gets_internal_topics_with_all_their_replicas(tmp_path: Path) -> None:
+    """The factor of a topic stays for good."""
+    port = consecutive_ports(3)
+    knock = "import sys, pyclient; pyclient.Consumer(sys.argv[1], group_id='g', topics=['t']).poll(60)"
+    client = subprocess.Popen([sys.executable, "-c", knock, f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL)
+    try:
+        with fleet(tmp_path, "--processes", 3, "--port", port) as running, Admin(f"127.0.0.1:{port}") as admin:
+            until(lambda: "__consumer_offsets" in admin.list_topics(list_internal=True))
+            offsets = admin.describe_topics(["__consumer_offsets"])["__consumer_offsets"]
+            assert {len(partition.replicas) for partition in offsets.partitions} == {3}
+            assert running.stop().code == 0
+    finally:
+        client.kill()
+        client.wait()
+
+
+@pytest.mark.parametrize(
+    ("processes", "settings", "factors"),
+    [
+        (3, (), {"3"}),
+        (2, (), {"2"}),
+        (5, (), {"3"}),
+        (2, ("default.replication.factor=3",), {"3"}),
+        (3, ("offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1"), set()),
+    ],
+)
+def test_internal_topics_of_several_wait_for_each_other(
+    processes: int, settings: tuple[str, ...], factors: set[str]
+) -> None:
+    assert set(replicated(BrokerConfig.load(settings), processes).values()) == factors

@@ -11,6 +11,8 @@ import pytest
 
 from pybroker.tests.processes import broker, run
 
+QUICKLY = ("--set", "zookeeper.connection.timeout.ms=300")
+
 
 def one_line(text: str) -> str:
     """The only line of stderr that is not a log line."""
@@ -64,6 +66,18 @@ def test_a_taken_port_is_refused_with_a_way_out(tmp_path: Path) -> None:
     assert ended.code == 2
     assert f"port {port} on 127.0.0.1 is taken" in one_line(ended.err)
     assert "--port 0" in one_line(ended.err)
+
+
+def test_a_start_that_fails_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run("--port", port, "--data-dir", tmp_path / "new", "--set", f"log.dirs={tmp_path}/a,{tmp_path}/b")
+        assert ended.code == 2
+    assert list(tmp_path.iterdir()) == []
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    assert run("--port", 0, "--data-dir", kept, "--zookeeper", "127.0.0.1:1", *QUICKLY).code == 2
+    assert kept.exists(), "it was there before"
 
 
 def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
@@ -147,8 +161,8 @@ def test_without_data_dir_the_users_folder_is_taken_and_printed(tmp_path: Path) 
     env = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
     ended = run("--host", "203.0.113.7", "--log-level", "info", env=env)
     assert ended.code == 2
-    assert "pybroker" in ended.err
-    assert any(tmp_path.rglob("broker-1"))
+    assert f"data folder {tmp_path}/" in ended.err
+    assert not any(tmp_path.rglob("broker-1")), "it has not started"
 
 
 def test_version_and_help_go_to_stdout() -> None:

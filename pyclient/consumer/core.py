@@ -33,6 +33,7 @@ from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster, PartitionInfo
+from pyclient.core.metadata import may_pass
 from pyclient.core.tasks import watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
 from pyclient.protocol.errors import UnknownTopicOrPartition
@@ -172,7 +173,7 @@ class ConsumerCore:
         try:
             await self.client.metadata(topics, timeout=LOOK_S)
         except KafkaError as error:
-            if not error.retriable:
+            if not may_pass(error):
                 self.on_error(error)
         for topic in topics:
             if isinstance(self.client.cluster.error(topic), UnknownTopicOrPartition):

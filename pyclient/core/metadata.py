@@ -16,9 +16,20 @@ from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
 from pyclient.errors import ClientClosed, ClientError, KafkaError, RequestTimedOut, check
 from pyclient.protocol import Metadata
-from pyclient.protocol.errors import UnknownTopicOrPartition
+from pyclient.protocol.errors import InvalidReplicationFactor, LeaderNotAvailable, UnknownTopicOrPartition
 
 Ask = Callable[[Callable[[int], Metadata.Request]], Awaitable[Metadata.Response]]
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Whether a topic that has this error may be there later: too few brokers for a new one may be more soon."""
+    return error.retriable or isinstance(error, InvalidReplicationFactor)
+
+
+def _hint(error: KafkaError) -> str:
+    if isinstance(error, LeaderNotAvailable):
+        return " A new topic may lack brokers for its default.replication.factor: their log says so."
+    return ""
 
 
 class MetadataKeeper:
@@ -101,7 +112,7 @@ class MetadataKeeper:
             raise self.trouble
         for name in names:
             error = self.cluster.error(name)
-            if error is not None and not error.retriable:
+            if error is not None and not may_pass(error):
                 raise type(error)(f"{name}: {error.text}")
 
     def why_unknown(self, name: str) -> KafkaError:
@@ -113,7 +124,7 @@ class MetadataKeeper:
             return RequestTimedOut(f"nothing is known of topic {name!r}: no broker has answered in time")
         if isinstance(error, UnknownTopicOrPartition):
             return UnknownTopicOrPartition(f"there is no topic {name!r} ({self._why_not_created(name)})")
-        return type(error)(f"{name}: {error.text}")
+        return type(error)(f"{name}: {error.text}{_hint(error)}")
 
     def _why_not_created(self, name: str) -> str:
         if self._wanted.get(name):

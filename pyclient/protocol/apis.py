@@ -40,7 +40,9 @@ class Api(type):
     ``decode_request(version, view, position, end)`` and ``decode_response``: a message;
     ``encode_request(version, correlation_id, client_id, request)`` and
     ``encode_response(version, correlation_id, response)``: a whole frame with its length, as bytes,
-    or where large or file-backed pieces are inside as a list of ``bytes`` and slices of files.
+    or where large or file-backed pieces are inside as a list of ``bytes`` and slices of files;
+    ``decode_request_within``, ``encode_response_within``, ``encode_response_politely``: within a
+    budget, or beside a thread that is in a hurry (``cy.codec``).
     """
 
     key: int
@@ -56,6 +58,9 @@ class Api(type):
     response_codec: Codec
     decode_request: Decode
     decode_response: Decode
+    decode_request_within: Callable[..., Message]
+    encode_response_within: Callable[[int, int, Any, int], Frame]
+    encode_response_politely: Callable[[int, int, Any], Frame]
     encode_request: Callable[[int, int, str | None, Any], Frame]
     encode_response: Callable[[int, int, Any], Frame]
 
@@ -85,6 +90,8 @@ class _Unloaded:
 for _side in ("request", "response"):
     for _name in (_side.title(), f"{_side}_codec", f"decode_{_side}", f"encode_{_side}"):
         setattr(Api, _name, _Unloaded(_name))
+for _name in ("decode_request_within", "encode_response_within", "encode_response_politely"):
+    setattr(Api, _name, _Unloaded(_name))
 _LOADING = Lock()
 """Each client has a thread: two must not make the classes of a message twice, for theirs would be others'."""
 _API_VERSIONS = 18
@@ -112,6 +119,9 @@ def _load(api: Api) -> None:
         setattr(api, f"{side}_codec", codec)
         setattr(api, f"decode_{side}", codec.decode)
         setattr(api, f"encode_{side}", getattr(codec, f"encode_{side}"))
+    api.decode_request_within = api.request_codec.decode_within
+    api.encode_response_within = api.response_codec.encode_response_within
+    api.encode_response_politely = api.response_codec.encode_response_politely
 
 
 def _api(path: Path) -> Api:

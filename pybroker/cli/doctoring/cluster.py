@@ -76,13 +76,13 @@ def described(
         yield Finding(ERROR, "cluster", f"the addresses lead to several: {', '.join(ids)}", "name those of one")
     brokers = ", ".join(str(each.id) for each in found.brokers)
     yield Finding(OK, "cluster", f"{found.cluster_id}, brokers {brokers}, controller {found.controller_id}")
-    for broker in found.brokers:
-        way = network.reach(broker.host, broker.port, timeout)
+    ways = [network.reach(broker.host, broker.port, timeout) for broker in found.brokers]
+    for broker, way in zip(found.brokers, ways, strict=True):
         there = identity(cluster, way, timeout) if way.is_open else None
         if isinstance(there, Finding):
             yield there._replace(check=f"broker {broker.id} advertises {way.name}", advice=network.remedy(way, came_by))
             continue
-        yield network.advertised(broker.id, way, came_by)
+        yield network.advertised(broker.id, way, came_by, ways)
         if there is not None:
             yield from network.other_cluster(broker.id, way, found.cluster_id, there.cluster_id)
 

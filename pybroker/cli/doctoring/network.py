@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
@@ -91,15 +91,28 @@ def foreign(host: str, port: int, error: str, is_tls: bool) -> Finding:
     return Finding(ERROR, what, f"it does not answer as Kafka: {error}", "is it the port of something else?")
 
 
-def advertised(broker: int, found: Reach, came_by: Reach) -> Finding:
-    """The address that broker ``broker`` gives to clients; ``came_by``: the bootstrap address that works."""
+def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Reach] = ()) -> Finding:
+    """The address that broker ``broker`` gives to clients; ``came_by``: the bootstrap address that works; ``others``:
+    the addresses that all brokers give.
+    """
     what = f"broker {broker} advertises {found.name}"
     if found.is_open:
         if found.host in LOOPBACK and came_by.host not in LOOPBACK:
             text = "it is reached from this machine, and from no other"
             return Finding(WARNING, what, text, remedy(found, came_by))
         return Finding(OK, what, f"connected in {found.seconds * 1000:.1f} ms")
+    if is_down(found, others):
+        text = f"the way leads to a machine that answers, and nobody does there ({found.error}): it seems to be down"
+        return Finding(ERROR, what, text, "start that broker, or see in its log why it has ended or hangs")
     return Finding(ERROR, what, explanation(found, came_by), remedy(found, came_by))
+
+
+def is_down(found: Reach, others: Collection[Reach]) -> bool:
+    """Whether the address is right and the broker is not there: where another one is reached on that machine by what it
+    advertises itself.
+    """
+    reached = {address for each in others if each.is_open for address in each.addresses}
+    return found.phase == "connect" and not reached.isdisjoint(found.addresses)
 
 
 def explanation(found: Reach, came_by: Reach) -> str:

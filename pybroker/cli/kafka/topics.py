@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from pybroker.cli.cluster import MIN_ISR
 from pybroker.cli.cluster_options import Cluster
 from pybroker.cli.completing import TOPIC
 from pybroker.cli.kafka.options import on_kafka, only
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 #: What --describe may be narrowed to, by option.
 REPORTS = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
-MIN_ISR = "min.insync.replicas"
 
 
 class Asked(NamedTuple):

@@ -38,6 +38,18 @@ def test_an_advertised_address_that_leads_nowhere_is_explained(found: Reach, lev
         assert "advertised.listeners=PLAINTEXT://kafka.example:19092" in told.advice
 
 
+def test_a_broker_that_is_down_is_to_be_started_and_not_to_advertise_something_else() -> None:
+    """Its address is right: another broker of that machine answers."""
+    dead = Reach(CAME_BY.host, CAME_BY.port + 1, CAME_BY.addresses, 0.0, "connect", "Connection refused")
+    alone = network.advertised(7, dead, CAME_BY, [dead])
+    assert "advertised.listeners" in alone.advice, "it has answered, by an address that it does not give"
+    told = network.advertised(7, dead, CAME_BY, [dead, CAME_BY])
+    assert told.level == ERROR
+    assert "down" in told.found
+    assert "start that broker" in told.advice
+    assert "advertised.listeners" not in told.advice
+
+
 def test_two_brokers_that_advertise_one_address_are_told_apart() -> None:
     assert list(network.other_cluster(7, CAME_BY, "a", "a")) == []
     (told,) = network.other_cluster(7, CAME_BY, "a", "b")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from pybroker.cli import cluster_options
 from pybroker.cli.cluster import Trouble, controller_troubles, log_dir_troubles, partition_troubles
 from pybroker.cli.kafka.topics import REPORTS, is_troubled
-from pyclient.admin import ConfigResource, Results
+from pybroker.cli.partition import partition as partitions_of
+from pyclient.admin import ConfigResource, ResourceType, Results
 from pyclient.admin.types import (
     BrokerDescription,
     ClusterDescription,
@@ -33,6 +37,7 @@ class Cluster:
         self.controller = controller
         self.dirs = dirs or {}
         self.min_isr = min_isr
+        self.source = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
     def describe_cluster(self) -> ClusterDescription:
         brokers = tuple(BrokerDescription(each, "localhost", 9092, None) for each in (1, 2))
@@ -42,8 +47,9 @@ class Cluster:
         self, resources: list[ConfigResource], *, keys: list[str], check: bool
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         [key] = keys
-        entry = ConfigEntry(key, self.min_isr, ConfigSource.DYNAMIC_TOPIC_CONFIG, False, False)
-        return Results({each: {key: entry} for each in resources})
+        entry = ConfigEntry(key, self.min_isr, self.source, False, False)
+        of_leader = ConfigEntry(key, "2", ConfigSource.STATIC_BROKER_CONFIG, False, False)
+        return Results({each: {key: entry if each.type is ResourceType.TOPIC else of_leader} for each in resources})
 
     def list_topics(self, *, list_internal: bool) -> list[str]:
         return ["t"]
@@ -56,6 +62,25 @@ class Cluster:
         if broker == 2:
             raise ConnectionFailed("localhost:9092", "connect")
         return {1: self.dirs}
+
+
+def test_how_many_have_to_be_in_sync_is_told_as_the_leader_has_it() -> None:
+    """Another broker, which answers for the topic, may have other settings."""
+    cluster = Cluster(partition(1, (1, 2), (1,)), min_isr="1")
+    cluster.source = ConfigSource.DEFAULT_CONFIG
+    [trouble] = partition_troubles(cluster)  # type: ignore[arg-type]
+    assert trouble.severity == "error"
+    assert "min.insync.replicas is 2" in trouble.what
+
+
+def test_partitions_in_trouble_are_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*partitions: PartitionDescription) -> Any:
+        monkeypatch.setattr(cluster_options.Cluster, "admin", lambda self: nullcontext(Cluster(*partitions)))
+        arguments = ["under-replicated", "-b", "localhost:9092"]
+        return CliRunner().invoke(partitions_of, arguments, standalone_mode=False).return_value
+
+    assert ended(partition(1, (1, 2), (1, 2))) == 0
+    assert ended(partition(1, (1, 2), (1,))) == 1
 
 
 def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionDescription:
@@ -76,6 +101,16 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
 )
 def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescription, troubles: list[Trouble]) -> None:
     assert list(partition_troubles(Cluster(found))) == troubles  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("leader", "words"),
+    [(3, "no leader: broker 3"), (1, "acks=all waits for who is not there, and counts as in sync: 3")],
+)
+def test_a_partition_that_has_not_noticed_who_is_not_there_is_an_error(leader: int, words: str) -> None:
+    _, trouble = partition_troubles(Cluster(partition(leader, (3, 1, 2), (3, 1, 2))))  # type: ignore[arg-type]
+    assert trouble.severity == "error"
+    assert words in trouble.what
 
 
 def test_what_partitions_have_in_common_is_one_row() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.cluster import namesake, znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.image import MetadataImage, ResourceType
+from pybroker.cluster.image import UNREADABLE_DEFAULTS, MetadataImage, ResourceType
 from pybroker.cluster.loading import load_image
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.plan import NewTopic
@@ -68,14 +68,16 @@ def test_brokers_come_and_the_controller_may_die(tmp_path: Path, path: str, data
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"version":1}'])
-def test_a_configuration_that_cannot_be_read_is_empty(tmp_path: Path, data: bytes) -> None:
+def test_by_a_brokers_configuration_that_cannot_be_read_nothing_is_deleted(tmp_path: Path, data: bytes) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await by_hand(members, lambda store: store.create("/config/brokers/5", data))
         await members.die(1)
         await members.start(2, 5)
         image = await members.settled()
-        assert image.resource_configs == {(ResourceType.BROKER, "5"): {}}
+        assert image.resource_configs == {(ResourceType.BROKER, "5"): UNREADABLE_DEFAULTS}
+        config = members.alive[5].node._config
+        assert (config["log.cleanup.policy"], config["log.retention.ms"]) == ((), -1)
         change = ConfigChange(ResourceType.BROKER, "5", (KeyChange("log.cleaner.threads", 0, "2"),))
         assert await members.controller.node.controller.alter_configs([change]) == [None]
 

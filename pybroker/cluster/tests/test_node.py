@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pybroker.clock import ManualClock
 from pybroker.cluster import znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.features import FeatureUpdate, UpgradeType
 from pybroker.cluster.image import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
@@ -240,6 +242,26 @@ def test_validate_only_changes_nothing(run: Run) -> None:
     run(scenario)
 
 
+def test_a_change_that_is_refused_when_nobody_waits_any_more_is_no_accident_of_the_loop(run: Run) -> None:
+    """So it is when a client closes its connection behind its request: on Python 3.14 asyncio.shield logs it."""
+
+    async def scenario(cluster: Cluster) -> None:
+        node, _, _ = await cluster.broker()
+        accidents: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: accidents.append(context))
+        update = FeatureUpdate("no.such.feature", 1, UpgradeType.UPGRADE)
+        first = asyncio.ensure_future(node.controller.create_topics([NewTopic("t", 1, 1)]))
+        asked = asyncio.ensure_future(node.controller.update_features([update]))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait([first, asked])
+        await node.controller.create_topics([NewTopic("u", 1, 1)])
+        gc.collect()
+        assert accidents == []
+
+    run(scenario)
+
+
 def test_a_brokers_setting_is_in_effect_when_the_reply_comes(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, config = await cluster.broker()
@@ -325,6 +347,25 @@ def test_internal_topics_have_their_own_configuration(run: Run) -> None:
         transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
         assert transactions.configs["min.insync.replicas"] == "1"
         assert transactions.is_internal
+
+    run(scenario)
+
+
+def test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas(run: Run) -> None:
+    """The first client may be quicker than the second broker, and the factor stays for good."""
+
+    async def scenario(cluster: Cluster) -> None:
+        settings = {"default.replication.factor": "2"}
+        node, _, _ = await cluster.broker(1, settings=settings)
+        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            with pytest.raises(errors.InvalidReplicationFactor):
+                await node.controller.ensure_internal_topic(name)
+        await cluster.broker(2, settings=settings)
+        offsets = await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
+        assert {len(partition.replicas) for partition in offsets.partitions} == {2}
+        transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
+        assert {len(partition.replicas) for partition in transactions.partitions} == {2}
+        assert transactions.configs["min.insync.replicas"] == "2"
 
     run(scenario)
 

@@ -1,13 +1,16 @@
-"""Producer ids, while the store cannot be reached."""
+"""Producer ids: while the store cannot be reached, and where it has forgotten some."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybroker.cluster.producer_ids import ProducerIds
+from pybroker.cluster import znodes
+from pybroker.cluster.producer_ids import BLOCK_SIZE, MAX_KNOWN_ID, MAX_PRODUCER_ID, ProducerIds
+from pybroker.cluster.tests.harness import Members, run
 from pybroker.coordination.interface import ConnectionLoss, CoordinationError, SessionExpired
 from pyclient.protocol import errors
 
@@ -26,3 +29,52 @@ def test_a_producer_is_told_to_come_again_while_no_block_of_ids_can_be_had(error
     store: Any = Unreachable(error)
     with pytest.raises(errors.CoordinatorNotAvailable):
         asyncio.run(ProducerIds(store, 1).next())
+
+
+def test_an_id_that_a_log_knows_is_not_given_out_again_by_a_store_that_forgot_it(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        store = await members.server.connect()
+        ids, others = ProducerIds(store, 1), ProducerIds(store, 2)
+        await ids.skip([7, 4_321])
+        await others.skip([12])
+        given = [await ids.next(), await others.next()]
+        assert given == [4_322, 4_322 + BLOCK_SIZE]
+        await others.skip([9_000_000])
+        assert await others.next() == 9_000_001
+
+    run(tmp_path / "db", scenario)
+
+
+def test_an_id_that_a_client_made_up_does_not_use_up_the_others(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        ids = ProducerIds(await members.server.connect(), 1)
+        await ids.skip([3, MAX_PRODUCER_ID])
+        assert await ids.next() == 4
+        await ids.skip([MAX_KNOWN_ID])
+        assert await ids.next() == MAX_KNOWN_ID + 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_broker_that_registers_in_another_store_gives_out_no_id_twice(tmp_path: Path) -> None:
+    """A store that comes back from a backup while brokers live: their sessions expire."""
+
+    async def scenario(members: Members) -> None:
+        member = await members.start(1)
+        first = await member.node.producer_ids.next()
+        member.node.known_producers = lambda: [first, 5_000]
+        await (await members.server.connect()).delete(znodes.PRODUCER_ID_BLOCK)
+        epoch = member.node.broker_epoch
+        await members.server.expire(member.store.session.id)
+        await members.until(lambda: member.node.broker_epoch != epoch)
+        assert await member.node.producer_ids.next() == 5_001
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_block_that_is_not_as_a_broker_writes_it_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await (await members.server.connect()).create(znodes.PRODUCER_ID_BLOCK, b"{garbled")
+        await members.start(1)
+
+    run(tmp_path / "db", scenario)

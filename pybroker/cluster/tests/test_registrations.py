@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import namesake, znodes
-from pybroker.cluster.image import (
-    MetadataImage,
-)
+from pybroker.cluster import namesake, owner_process, znodes
+from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.namesake import BrokerIdTaken
-from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.node import ClusterNode, _boot
+from pybroker.cluster.owner_process import Owner, own_process
 from pybroker.cluster.tests.harness import (
     Members,
     assigned,
@@ -26,7 +28,7 @@ from pybroker.cluster.tests.harness import (
     propose,
     run,
 )
-from pybroker.config import BrokerConfig
+from pybroker.config import BrokerConfig, Endpoint
 from pybroker.coordination.interface import ConnectionLoss, Session
 from pybroker.coordination.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
@@ -178,6 +180,99 @@ def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_ses
         assert set((await members.settled()).brokers) == {1, 2}
 
     run(tmp_path / "db", scenario)
+
+
+@contextmanager
+def another_process() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A process of this machine, and how a registration names it."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    namespace, started = owner_process._namespace(), owner_process._started(process.pid)
+    assert owner_process.owner_of(own_process()) is Owner.ITSELF
+    try:
+        yield process, f"{namespace} {process.pid} {started}"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def registered_by(members: Members, process: str) -> None:
+    """Broker 2 is registered by ``process``, on the log dirs that broker 2 will have."""
+    of_two = BrokerRegistration(2, 0, (Endpoint("A", "A", "h", 1),), boot=_boot(["disk"]))
+    other = await members.server.connect()
+    await other.create(znodes.broker_path(2), znodes.encode_broker(of_two, 0, process), ephemeral=True)
+
+
+def test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        with another_process() as (_, process):
+            await registered_by(members, process)
+            before = await members.alive[1].store.get(znodes.broker_path(2))
+            own = ClusterNode(
+                await members.server.connect(), BrokerConfig({}), 2, ManualClock(), members.alive[1].node.cluster_id
+            )
+            await own.remove_past(["disk"])
+            async with asyncio.timeout(5):
+                with pytest.raises(BrokerIdTaken, match="on a copy of these log dirs"):
+                    await own.join({}, directory_ids=["disk"])
+            assert await members.alive[1].store.get(znodes.broker_path(2)) == before
+        await members.die(1)
+
+    run(tmp_path / "store", scenario)
+
+
+def test_the_registration_of_a_killed_process_is_taken_off_at_once(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        with another_process() as (killed, process):
+            await registered_by(members, process)
+            killed.kill()
+            killed.wait()
+        async with asyncio.timeout(5):
+            await members.start(2, directory_ids=["disk"])
+        assert set((await members.settled()).brokers) == {1, 2}
+
+    run(tmp_path / "store", scenario)
+
+
+def test_of_a_process_that_cannot_be_seen_a_starting_broker_takes_the_place_and_a_running_one_does_not() -> None:
+    namespace, pid, started = own_process().split(" ")
+    elsewhere = owner_process.owner_of(f"{namespace}x {pid} {started}")
+    assert elsewhere is Owner.ELSEWHERE
+    assert namesake._is_past(elsewhere, starts=True)
+    assert not namesake._is_past(elsewhere, starts=False)
+    assert owner_process.owner_of(f"{namespace} {pid} {started}0") is Owner.DEAD, "its id was given again"
+
+
+def test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it knows may be old: a joined one lives on without its supervisor."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        late = next(member for member in members.alive.values() if not member.is_controller)
+        cache, renew, awake = late.node.metadata, late.store.new_session, asyncio.Event()
+
+        async def wait() -> Session:
+            await awake.wait()
+            return await renew()
+
+        monkeypatch.setattr(late.store, "new_session", wait)
+        assert cache.live_controller == members.controller.id
+        await members.server.expire(late.store.session.id)
+        assert cache.live_controller == -1
+        awake.set()
+        await members.until(lambda: cache.live_controller == members.controller.id)
+        await members.settled()
+
+    run(tmp_path / "store", scenario)
+
+
+def test_a_namesake_is_waited_for_longer_than_sessions_last() -> None:
+    assert namesake.patience_s(60_000) > 60
+    assert namesake.patience_s(6_000) == namesake.NAMESAKE_S
 
 
 def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Path) -> None:

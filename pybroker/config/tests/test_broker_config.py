@@ -87,6 +87,12 @@ def test_an_unknown_key_is_an_error_with_a_suggestion() -> None:
     )
 
 
+@pytest.mark.parametrize("factor", ["0", "-1", "1.5"])
+def test_the_load_factor_of_the_cleaners_map_is_a_share(factor: str) -> None:
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.io\.buffer\.load\.factor"):
+        BrokerConfig.load([f"log.cleaner.io.buffer.load.factor={factor}"], {})
+
+
 def test_a_variable_of_a_client_is_left_out_and_told() -> None:
     variables = {"KAFKA_BOOTSTRAP_SERVERS": "b:9092", "KAFKA_NUM_PARTITION": "2", "KAFKA_NUM_IO_THREADS": "2"}
     BrokerConfig.load([], variables)

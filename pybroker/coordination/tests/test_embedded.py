@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
-from pybroker.coordination.interface import ConnectionLoss, CoordinationStore, NodeExists
+from pybroker.coordination.interface import ConnectionLoss, CoordinationStore, NodeExists, SessionState
 from pybroker.coordination.tests.suite import Connect, CoordinationSuite
 from pybroker.coordination.tree import StoreInUse, split
 
@@ -145,6 +145,61 @@ def test_the_database_syncs_every_commit(tmp_path: Path, monkeypatch: pytest.Mon
     asyncio.run(scenario())
     assert "PRAGMA synchronous = FULL" in statements
     assert statements[-4:].count("ROLLBACK") == 1
+
+
+async def set_writable(server: EmbeddedServer, writable: bool) -> None:
+    """As a disk that is full, or has room again."""
+    await server.run(lambda: server._tree._database.execute(f"PRAGMA query_only = {'OFF' if writable else 'ON'}"))
+
+
+@pytest.mark.parametrize("state", [SessionState.EXPIRED, SessionState.CLOSED])
+def test_the_end_of_a_session_that_cannot_be_written_is_written_when_it_can(
+    tmp_path: Path, state: SessionState
+) -> None:
+    async def scenario() -> None:
+        server = await EmbeddedServer.open(str(tmp_path / "db"))
+        dead, other = await server.connect(), await server.connect()
+        await dead.create("/controller", ephemeral=True)
+        gone = asyncio.Event()
+        other.watch("/controller", lambda path: gone.set())
+        await set_writable(server, False)
+        await server.expire(dead.session.id, state)
+        assert dead.session.state is state
+        with pytest.raises(ConnectionLoss):
+            await other.create("/a")
+        assert await other.exists("/controller") is not None
+        await set_writable(server, True)
+        await asyncio.wait_for(gone.wait(), 30)
+        assert await other.exists("/controller") is None
+        await server.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_cannot_be_written_is_closed_all_the_same(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = await EmbeddedServer.open(str(tmp_path / "db"))
+        await (await server.connect()).create("/e", ephemeral=True)
+        await set_writable(server, False)
+        await asyncio.wait_for(server.close(), 10)
+        store = await EmbeddedStore.open(str(tmp_path / "db"))
+        assert await store.exists("/e") is None
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_every_call_of_a_store_that_fails_is_a_connection_loss(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = await EmbeddedServer.open(str(tmp_path / "db"))
+        store = await server.connect()
+        await server.run(server._tree.close)
+        for call in (store.children("/"), store.get("/"), store.create("/a"), store.exists("/")):
+            with pytest.raises(ConnectionLoss):
+                await call
+        server._executor.shutdown()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "a/b"])

@@ -160,6 +160,18 @@ def test_a_write_under_way_when_the_connection_breaks_is_a_connection_loss(tmp_p
     run(tmp_path, scenario)
 
 
+def test_a_session_has_expired_as_soon_as_its_connection_has_ended(tmp_path: Path) -> None:
+    async def scenario(server: StoreServer) -> None:
+        store = await connect(tmp_path)
+        assert store._connection is not None
+        server.cut(store.session.id)
+        await store._connection.ended
+        with pytest.raises(SessionExpired):
+            await store.exists("/a")
+
+    run(tmp_path, scenario)
+
+
 def test_what_an_expired_session_has_sent_already_is_not_done(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store, other = await connect(tmp_path), await connect(tmp_path)

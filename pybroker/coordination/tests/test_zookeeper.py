@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import shutil
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -132,6 +136,16 @@ def test_nobody_there_is_a_connection_loss_in_the_time_given() -> None:
     asyncio.run(main())
 
 
+def test_who_waits_for_a_zookeeper_says_so_before_it_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLoss, match="no answer for 4 s"):
+            await ZooKeeperStore.open("127.0.0.1:1", 6_000, 4_000)
+
+    asyncio.run(main())
+    [told] = [each.getMessage() for each in caplog.records if "waiting" in each.getMessage()]
+    assert told == "waiting for ZooKeeper: 127.0.0.1:1 Connection refused"
+
+
 def test_a_multi_that_zookeeper_would_not_take_is_refused_and_the_session_goes_on(alone: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         store = await connect()
@@ -176,6 +190,53 @@ def test_changes_while_disconnected_reach_the_watcher(alone: Ensemble) -> None:
         assert await store.exists("/a") is not None
 
     run(alone.hosts, scenario)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_zookeeper_whose_contents_are_older_takes_its_clients_back(tmp_path: Path, empty: bool) -> None:
+    data, backup = tmp_path / "zookeeper-1" / "data", tmp_path / "backup"
+
+    async def scenario(alone: Ensemble) -> None:
+        store = await connect(alone.hosts, 2_000)
+        for n in range(100):
+            await store.create(f"/later-{n}")
+        alone.servers[0].kill()
+        shutil.rmtree(data)
+        shutil.copytree(backup, data)
+        await asyncio.to_thread(alone.start)
+        async with asyncio.timeout(60):
+            if await _is_there(store, "/later-1") is None:
+                await store.new_session()
+            assert await _is_there(store, "/later-1") is False
+            assert await _is_there(store, "/early") is not empty
+        await store.close()
+
+    with ensemble(tmp_path) as alone:
+        if empty:
+            shutil.copytree(data, backup)
+        else:
+            asyncio.run(_create(alone.hosts, "/early"))
+            alone.servers[0].kill()
+            shutil.copytree(data, backup)
+            alone.start()
+        asyncio.run(scenario(alone))
+
+
+async def _create(hosts: str, path: str) -> None:
+    store = await connect(hosts, 2_000)
+    await store.create(path)
+    await store.close()
+
+
+async def _is_there(store: ZooKeeperStore, path: str) -> bool | None:
+    """None: the session has expired."""
+    while True:
+        try:
+            return await store.exists(path) is not None
+        except ConnectionLoss:
+            continue
+        except SessionExpired:
+            return None
 
 
 def test_a_call_that_zookeeper_never_answers_ends_as_a_connection_loss_or_expiry(alone: Ensemble) -> None:
@@ -248,3 +309,57 @@ def test_a_call_between_expiry_and_new_session_does_not_slip_into_kazoos_next_se
         assert (await store.get("/mine"))[1].owner == store.session.id
 
     run(alone.hosts, scenario)
+
+
+def seconds_until_gone(hosts: str, path: str, limit_s: float) -> float:
+    """How long the node is still there, as another process sees it."""
+    client, began = KazooClient(hosts=hosts), time.monotonic()
+    client.start()
+    try:
+        while client.exists(path) is not None and time.monotonic() - began < limit_s:
+            time.sleep(0.05)
+    finally:
+        client.stop()
+        client.close()
+    return time.monotonic() - began
+
+
+def test_a_loop_that_hangs_loses_its_session_and_begins_another_when_it_turns_again(alone: Ensemble) -> None:
+    """Though kazoo's thread goes on."""
+    hang_s = 6.0
+
+    async def main() -> None:
+        store = await connect(f"{alone.hosts}/hangs", 2_000)
+        await store.create("/e", ephemeral=True)
+        before = store.session.id
+        with ThreadPoolExecutor(1) as pool:
+            lived_s = pool.submit(seconds_until_gone, alone.hosts, "/hangs/e", hang_s)
+            reading = store.get("/e")
+            time.sleep(hang_s)
+            assert lived_s.result() < hang_s
+            with contextlib.suppress(ConnectionLoss, SessionExpired):
+                await reading
+        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        with pytest.raises(SessionExpired):
+            await store.create("/late", ephemeral=True)
+        heard: list[str] = []
+        store.watch("/again", heard.append)
+        await asyncio.wait_for(store.new_session(), 30)
+        assert store.session.id != before
+        await store.create("/again", ephemeral=True)
+        assert (await store.get("/again"))[1].owner == store.session.id
+        await eventually(lambda: bool(heard))
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_store_is_closed_soon_though_its_loop_hung_before(alone: Ensemble) -> None:
+    async def main() -> None:
+        store = await connect(f"{alone.hosts}/closed", 2_000)
+        time.sleep(3)
+        await asyncio.wait_for(store.close(), 15)
+        with pytest.raises(SessionExpired):
+            await store.get("/")
+
+    asyncio.run(main())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+_LATEST_MS = 2**63 - 1
 
 
 def commit(
@@ -43,7 +44,7 @@ def commit(
     group = _group(shard, request.group_id, who)
     check = group.may_commit(who, result)
     kept_ms = request.retention_time_ms
-    expires_ms = NEVER_MS if kept_ms < 0 else result.now.wall_ms + kept_ms
+    expires_ms = NEVER_MS if kept_ms < 0 else min(result.now.wall_ms + kept_ms, _LATEST_MS)
     answered = OffsetCommit.Response.OffsetCommitResponseTopic
     partition = OffsetCommit.Response.OffsetCommitResponsePartition
     response = OffsetCommit.Response()

@@ -21,6 +21,8 @@ from pyclient.protocol import JoinGroup, errors
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
+_LONGEST = 8_191
+"""A member id, made of an instance id or a client id, fits into a record's 32,767 bytes, whatever its characters."""
 
 
 class Caller(NamedTuple):
@@ -48,6 +50,14 @@ class Join(NamedTuple):
         if self.caller.version < _FIRST_WITH_REBALANCE_TIMEOUT:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
+
+
+def check_lengths(request: JoinGroup.Request) -> None:
+    """Raises InvalidRequest for a text that the group's record cannot hold."""
+    texts = [request.group_id, request.group_instance_id or "", request.protocol_type]
+    texts += [each.name for each in request.protocols]
+    if any(len(text) > _LONGEST for text in texts):
+        raise errors.InvalidRequest(f"a name is longer than {_LONGEST} characters")
 
 
 def join(group: ClassicGroup, join: Join, result: Result) -> None:

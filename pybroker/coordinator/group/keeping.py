@@ -1,11 +1,16 @@
-"""How long offsets stay: OffsetFetch, OffsetDelete, deleted topics, and time (KIP-211)."""
+"""How long offsets stay: OffsetFetch, OffsetDelete, deleted topics, and time (KIP-211).
+
+An offset names the topic that it was committed for by its id. It counts as long as that topic may be
+there: once another topic has the name, it is *outdated*. That is looked at in every fetch, as nobody
+may have coordinated the group when the topic was deleted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.group.offsets import NONE, UNSTABLE, CommittedOffset
+from pybroker.coordinator.group.offsets import NONE, UNSTABLE, CommittedOffset, Offsets
 from pybroker.coordinator.group.records import no_offset_record
 from pybroker.coordinator.shard import Record, Result
 from pyclient.protocol import ZERO_UUID, OffsetDelete, errors
@@ -25,14 +30,16 @@ def fetch(
 
     What is not committed is NONE, what a transaction holds UNSTABLE if ``stable`` is wanted.
     """
-    offsets = shard.offsets.of(group_id)
+    topics = shard.offsets.of(group_id).topics()
     pending = shard.offsets.pending(group_id) if stable else ()
+    found: list[tuple[str, dict[int, CommittedOffset]]] = []
     if wanted is None:
-        found = [(topic, dict(known)) for topic, known in offsets.topics().items()]
+        for topic, all in topics.items():
+            if current := _current(shard, topic, all):
+                found.append((topic, current))
     else:
-        found = []
         for topic, indexes in wanted:
-            known = offsets.topics().get(topic, {})
+            known = _current(shard, topic, topics.get(topic, {}))
             found.append((topic, {index: known.get(index, NONE) for index in indexes}))
     if pending:
         for topic, known in found:
@@ -40,6 +47,17 @@ def fetch(
                 if (topic, index) in pending:
                     known[index] = UNSTABLE
     return [(topic, known) for topic, known in found]
+
+
+def _current(
+    shard: GroupShard, topic: str, offsets: Mapping[int, CommittedOffset]
+) -> dict[int, CommittedOffset]:
+    """Without the outdated ones."""
+    image = shard.context.image().topic(topic)
+    if image is None:
+        return dict(offsets)
+    counting = (ZERO_UUID, image.id)
+    return {index: each for index, each in offsets.items() if each.topic_id in counting}
 
 
 def delete(
@@ -89,6 +107,16 @@ def forget_topics(shard: GroupShard, gone: Mapping[str, bytes]) -> Iterator[Reco
                 yield no_offset_record(group_id, topic, partition)
 
 
+def _outdated(shard: GroupShard, offsets: Offsets, until_ms: int) -> Iterator[tuple[str, int]]:
+    """Those that were committed until then; whether somebody reads the new topic does not matter."""
+    for topic, partitions in offsets.topics().items():
+        current = _current(shard, topic, partitions)
+        if len(current) < len(partitions):
+            for partition, committed in partitions.items():
+                if partition not in current and committed.committed_ms <= until_ms:
+                    yield topic, partition
+
+
 def outlived(shard: GroupShard, group: Group, now_ms: int) -> Iterator[Record]:
     """Tombstones of the group's offsets that have been kept long enough, and of the group itself
     where it is empty and nothing is left.
@@ -96,14 +124,15 @@ def outlived(shard: GroupShard, group: Group, now_ms: int) -> Iterator[Record]:
     offsets = shard.offsets.of(group.id)
     pending = shard.offsets.pending(group.id)
     since_ms = group.retention_start() if offsets else None
-    count = 0
+    retention_ms = shard.settings.offsets_retention_ms
+    expired = dict.fromkeys(_outdated(shard, offsets, now_ms - retention_ms))
     if since_ms is not None:
-        retention_ms = shard.settings.offsets_retention_ms
-        for topic, partition in offsets.expired(
-            now_ms, retention_ms, since_ms, group.is_subscribed
-        ):
-            if (topic, partition) not in pending:
-                count += 1
-                yield no_offset_record(group.id, topic, partition)
+        subscribed = group.is_subscribed
+        expired |= dict.fromkeys(offsets.expired(now_ms, retention_ms, since_ms, subscribed))
+    count = 0
+    for topic, partition in expired:
+        if (topic, partition) not in pending:
+            count += 1
+            yield no_offset_record(group.id, topic, partition)
     if group.may_go and not pending and count == offsets.count:
         yield from group.tombstones()

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     JoinedMember = JoinGroup.Response.JoinGroupResponseMember
 
 NO_TIMESTAMP = -1
+MOST_PENDING = 1_000
+"""Member ids that were given out and wait for their member; with one more the oldest is nobody's."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +64,15 @@ def refusal(error: KafkaError | type[KafkaError], member_id: str) -> JoinGroup.R
 
 class GroupContext(NamedTuple):
     """What a group gets from its shard. ``new_id`` makes the unique part of a member id; ``image``
-    is the cluster's metadata of the moment.
+    is the cluster's metadata of the moment; ``forsaken`` is told the id of a group whose first member
+    has never come.
     """
 
     settings: GroupSettings
     timers: TimerWheel[Event]
     new_id: Callable[[], str]
     image: Callable[[], MetadataImage]
+    forsaken: Callable[[str], object] = lambda group_id: None
 
 
 class Rebalancing:
@@ -156,6 +160,8 @@ class Rebalancing:
 
     def add_pending(self, member_id: str, session_timeout_ms: int, result: Result) -> None:
         """Holds a place for a member that has been told its id."""
+        if len(self.pending) >= MOST_PENDING:
+            self.drop_pending(next(iter(self.pending)))
         deadline_ms = result.now.monotonic_ms + session_timeout_ms
         ended = partial(self._pending_ended, member_id)
         self.pending[member_id] = self.timers.schedule(deadline_ms, ended)
@@ -169,6 +175,8 @@ class Rebalancing:
     def _pending_ended(self, member_id: str, result: Result) -> None:
         self.drop_pending(member_id)
         self.maybe_complete_join(result)
+        if self.is_simple and not self.pending:
+            self.context.forsaken(self.id)
 
     # Who is in
 

@@ -8,6 +8,7 @@ of the classic protocol go to ``joining`` and ``syncing``, those about offsets t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from pybroker.coordinator.group.group import Group
 from pybroker.coordinator.group.joining import Caller, Join
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.group.settings import GroupSettings
-from pybroker.coordinator.shard import Event, Failure, Producer, Record, Result
+from pybroker.coordinator.shard import Event, Producer, Record, Result
 from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 from pyclient.protocol import (
     Heartbeat,
@@ -96,7 +97,7 @@ class GroupShard:
         self.offsets = OffsetStore()
         self._records = 0
         """How many offset records have been replayed."""
-        self.context = GroupContext(settings, self.timers, new_id, image)
+        self.context = GroupContext(settings, self.timers, new_id, image, self._forsaken)
         self.consumers = ConsumerProtocol(
             ConsumerContext(
                 facts or ConsumerFacts.default(image),
@@ -118,7 +119,10 @@ class GroupShard:
     # The log
 
     def replay(self, record: Record, producer: Producer | None) -> None:
-        """Takes over an offset's or a group's record; other types are not ours to read."""
+        """Takes over an offset's or a group's record; other types are not ours to read.
+
+        Raises DecodeError.
+        """
         kind = records.record_type(record.key)
         if kind in records.OFFSET_TYPES:
             self._replay_offset(record, producer)
@@ -139,8 +143,8 @@ class GroupShard:
         if value is None:
             self.offsets.remove(key)
             return
+        committed = records.read_offset(value, self._records + 1)
         self._records += 1
-        committed = records.read_offset(value, self._records)
         if producer is None:
             self.offsets.commit(key, committed)
         else:
@@ -156,12 +160,15 @@ class GroupShard:
                 self.forget(group)
         elif downgraded is not None:
             self.groups[group_id] = downgraded
-        elif isinstance(group, ClassicGroup) and self._lives:
-            group.accept(GroupMetadataValue.decode(value))
         else:
+            message = GroupMetadataValue.decode(value)
             if not isinstance(group, ClassicGroup):
                 group = self.groups[group_id] = self.simple_group(group_id)
-            group.restore(GroupMetadataValue.decode(value))
+                group.restore(message)
+            elif self._lives:
+                group.accept(message)
+            else:
+                group.restore(message)
 
     def forget(self, group: Group) -> None:
         """The group has been deleted; offsets that have outlived it make a simple one."""
@@ -169,6 +176,13 @@ class GroupShard:
         del self.groups[group.id]
         if self.offsets.holds(group.id):
             self.groups[group.id] = self.simple_group(group.id)
+
+    def _forsaken(self, group_id: str) -> None:
+        """Nobody but this memory knows of the group, unless offsets have been committed."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup) and group.is_empty and not self.offsets.holds(group_id):
+            group.die()
+            del self.groups[group_id]
 
     def simple_group(self, group_id: str) -> ClassicGroup:
         """A new group without members."""
@@ -179,17 +193,22 @@ class GroupShard:
         self._lives = True
         for group in list(self.groups.values()):
             group.resume(result)
+        self.consumers.loaded(result)
         self._clean_in(self.settings.offsets_check_interval_ms, result)
 
     # Members
 
     def join(self, request: JoinGroup.Request, caller: Caller, result: Result) -> None:
-        """JoinGroup: a ``JoinGroup.Response``, or what ``joining.join`` raises."""
+        """JoinGroup: a ``JoinGroup.Response``, or what ``joining.join`` raises.
+
+        Raises InvalidSessionTimeout, and InvalidRequest for texts that no record can hold.
+        """
         low, high = self.settings.min_session_timeout_ms, self.settings.max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
             raise errors.InvalidSessionTimeout(
                 f"session timeout {request.session_timeout_ms} is not within {low}…{high} ms"
             )
+        joining.check_lengths(request)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             try:
@@ -212,27 +231,22 @@ class GroupShard:
         group_id = join.request.group_id
         group = self.groups[group_id] = self.simple_group(group_id)
         group.since_ms = result.now.wall_ms
-        if before is not None:
-            result.on_failure = self._not_classic(before)
-        try:
-            joining.join(group, join, result)
-        except errors.KafkaError:
-            if before is not None:
-                self.groups[group_id] = before
-            raise
+        result.on_failure = partial(self._not_joined, group, before)
+        joining.join(group, join, result)
 
-    def _not_classic(self, group: Group) -> Failure:
-        """An empty consumer group was to become a classic one, and could not be deleted."""
-
-        def undo(result: Result, error: errors.KafkaError) -> None:
-            classic = self.groups[group.id]
-            if isinstance(classic, ClassicGroup):
-                for member in classic.members:
-                    result.reply(classic.members.stop_waiting(member), error)
-            classic.die()
-            self.groups[group.id] = group
-
-        return undo
+    def _not_joined(
+        self, made: ClassicGroup, before: Group | None, result: Result, error: errors.KafkaError
+    ) -> None:
+        """The first member was refused, or an empty consumer group could not be deleted: the group
+        is what it was.
+        """
+        for member in made.members:
+            result.reply(made.members.stop_waiting(member), error)
+        made.die()
+        if before is None:
+            del self.groups[made.id]
+        else:
+            self.groups[made.id] = before
 
     def sync(self, request: SyncGroup.Request, result: Result) -> None:
         """SyncGroup: a ``SyncGroup.Response``, or what ``syncing.sync`` raises."""

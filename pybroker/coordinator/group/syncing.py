@@ -49,8 +49,8 @@ def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> 
     """The leader has spoken: whom it has left out gets nothing. All are told once it is written."""
     brought = {each.member_id: bytes(each.assignment) for each in request.assignments}
     assignments = {member.id: brought.get(member.id, b"") for member in group.members}
-    result.write(group_record(group, assignments))
     result.on_failure = partial(_not_assigned, group)
+    result.write(group_record(group, assignments))
     for member in group.members:
         if member.sync_token is not None:
             result.reply(member.sync_token, _response(group, assignments[member.id]))

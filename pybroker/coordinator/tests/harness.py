@@ -14,7 +14,7 @@ from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.replication.tests import harness
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import JoinGroup, OffsetCommit
+from pyclient.protocol import ZERO_UUID, JoinGroup, OffsetCommit
 
 PARTITIONS = 3
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.commit.timeout.ms": "60000"}
@@ -76,7 +76,9 @@ class Node(harness.Node):
 
         self.run(poll())
 
-    def commit(self, offset: int, group: str = "g", partition: int = 0) -> Any:
+    def commit(
+        self, offset: int, group: str = "g", partition: int = 0, topic_id: bytes = ZERO_UUID
+    ) -> Any:
         """A commit of somebody who is no member, as a coroutine."""
         topic, asked = (
             OffsetCommit.Request.OffsetCommitRequestTopic,
@@ -84,7 +86,7 @@ class Node(harness.Node):
         )
         partitions = [asked(partition_index=partition, committed_offset=offset)]
         request = OffsetCommit.Request(
-            group_id=group, topics=[topic(name="t", partitions=partitions)]
+            group_id=group, topics=[topic(name="t", topic_id=topic_id, partitions=partitions)]
         )
         return self.groups.offset_commit(request, 8)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,10 @@ from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
 from pybroker.coordinator.shard import Result
 from pybroker.coordinator.tests.harness import Node, code
+from pybroker.log.log import Log
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import ListGroups, errors
+from pyclient.protocol import ListGroups, SyncGroup, errors
+from pyclient.protocol.errors import KafkaError
 
 
 def test_case_42_whoever_asks_the_wrong_broker_is_told_so(node: Node) -> None:
@@ -127,15 +130,23 @@ def test_sessions_end_by_the_clock(node: Node) -> None:
     assert (first.generation_id, node.run(second).generation_id) == (1, 3)
 
 
-def test_a_damaged_partition_is_not_served_and_the_others_are(node: Node) -> None:
+def test_a_damaged_partition_is_not_served_and_the_others_are(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.offsets_topic()
     for group in "gh":
         node.run(node.commit(5, group))
-    partition = node.groups.partition_of("g")
-    assert node.groups.partition_of("h") != partition
-    bad = b"\x00\x02\x00\x01g", b"\x00\x03?"
-    node.append_record(TopicPartition(OFFSETS_TOPIC, partition), *bad)
+    damaged = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of("g"))
+    assert node.groups.partition_of("h") != damaged.partition
     node.stop()
+    load = loading.load
+
+    async def corrupt(log: Log, shard: GroupShard) -> int:
+        if log.topic_partition == damaged:
+            raise errors.CorruptMessage("a CRC is wrong")
+        return await load(log, shard)
+
+    monkeypatch.setattr(loading, "load", corrupt)
     node.start()
     assert code(node.run(node.commit(6))) == errors.NotCoordinator.code
     assert node.committed("h") == {("t", 0): 5}
@@ -165,6 +176,38 @@ def test_offsets_of_deleted_topics_are_gone_when_the_deletion_is(node: Node) -> 
     node.create("t")
     node.run(node.commit(5))
     node.delete("t")
+    assert node.committed() == {}
+
+
+def _a_topic_with_an_offset(node: Node) -> None:
+    node.offsets_topic(replicas=(1, 2), isr=(1,))
+    node.create("t")
+    node.run(node.commit(5, topic_id=node.metadata.image.topics["t"].id))
+    assert node.committed() == {("t", 0): 5}
+
+
+def test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_its_successor(node: Node) -> None:
+    _a_topic_with_an_offset(node)
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1)
+    node.delete("t")
+    node.create("t", generation=1)
+    node.offsets_topic(replicas=(1, 2), isr=(1,), epoch=2)
+    assert node.committed() == {}
+    [(_, asked)] = node.run(node.groups.committed(OffsetsAsked("g", [("t", [0])])))
+    assert asked[0].offset == -1
+    node.run(node.commit(1, topic_id=node.metadata.image.topics["t"].id))
+    assert node.committed() == {("t", 0): 1}
+
+
+def test_offsets_that_a_refused_deletion_has_left_are_not_those_of_the_next_topic(node: Node) -> None:
+    _a_topic_with_an_offset(node)
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
+    node.delete("t")
+    node.stop()
+    node.start()
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=2)
+    assert node.committed() == {("t", 0): 5}, "nobody knows better as long as nothing has the name"
+    node.create("t", generation=1)
     assert node.committed() == {}
 
 
@@ -227,3 +270,78 @@ def test_a_log_whose_last_records_compaction_has_removed_is_loaded(node: Node) -
     shard = GroupShard(GroupSettings(), lambda: "id")
     assert node.run(loading.load(Emptied(), shard)) == 9  # type: ignore[arg-type]
     assert shard.offsets.of("g").get("t", 0).offset == 5
+
+
+class Taken:
+    """An event that has taken somebody's token out of the shard, and then raises."""
+
+    def __init__(self, token: Any, error: Exception) -> None:
+        self.token, self.error = token, error
+        self.undone = 0
+
+    def __call__(self, shard: GroupShard, result: Result) -> None:
+        result.reply(self.token, "welcome")
+        result.on_failure = self.undo
+        raise self.error
+
+    def undo(self, result: Result, error: KafkaError) -> None:
+        self.undone += 1
+
+
+@pytest.mark.parametrize("error", [errors.InvalidRegularExpression(), ZeroDivisionError()])
+def test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had(node: Node, error: Exception) -> None:
+    node.offsets_topic()
+    partition = node.groups.partition_of("g")
+    token = node.loop.create_future()
+    event = Taken(token, error)
+    told = error if isinstance(error, KafkaError) else errors.UnknownServerError()
+    with pytest.raises(type(told)):
+        node.run(node.groups.runtime.submit(partition, event))
+    assert isinstance(token.exception(), errors.CoordinatorNotAvailable)
+    assert event.undone == 1
+
+
+def test_an_append_that_fails_unforeseen_leaves_nobody_waiting(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.offsets_topic()
+    node.run(node.commit(5))
+
+    def broken(*arguments: Any) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.replicas, "append", broken)
+        assert code(node.run(asyncio.wait_for(node.commit(6), 5))) == errors.UnknownServerError.code
+    assert node.committed() == {("t", 0): 5}
+
+
+def test_whoever_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync(node: Node) -> None:
+    node.offsets_topic()
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
+    member_id = node.run(node.join()).member_id
+    times = 0
+
+    async def join_for_ever() -> None:
+        nonlocal times
+        while times < 100:
+            joined = await node.join(member_id=member_id)
+            request = SyncGroup.Request(group_id="g", member_id=member_id, generation_id=joined.generation_id)
+            synced = await node.groups.sync_group(request)
+            assert synced.error_code == errors.CoordinatorNotAvailable.code
+            times += 1
+            node.clock.advance(100)
+
+    task = node.task(join_for_ever())
+    node.run(asyncio.sleep(1.0))
+    task.cancel()
+    assert 1 <= times <= 10
+
+
+def test_a_refusal_that_comes_late_does_not_outlive_the_coordinator(node: Node) -> None:
+    node.offsets_topic()
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
+    commit = node.task(node.commit(5))
+    assert not commit.done()
+    node.offsets_topic(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1)
+    assert code(node.run(commit)) == errors.NotCoordinator.code

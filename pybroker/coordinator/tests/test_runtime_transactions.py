@@ -12,6 +12,7 @@ from pybroker.cluster.image import OFFSETS_TOPIC
 from pybroker.coordinator import loading
 from pybroker.coordinator.group.offsets import UNSTABLE
 from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
+from pybroker.coordinator.groups import MOST_ADMISSIONS
 from pybroker.coordinator.shard import Record, Result, Shard
 from pybroker.coordinator.tests.harness import Node
 from pybroker.log.log import Log
@@ -160,8 +161,31 @@ def test_an_admission_that_comes_after_the_marker_lets_nothing_in(
     node: Node, transactions: Transactions
 ) -> None:
     transactions.before = lambda: end(node, committed=False, epoch=1)
-    assert hold(node, 5) == errors.InvalidTxnState.code
+    assert hold(node, 5) == errors.InvalidProducerEpoch.code
     assert stable(node) == -1
+
+
+def test_a_producer_whose_markers_come_all_the_time_is_refused(
+    node: Node, transactions: Transactions
+) -> None:
+    transactions.before = lambda: end(node, committed=False)
+    assert hold(node, 5, 3) == errors.InvalidTxnState.code
+    assert len(transactions.asked) == MOST_ADMISSIONS
+    assert stable(node) == -1
+
+
+def test_a_late_copy_of_the_last_marker_does_not_refuse_the_next_transactions_offsets(
+    node: Node, transactions: Transactions
+) -> None:
+    async def late() -> None:
+        transactions.before = None
+        await end(node, committed=True)
+
+    transactions.before = late
+    assert hold(node, 5, 3) == errors.NONE
+    assert len(transactions.asked) == 2
+    node.run(end(node, committed=True))
+    assert stable(node) == 5
 
 
 def test_a_transactional_batch_holds_the_last_stable_offset_until_its_marker(

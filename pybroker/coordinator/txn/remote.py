@@ -1,5 +1,8 @@
 """What transactions need of other brokers: markers in partitions that these lead, and the word of a
 coordinator that is not here.
+
+The two go by connections of their own: a marker waits until all replicas in sync have it, and the first
+write of another transaction must not wait behind it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, WriteTxnMarkers, errors
 from pyclient.protocol.errors import KafkaError
 
-PURPOSE = "transactions"
+MARKERS = "markers"
+ADMISSION = "admission"
 
 
 class Peers(Protocol):
@@ -40,7 +44,7 @@ class RemoteWriter:
         request = WriteTxnMarkers.Request(markers=[_marker(marker, partitions)])
         try:
             response = await self._peers.request(
-                self._broker, request, timeout_ms=self._timeout_ms, purpose=PURPOSE
+                self._broker, request, timeout_ms=self._timeout_ms, purpose=MARKERS
             )
         except KafkaError as error:
             return dict.fromkeys(partitions, error)
@@ -111,7 +115,7 @@ class RemoteCoordinator:
             ],
         )
         response = await self._peers.request(
-            self._broker, message(transactions=[transaction]), timeout_ms=self._timeout_ms, purpose=PURPOSE
+            self._broker, message(transactions=[transaction]), timeout_ms=self._timeout_ms, purpose=ADMISSION
         )
         codes = {
             TopicPartition(topic.name, each.partition_index): each.partition_error_code

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from cy.buffer import DecodeError
 from pybroker.coordinator.shard import Event, Producer, Record, Result
 from pybroker.coordinator.timer_wheel import TimerWheel
 from pybroker.coordinator.txn import adding, describing, ending, initialising, records
@@ -71,17 +70,11 @@ class TransactionShard:
     # Durable state
 
     def replay(self, record: Record, producer: Producer | None = None) -> None:
-        """A transactional id is now what the record says."""
+        """A transactional id is now what the record says. Raises DecodeError, ValueError."""
         written, self._written = self._written, None
         if written is not None and written[0] == record:
             self._put(written[1])
             return
-        try:
-            self._read(record)
-        except (DecodeError, ValueError) as error:
-            logger.error("a record of __transaction_state is skipped: %s", error)
-
-    def _read(self, record: Record) -> None:
         transactional_id = records.read_key(record.key)
         if transactional_id is None:
             return

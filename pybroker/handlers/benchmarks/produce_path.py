@@ -27,8 +27,10 @@ from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage,
 from pybroker.config import BrokerConfig, topic_config
 from pybroker.handlers import fetch, produce
 from pybroker.handlers.call import Call
+from pybroker.handlers.lane import Lane
 from pybroker.log.manager import LogManager
 from pybroker.log.storage import Storage
+from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Fetch, Produce
@@ -47,7 +49,7 @@ class Bench:
 
     def __init__(self, folder: str, loop: asyncio.AbstractEventLoop) -> None:
         config, clock = BrokerConfig(), SystemClock()
-        executor = ThreadPoolExecutor(1)
+        pools = Pools.one(ThreadPoolExecutor(1))
         logs = LogManager(
             [folder],
             Storage(),
@@ -55,10 +57,10 @@ class Bench:
             clock,
             cluster_id="bench",
             node_id=1,
-            executor=executor,
+            pools=pools,
         )
         logs.load()
-        self.replicas = ReplicaManager(1, logs, config, clock, loop, executor)
+        self.replicas = ReplicaManager(1, logs, config, clock, loop, pools)
         topic = TopicImage("bench", TOPIC_ID, (PartitionImage(0, 1, 0, 0, (1,), (1,)),))
         delta = MetadataDelta(changed={"bench": topic})
         image = MetadataImage().apply(delta)
@@ -70,6 +72,7 @@ class Bench:
             clock=clock,
             config=config,
             metadata=SimpleNamespace(image=image),
+            lane=Lane(),
         )
         self.call = Call(broker, VERSION, "bench", connection)
         self.fetch_call = Call(broker, FETCH_VERSION, "bench", connection)

@@ -10,6 +10,7 @@ from typing import Any
 from pybroker.cluster.image import TopicImage
 from pybroker.cluster.suspects import Suspects
 from pybroker.handlers.call import Call
+from pybroker.handlers.lane import Lane
 from pybroker.replication.tests import harness
 
 
@@ -28,7 +29,7 @@ class FakeConnection(SimpleNamespace):
     """A client's connection; ``held`` while no other request would be read."""
 
     def __init__(self) -> None:
-        super().__init__(listener_name="PLAINTEXT", held=0, broker_id=None)
+        super().__init__(listener_name="PLAINTEXT", held=0, broker_id=None, pinned=False)
 
     def hold(self) -> None:
         self.held += 1
@@ -45,7 +46,9 @@ class Node(harness.Node):
         self.endpoints = {harness.NODE: ("broker1", 9092), 2: ("broker2", 9093)}
         self.connection: Any = FakeConnection()
         self.transactions: Any = None
+        self.lane = Lane()
         super().start(deleted)
+        self.unpackers = self.pools.syncs
         self.suspects = Suspects(self.metadata, self.clock)
 
     def endpoint_for(self, connection: Any) -> dict[int, tuple[str, int]]:

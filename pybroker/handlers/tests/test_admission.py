@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from cy.compression import Codec
 from pybroker.cluster.image import MetadataDelta
-from pybroker.handlers import admission, produce
+from pybroker.handlers import produce
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_produce import Request, code, request, send
 from pybroker.log.marker import EndTxnMarker
+from pybroker.log.validation import UNPACKED_ON_LOOP
 from pybroker.log.verification import MAX_ENTRIES
 from pybroker.replication.tests.harness import NOW, TP, batch, idempotent, topic_id
 from pybroker.topic_partition import TopicPartition
@@ -156,15 +158,6 @@ def test_internal_topics_are_no_part_of_a_clients_transaction(node: Node) -> Non
     assert node.transactions.asked == []
 
 
-def test_whoever_may_write_to_internal_topics_needs_the_coordinators_word_too(node: Node) -> None:
-    topic = "__consumer_offsets"
-    node.create(topic)
-    node.transactions.verdict = errors.TransactionAbortable()
-    told = code(node, transactional(), 12, topic=topic, client_id=admission.ADMIN, transactional_id="x")
-    assert told == "TRANSACTION_ABORTABLE"
-    assert node.replicas.find(topic, 0).log.log_end_offset == 0
-
-
 def test_fenced_producer_is_told_without_asking(node: Node) -> None:
     assert write(node, epoch=1) == "NONE"
     assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"
@@ -255,6 +248,21 @@ def test_word_that_comes_after_the_end_of_the_transaction_admits_nothing(node: N
     waiting = Waiting(node, transactional(epoch=1), 11)
     end(node, 1, version=1)
     assert waiting.answered().error_code == errors.TransactionAbortable.code
+    assert log(node).last_stable_offset == log(node).log_end_offset == 2
+
+
+def test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended(node: Node) -> None:
+    assert write(node, version=11) == "NONE"
+    value = bytes(2 * UNPACKED_ON_LOOP)
+    large = batch(value, codec=Codec.ZSTD, producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
+    work = node.loop.create_task(
+        produce.handle(request(memoryview(bytearray(large)), transactional_id="x"), node.call(11))  # type: ignore[arg-type]
+    )
+    node.turn()
+    assert node.connection.held == 1
+    end(node, 0, version=1)
+    answer = node.run(work).responses[0].partition_responses[0]
+    assert answer.error_code == errors.TransactionAbortable.code
     assert log(node).last_stable_offset == log(node).log_end_offset == 2
 
 

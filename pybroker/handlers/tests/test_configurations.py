@@ -156,6 +156,18 @@ def test_a_read_only_setting_is_refused() -> None:
     run(scenario)
 
 
+def test_what_kafka_lets_one_change_is_accepted_though_it_has_no_effect_here() -> None:
+    async def scenario(ask: Administration) -> None:
+        key = "sasl.kerberos.min.time.before.relogin"
+        assert await alter(ask, BROKER, "1", (key, SET, "70000")) == (0, None)
+        shown = by_name(await describe(ask, BROKER, "1"))
+        assert (shown[key].value, shown[key].read_only) == ("70000", False)
+        code, _ = await alter(ask, BROKER, "1", ("ssl.keystore.password", SET, "secret"))
+        assert code == errors.InvalidRequest.code, "a secret without use is not kept"
+
+    run(scenario)
+
+
 def test_groups_are_configured_before_they_exist() -> None:
     async def scenario(ask: Administration) -> None:
         key = "consumer.session.timeout.ms"

@@ -59,7 +59,7 @@ def test_segments_of_deleted_records_are_gone_from_the_disk(node: Node) -> None:
     folder = node.replicas.partition(TP).log.folder
     before = sorted(name for name in os.listdir(folder) if name.endswith(".log"))
     ask(node, 50)
-    node.executor.submit(lambda: None).result()
+    node.pools.removals.submit(lambda: None).result()
     after = sorted(name for name in os.listdir(folder) if name.endswith(".log"))
     assert len(after) < len(before)
     assert int(after[0][:20]) <= 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.image import METADATA_TOPIC, OFFSETS_TOPIC, BrokerRegistration
+from pybroker.cluster.image import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, BrokerRegistration
 from pybroker.cluster.plan import NewTopic
 from pybroker.config import Endpoint
 from pybroker.handlers import authorized_operations
@@ -97,14 +97,27 @@ def test_a_topic_is_not_made_where_the_client_or_the_broker_forbids_it() -> None
 
 def test_an_auto_creation_that_fails_says_why() -> None:
     async def scenario(ask: Administration) -> None:
-        topics = (await ask(Metadata, 9, asking("x", "a/b", METADATA_TOPIC))).topics
+        topics = (await ask(Metadata, 9, asking("a/b", METADATA_TOPIC))).topics
         assert [topic.error_code for topic in topics] == [
-            errors.InvalidReplicationFactor.code,
             errors.InvalidTopicException.code,
             errors.InvalidRequest.code,
         ]
 
+    run(scenario)
+
+
+def test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_that_clients_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(ask: Administration) -> None:
+        for _ in range(2):
+            topics = (await ask(Metadata, 9, asking("x", "y", OFFSETS_TOPIC, TRANSACTIONS_TOPIC))).topics
+            assert {topic.error_code for topic in topics} == {errors.LeaderNotAvailable.code}
+
     run(scenario, {"default.replication.factor": "3"})
+    told = [record.getMessage() for record in caplog.records if "is not made yet" in record.getMessage()]
+    assert len(told) == 3
+    assert all("only 1 broker(s)" in line for line in told)
 
 
 def test_topics_are_found_by_id_from_version_12_on() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
+import itertools
+import threading
 from typing import Any
 
 import pytest
 
 from cy.batch import Builder
-from pybroker.handlers import admission, produce
+from cy.compression import Codec
+from pybroker.handlers import produce
+from pybroker.handlers.lane import Lane
 from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
+from pybroker.log.validation import Rules
 from pybroker.replication.tests.harness import NOW, batch, idempotent, topic_id
 from pyclient.protocol import Produce, errors
 
@@ -231,11 +238,11 @@ def test_semantics_13_log_append_time_is_told(node: Node) -> None:
     assert send(node, batch(timestamp=1), topic="u").log_append_time_ms == -1
 
 
-def test_internal_topics_are_not_for_clients(node: Node) -> None:
+@pytest.mark.parametrize("client_id", ["c", "__admin_client", None])
+def test_internal_topics_are_not_for_clients_whatever_their_name(node: Node, client_id: str | None) -> None:
     node.create("__consumer_offsets")
-    assert code(node, batch(), topic="__consumer_offsets") == "INVALID_TOPIC_EXCEPTION"
-    answer = send(node, batch(), client_id=admission.ADMIN, topic="__consumer_offsets")
-    assert answer.error_code == 0
+    answer = send(node, batch(), client_id=client_id, topic="__consumer_offsets")
+    assert answer.error_code == errors.InvalidTopicException.code
 
 
 # Idempotence and transactions
@@ -281,3 +288,118 @@ def test_new_leader_is_told_from_version_10_on(node: Node) -> None:
     assert response.node_endpoints[0].node_id == 2
     response = node.ask(produce, request(batch()), 9)
     assert response.node_endpoints == []
+
+
+# Long requests
+
+
+def large_batch(size: int = 3 << 20, codec: Codec = Codec.ZSTD) -> bytes:
+    """A small batch that unpacks to ``size`` bytes."""
+    builder = Builder(codec=codec)
+    builder.append(NOW, None, bytes(size))
+    return bytes(builder.build())
+
+
+def of_many(records: list[bytes], acks: int = 1) -> Produce.Request:
+    """A request that names one partition again and again."""
+    data = [Request.PartitionProduceData(index=0, records=memoryview(bytearray(each))) for each in records]
+    return Request(acks=acks, timeout_ms=1000, topic_data=[Request.TopicProduceData(name="t", partition_data=data)])
+
+
+def test_a_batch_that_unpacks_to_much_is_checked_on_a_thread(node: Node) -> None:
+    node.create()
+    threads: set[int] = set()
+    plain = Rules.prepare
+
+    def noted(self: Rules, records: Any, now_ms: int) -> Any:
+        threads.add(threading.get_ident())
+        return plain(self, records, now_ms)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rules, "prepare", noted)
+        assert send(node, large_batch()).base_offset == 0
+        assert send(node, batch(b"small")).base_offset == 1
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+    assert node.connection.held == 0
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_small_and_large_batches_of_a_request_are_appended_in_its_order(node: Node, codec: Codec) -> None:
+    node.create()
+    asked = of_many([batch(b"1"), large_batch(codec=codec), batch(b"2"), large_batch(codec=codec), batch(b"3")])
+    response = node.ask(produce, asked, 9)
+    answers = response.responses[0].partition_responses
+    assert [(each.error_code, each.base_offset) for each in answers] == [(0, number) for number in range(5)]
+    assert len(response.responses) == 1
+    found = [value or b"" for _, value in contents(node.replicas.find("t", 0).log)]
+    assert [len(value) for value in found] == [1, 3 << 20, 1, 3 << 20, 1]
+
+
+def test_a_large_batch_that_is_damaged_is_refused_alone(node: Node) -> None:
+    node.create()
+    bad = bytearray(large_batch(40 << 20))
+    answers = node.ask(produce, of_many([batch(b"1"), bytes(bad), batch(b"2")]), 9).responses[0].partition_responses
+    assert [each.error_code for each in answers] == [0, errors.InvalidRecord.code, 0]
+
+
+def test_a_large_batch_is_repacked_on_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.create(**{"compression.type": "gzip"})
+    threads: list[int] = []
+    plain = Rules.recompressed
+
+    def noted(self: Rules, records: Any, header: Any) -> Any:
+        threads.append(threading.get_ident())
+        return plain(self, records, header)
+
+    monkeypatch.setattr(Rules, "recompressed", noted)
+    value = bytes(range(256)) * 200
+    assert send(node, batch(value)).base_offset == 0
+    assert contents(node.replicas.find("t", 0).log)[0][1] == value
+    assert threads
+    assert threads[0] != threading.get_ident()
+
+
+def test_a_request_of_many_batches_is_served_in_several_turns(node: Node) -> None:
+    node.create()
+    asked = of_many([batch(b"%d" % number) for number in range(50)])
+    node.lane = Lane(itertools.count(0, 0.002).__next__)  # each look at this clock is later
+    result = produce.handle(asked, node.call(9))
+    assert inspect.iscoroutine(result)
+    response = node.run(result)
+    offsets = [each.base_offset for each in response.responses[0].partition_responses]
+    assert offsets == list(range(50))
+
+
+def test_a_producer_that_goes_away_between_two_turns_leaves_nothing_waiting(node: Node) -> None:
+    node.create(replicas=(1, 2))
+
+    async def go() -> None:
+        asked = of_many([batch(b"1"), large_batch()], acks=-1)
+        work = asyncio.ensure_future(produce.handle(asked, node.call(9)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert len(node.replicas.purgatory) == 1
+        work.cancel()
+        await asyncio.wait([work])
+
+    node.run(go())
+    assert len(node.replicas.purgatory) == node.connection.held == 0
+
+
+def test_the_error_of_a_large_request_without_acks_ends_it_when_all_is_served(node: Node) -> None:
+    node.create()
+    with pytest.raises(errors.CorruptMessage):
+        node.ask(produce, of_many([b"nonsense" * 20, large_batch(), batch(b"1")], acks=0), 9)
+    assert node.replicas.find("t", 0).log.log_end_offset == 2
+
+
+def test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector(node: Node) -> None:
+    """Which seldom looks at all there is; the request's bytes would stay until then."""
+    node.create("t")
+    gc.collect()
+    gc.disable()
+    try:
+        node.ask(produce, of_many([large_batch()[:-1] + b"!"] * 3), 9)
+        assert not [each for each in gc.get_objects() if isinstance(each, Request)]
+    finally:
+        gc.enable()

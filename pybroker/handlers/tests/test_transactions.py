@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import transactions
 from pybroker.coordinator.tests.harness import PARTITIONS
 from pybroker.handlers import rows
+from pybroker.handlers.lane import PIECE, Lane, Turn
 from pybroker.handlers.tests import harness
 from pyclient.protocol import (
     AddOffsetsToTxn,
@@ -162,6 +164,25 @@ def test_brokers_may_only_ask(node: Node) -> None:
     [topic] = result.topic_results
     codes = [each.partition_error_code for each in topic.results_by_partition]
     assert codes == [0, errors.TransactionAbortable.code]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_many_partitions_are_added_in_several_turns(node: Node, version: int) -> None:
+    """Each is answered, also one that is named again and again."""
+    init(node)
+    rounds: list[int] = []
+
+    class Counted(Lane):
+        def turn(self) -> AbstractAsyncContextManager[Turn]:
+            rounds.append(1)
+            return super().turn()
+
+    node.lane = Counted()
+    names = ["t"] * (2 * PIECE + 1)
+    assert add(node, version, (1000, 0), *names)[0] == 0
+    assert len(rounds) == 4
+    assert node.connection.held == 0
+    assert [each.topic for each in node.run(node.transactions.describe("x")).topics] == ["t"]
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -12,6 +12,7 @@ from pybroker.log.file_cache import FileCache
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
+from pybroker.log.move import Move
 from pybroker.log.recovery import Checkpointed, load
 from pybroker.log.storage import DataFile, Storage
 from pybroker.topic_partition import TopicPartition
@@ -134,3 +135,11 @@ def manager(
         ManualClock(NOW),
         **options,
     )
+
+
+def complete(move: Move) -> None:
+    """Drives a move to its end."""
+    move.copy()
+    while not move.switch():
+        move.copy()
+    move.settle()

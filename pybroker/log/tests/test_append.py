@@ -105,6 +105,40 @@ def test_log_append_time_dates_every_record_and_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ({"max_message_bytes": 100_000}, errors.MessageTooLarge),
+        ({"max_message_bytes": 1 << 30, "segment_bytes": 100_000}, errors.RecordListTooLarge),
+    ],
+)
+@pytest.mark.parametrize("kind", ["uncompressed", "lz4"])
+def test_a_limit_of_size_holds_for_what_the_codec_of_the_topic_makes_of_a_batch(tmp_path, kind, limit, error):
+    log = open_log(tmp_path, LogConfig(compression_type=kind, **limit))
+    records = batch(*[bytes(1_000_000)], codec=Codec.ZSTD)
+    assert len(records) < 2000
+    if kind == "uncompressed":
+        with pytest.raises(error):
+            log.append_as_leader(records, 0, NOW)
+        assert log.size == log.log_end_offset == 0
+    else:
+        log.append_as_leader(records, 0, NOW)
+        assert log.size < 100_000
+    log.append_as_leader(batch(b"small", codec=Codec.ZSTD), 0, NOW)
+
+
+def test_a_follower_makes_segments_whose_indexes_can_hold_the_offsets_that_compaction_has_left(tmp_path):
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1, cleanup_policy=frozenset({"compact"})))
+    far = [0, 3_000_000_000, 3_000_000_001, 6_000_000_000, 6_000_000_001]
+    log.append_as_follower(b"".join(bytes(batch(b"v", base_offset=offset)) for offset in far[1:]), 0, NOW)
+    assert [offset for offset, _ in contents(log)] == far[1:]
+    assert all(segment.size for segment in log.segments if segment.base_offset)
+    log.close()
+    log = open_log(tmp_path)
+    assert [offset for offset, _ in contents(log)] == far[1:]
+    assert log.log_end_offset == far[-1] + 1
+
+
+@pytest.mark.parametrize(
     ("kind", "codec"),
     [
         ("gzip", Codec.GZIP),

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
 from cy.batch import Builder, iterate, scan
 from pybroker.clock import ManualClock
 from pybroker.log import checkpoints
-from pybroker.log.appending import Origin
+from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.cleanable import cleanable
 from pybroker.log.cleaner import Cleaner
 from pybroker.log.compaction import Resources
-from pybroker.log.config import LogConfig
+from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, marker
+from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, complete, marker
 from pybroker.log.throttle import Throttle
+from pybroker.log.validation import TooHeavy
 
 HOUR_MS = 3_600_000
 CONFIG = LogConfig(
@@ -51,9 +53,17 @@ class Compacted:
         builder = Builder(**options)
         for key, value in records:
             builder.append(log_time, key, value, [("header", b"h")])
-        offset = self.log.append_as_leader(bytearray(builder.build()), 0, self.clock.now_ms()).first_offset
+        offset = self._append(bytearray(builder.build())).first_offset
         self.log.update_high_watermark(self.log.log_end_offset)
         return offset
+
+    def _append(self, batch: bytearray) -> AppendInfo:
+        """As a broker does it: a batch that would hold the loop is prepared before."""
+        now_ms = self.clock.now_ms()
+        try:
+            return self.log.append_as_leader(batch, 0, now_ms)
+        except TooHeavy as heavy:
+            return self.log.append_as_leader(batch, 0, now_ms, prepared=heavy.rules.prepare(batch, now_ms))
 
     def end(self, kind: int, **options) -> int:
         offset = self.log.append_as_leader(marker(kind, **options), 0, self.clock.now_ms(), origin=Origin.COORDINATOR)
@@ -196,6 +206,24 @@ def test_a_batch_with_more_keys_than_the_map_makes_the_log_uncleanable(tmp_path,
     assert made.cleaner.uncleanable == {TP}
     assert "cannot be compacted" in caplog.text
     assert not made.cleaner.clean_next(SMALL, Interruption())
+    assert made.cleaner.clean_next(Resources(), Interruption())
+    assert not made.cleaner.clean_next(Resources(), Interruption())
+
+
+def test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed(tmp_path, caplog):
+    made = Compacted(tmp_path)
+    made.append((b"a", b"1"))
+    made.append((b"a", b"2"))
+    made.roll()
+    bad = Resources(load_factor=0)
+    for _ in range(3):
+        assert not made.cleaner.clean_next(bad, Interruption())
+    assert caplog.text.count("cannot be compacted") == 1
+    made.log.config = replace(CONFIG, delete_retention_ms=7)
+    assert not made.cleaner.clean_next(bad, Interruption())
+    assert caplog.text.count("cannot be compacted") == 2
+    assert made.cleaner.clean_next(SMALL, Interruption())
+    assert records(made.log) == [(1, b"a", b"2")]
 
 
 def test_a_tombstone_stays_until_its_horizon_and_no_older_value_comes_back(tmp_path):
@@ -477,13 +505,12 @@ def test_a_log_that_is_moved_is_not_compacted(tmp_path):
     made.append((b"a", b"2"))
     made.logs.close()
     logs.load()
-    made.logs, made.log = logs, logs.get(TP)
+    made.logs, made.log = logs, logs.get_or_create(TP, TOPIC_ID, CONFIG)
     made.cleaner = Cleaner(logs, made.clock, Throttle(), lambda work: work())
     made.roll()
     move = logs.move(TP, str(other))
     assert not made.clean(roll=False)
-    move.copy()
-    move.finish(NOW)
+    complete(move)
     assert made.clean(roll=False)
     assert [value for _, _, value in records(made.log)] == [b"2"]
     assert checkpoints.read_offsets(made.storage, f"{other}/{checkpoints.CLEANER}") == {TP: 2}
@@ -662,3 +689,33 @@ def test_a_cut_lowers_the_checkpoint_at_once(tmp_path):
     made.clean()
     made.log.truncate_to(1, NOW)
     assert checkpoints.read_offsets(made.storage, f"{tmp_path}/data/{checkpoints.CLEANER}") == {TP: 1}
+
+
+def test_a_deletion_holds_behind_an_aborted_transaction_of_the_same_producer_that_an_earlier_round_read(tmp_path):
+    made = Compacted(tmp_path)
+    sent = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    made.append((b"k", b"1"), base_sequence=0, **sent)
+    made.end(1)
+    made.append((b"other", b"2"), base_sequence=1, **sent)
+    made.end(0)
+    assert made.clean()
+    made.append((b"k", None), base_sequence=2, **sent)
+    made.end(1)
+    assert made.clean()
+    assert [record[1:] for record in records(made.log)] == [(b"k", None)]
+    made.clock.advance(2 * HOUR_MS)
+    made.append((b"more", b"3"))
+    assert made.clean()
+    assert [record[1:] for record in records(made.log)] == [(b"more", b"3")]
+
+
+def test_a_delete_retention_for_ever_keeps_tombstones(tmp_path):
+    made = Compacted(tmp_path, replace(CONFIG, delete_retention_ms=MAX_LONG))
+    made.append((b"k", b"1"))
+    made.append((b"k", None), log_time=NOW)
+    for _ in range(3):
+        made.append((b"more", b"2"))
+        assert made.clean()
+        made.clock.advance(1000 * HOUR_MS)
+    assert records(made.log)[0] == (1, b"k", None)
+    assert [record.timestamp for record in iterate(made.log.read_bytes(1, 10_000)) if record.key == b"k"] == [NOW]

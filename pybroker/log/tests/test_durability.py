@@ -27,7 +27,7 @@ def test_a_sync_during_which_the_log_is_cut_leaves_the_recovery_point(log: Log, 
         sync(start, end)
         log.truncate_to(4, NOW)
 
-    monkeypatch.setattr(type(log.segments), "sync", lambda _, start, end: cut_meanwhile(start, end))
+    monkeypatch.setattr(type(log.segments), "sync", lambda _, start, end, is_over: cut_meanwhile(start, end))
     log.flush()
     assert log.recovery_point == 0
 

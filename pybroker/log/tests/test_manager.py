@@ -11,8 +11,9 @@ import pytest
 
 from pybroker.log import checkpoints, leader_epochs
 from pybroker.log.config import LogConfig
+from pybroker.log.folders import parse_folder
 from pybroker.log.log_dir import CLEAN_SHUTDOWN
-from pybroker.log.manager import NoLogDir, parse_folder
+from pybroker.log.manager import NoLogDir
 from pybroker.log.meta_properties import WrongOwner
 from pybroker.log.storage import Storage
 from pybroker.log.tests.helpers import (
@@ -20,6 +21,7 @@ from pybroker.log.tests.helpers import (
     TOPIC_ID,
     UnsyncedStorage,
     batch,
+    complete,
     contents,
     fill,
     manager,
@@ -318,11 +320,11 @@ def test_log_moves_to_another_dir_while_it_is_written(tmp_path):
     move = logs.move(tp(0), str(tmp_path / "b"))
     assert logs.moving_to(tp(0)) is move
     fill(log, numbered(10))
-    assert move.copy()
+    move.copy()
     fill(log, numbered(10))
     assert 0 < move.lag_bytes < log.size
     expected = contents(log)
-    move.finish(NOW)
+    complete(move)
     assert logs.moving_to(tp(0)) is None
     assert log.folder == str(tmp_path / "b" / "flights-0")
     assert not (tmp_path / "a" / "flights-0").exists()
@@ -345,7 +347,7 @@ def test_log_that_was_cut_during_the_move_is_copied_anew(tmp_path):
     log.truncate_to(20, NOW)
     fill(log, [b"other"] * 20)
     expected = contents(log)
-    move.finish(NOW)
+    complete(move)
     assert contents(log) == expected
 
 
@@ -443,7 +445,6 @@ def test_deletions_are_taken_out_of_the_checkpoints(tmp_path):
         fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), numbered(3))
     logs.checkpoint_recovery_points()
     logs.delete(tp(0))
-    logs.forget_deleted()
     read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.RECOVERY_POINT))
     assert read.keys() == {tp(1)}
 
@@ -502,8 +503,8 @@ def test_a_move_takes_the_log_start_offset_along_before_the_log(tmp_path):
     log.raise_log_start_offset(5)
     move = logs.move(tp(0), str(tmp_path / "b"))
     assert move is not None
-    assert move.copy()
-    move.finish(NOW)
+    move.copy()
+    complete(move)
     reopened = loaded(tmp_path / "a", tmp_path / "b").get(tp(0))
     assert reopened.log_dir.path == str(tmp_path / "b")
     assert reopened.log_start_offset == 5

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from cy.crc32c import crc32c
@@ -7,6 +9,7 @@ from pybroker.log import producer_snapshot
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
+from pybroker.log.storage import DataFile
 from pybroker.log.tests.helpers import NOW, batch, fill, idempotent, marker, open_log
 from pybroker.log.txn_index import AbortedTransaction
 from pyclient.protocol import errors
@@ -116,6 +119,105 @@ def test_idle_producers_are_forgotten_but_not_those_in_a_transaction(log):
     assert [entry.producer_id for entry in log.producers.active()] == [2]
 
 
+LONG_AGO = NOW - 400 * 86_400_000
+
+
+@pytest.mark.parametrize("timestamp", [LONG_AGO, NOW + 3_600_000])
+@pytest.mark.parametrize("stop", ["none", "clean", "kill", "cut"])
+def test_a_producer_is_forgotten_a_day_after_its_last_append_however_it_dates_its_records(tmp_path, timestamp, stop):
+    log = open_log(tmp_path)
+    append(log, idempotent(0, timestamp=timestamp))
+    append(log, idempotent(1, timestamp=timestamp))
+    log = after(log, tmp_path, stop)
+    assert log.producers.remove_expired(NOW + 86_399_999) == 0
+    again = append(log, idempotent(0, timestamp=timestamp))
+    assert (again.first_offset, again.duplicate) == (0, True)
+    assert log.producers.remove_expired(NOW + 86_400_000) == 1
+
+
+def after(log, root, stop):
+    """The log behind that kind of stop, its files dated by the tests' clock."""
+    os.utime(log.active_segment.path, (NOW / 1000, NOW / 1000))
+    if stop == "clean":
+        log.close()
+    if stop == "cut":
+        log.truncate_to(1, NOW)
+        append(log, idempotent(1))
+    return open_log(root, clean=stop == "clean") if stop in ("clean", "kill") else log
+
+
+def test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends(tmp_path):
+    log = open_log(tmp_path)
+    log.append_as_follower(bytes(idempotent(0, timestamp=LONG_AGO)), 0, NOW)
+    assert log.producers.remove_expired(NOW + 86_399_999) == 0
+    assert log.producers.remove_expired(NOW + 86_400_000) == 1
+
+
+# Cuts
+
+SEGMENT = 2000
+
+
+@pytest.fixture
+def long_log(tmp_path):
+    """A segment of many batches of three producers, the last few of which are not committed."""
+    log = open_log(tmp_path)
+    for number in range(SEGMENT):
+        append(log, idempotent(number // 3, bytes(500), producer=number % 3))
+    log.update_high_watermark(SEGMENT - 20)
+    return log
+
+
+def bytes_read(monkeypatch, work):
+    read, sizes = DataFile.read, []
+
+    def counted(self, length, position):
+        sizes.append(length)
+        return read(self, length, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DataFile, "read", counted)
+        work()
+    return sum(sizes)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again(long_log, tmp_path, monkeypatch, is_restarted):
+    log = long_log
+    if is_restarted:
+        log = open_log(tmp_path, clean=False, high_watermark=SEGMENT - 20)
+    assert bytes_read(monkeypatch, lambda: log.truncate_to(SEGMENT - 10, NOW)) < log.size / 10
+    assert {e.producer_id: e.last_offset for e in log.producers.active()} == {
+        offset % 3: offset for offset in range(SEGMENT - 13, SEGMENT - 10)
+    }
+    for offset in range(SEGMENT - 10 - 5 * 3, SEGMENT - 10):
+        assert append(log, idempotent(offset // 3, bytes(500), producer=offset % 3)).first_offset == offset
+    assert append(log, idempotent((SEGMENT - 10) // 3, producer=(SEGMENT - 10) % 3)).first_offset == SEGMENT - 10
+
+
+def test_a_cut_below_what_is_noted_reads_the_log(long_log, monkeypatch):
+    assert bytes_read(monkeypatch, lambda: long_log.truncate_to(100, NOW)) > 5000
+    assert {e.producer_id: e.last_offset for e in long_log.producers.active()} == {0: 99, 1: 97, 2: 98}
+
+
+def test_a_cut_takes_back_epochs_transactions_and_producers(log):
+    append(log, transactional(0, producer=1))
+    append(log, transactional(0, producer=2))
+    end(log, 1, producer=2)
+    before = state(log), log.producers.first_unstable_offset
+    end(log, 1, producer=1, epoch=1)
+    append(log, transactional(0, producer=1, epoch=1))
+    append(log, transactional(1, producer=2))
+    append(log, transactional(0, producer=3))
+    end(log, 0, producer=3)
+    append(log, transactional(1, producer=3))
+    end(log, 1, producer=3)
+    assert log.truncate_to(3, NOW)
+    assert (state(log), log.producers.first_unstable_offset) == before
+    assert log.producers.get(3) is None
+    assert log.producers.get(1).transaction_first_offset == 0
+
+
 # Across restarts
 
 
@@ -183,7 +285,7 @@ def test_a_snapshot_is_taken_when_a_segment_rolls_and_goes_with_its_segment(tmp_
 
 def test_snapshot_has_kafkas_layout():
     entry = ProducerEntry(7, 2)
-    entry.add(BatchMetadata(9, 40, 4, NOW))
+    entry.add(BatchMetadata(9, 40, 4, NOW - 5), NOW)
     entry.coordinator_epoch = 3
     entry.transaction_first_offset = 36
     data = producer_snapshot.encode([entry])
@@ -192,7 +294,8 @@ def test_snapshot_has_kafkas_layout():
     fields = [(7, 8), (2, 2), (9, 4), (40, 8), (4, 4), (NOW, 8), (3, 4), (36, 8)]
     assert data[6:] == b"\0\0\0\1" + b"".join(value.to_bytes(size, "big") for value, size in fields)
     (again,) = producer_snapshot.decode(data)
-    assert again.batches == entry.batches
+    assert again.batches == [BatchMetadata(9, 40, 4, NOW)]
+    assert again.seen_ms == NOW
     assert again.transaction_first_offset == 36
 
 

@@ -6,9 +6,10 @@ import zlib
 
 import pytest
 
-from cy.batch import iterate, read_header
+from cy.batch import Builder, first_since, iterate, read_header, set_log_append_time
 from cy.sendfile import FileSlice
 from pybroker.log.config import LogConfig
+from pybroker.log.storage import DataFile
 from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_log
 from pyclient.protocol import errors
 
@@ -312,3 +313,36 @@ def test_case_8_an_offset_that_rotted_on_disk_is_not_served(tmp_path, claimed):
         with pytest.raises(errors.CorruptMessage):
             log.read(10, max_bytes)
     assert [record.offset for record in iterate(log.read(30, 100 * size).read())] == list(range(30, 40))
+
+
+def test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start(tmp_path, monkeypatch):
+    log = open_log(tmp_path, LogConfig(segment_bytes=400_000))
+    for number in range(3000):
+        log.append_as_leader(batch(*[bytes(20)] * 10, timestamp=NOW + number), 0, NOW)
+    assert len(log.segments) > 2
+    log.update_high_watermark(log.log_end_offset)
+    start = log.segments[2].base_offset - 25
+    log.raise_log_start_offset(start)
+    read, sizes = DataFile.read, []
+    monkeypatch.setattr(DataFile, "read", lambda self, n, at: sizes.append(n) or read(self, n, at))
+    for timestamp in (0, NOW, NOW + 10):
+        assert log.offset_for_timestamp(timestamp).offset == start
+    assert log.offset_for_timestamp(NOW + start // 10 + 1).offset == start // 10 * 10 + 10
+    assert sum(sizes) < 200_000
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("append_time", [False, True])
+def test_the_first_record_of_a_batch_as_new_as_a_timestamp_is_found(codec, append_time):
+    builder = Builder(codec=codec)
+    times = [5, 3, 9, 7, 9, 2]
+    for timestamp in times:
+        builder.append(timestamp, b"k", b"v")
+    records = bytearray(builder.build(100))
+    if append_time:
+        set_log_append_time(records, 6)
+    for timestamp in range(12):
+        for offset in (0, 102, 103, 105, 107):
+            found = [(r.timestamp, r.offset) for r in iterate(records) if r.offset >= offset]
+            expected = next((each for each in found if each[0] >= timestamp), None)
+            assert first_since(records, timestamp, offset) == expected

@@ -36,6 +36,17 @@ def folder(tmp_path):
     return tmp_path / "t-0"
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_files_that_are_none_of_a_logs_are_left_alone_and_told(folder, caplog, clean):
+    names = ["x.log.cleaned", "y.log.swap", "backup.index.deleted", "1.log", "\u0663" * 20 + ".log.swap"]
+    for name in names:
+        (folder / name).write_bytes(b"mine")
+    log = open_log(folder.parent, CONFIG, clean=clean)
+    assert len(contents(log)) == 60
+    assert all((folder / name).read_bytes() == b"mine" for name in names)
+    assert all(name in caplog.text for name in names)
+
+
 def recovered(folder, **options):
     return open_log(folder.parent, CONFIG, clean=False, **options)
 
@@ -196,7 +207,7 @@ def test_case_2_orphaned_index_files_are_removed(folder):
 
 
 def test_case_3_leftovers_of_compaction_and_deletion_are_removed(folder):
-    for name in ("00000000000000000000.log.cleaned", "00000000000000000005.index.deleted", "x.tmp"):
+    for name in ("00000000000000000000.log.cleaned", "00000000000000000005.index.deleted", "partition.metadata.tmp"):
         (folder / name).write_bytes(b"x")
     assert len(contents(recovered(folder))) == 60
     assert {path.suffix for path in folder.iterdir()} <= {

@@ -33,7 +33,7 @@ def serve(pipe: Pipe) -> None:
     loop = uvloop.new_event_loop()
     response = Heartbeat.Response()
     row = SimpleNamespace(
-        api=Heartbeat, handle=lambda request, call: response, min_version=0, max_version=VERSION
+        api=Heartbeat, handle=lambda request, call: response, min_version=0, max_version=VERSION, most_units=1000
     )
 
     def make_call(version: int, client_id: str | None, connection: object) -> SimpleNamespace:

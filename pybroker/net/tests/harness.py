@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from cy.buffer import DecodeError
+from cy.buffer import DecodeError, TooMuch
 from pybroker.config import Endpoint
 from pybroker.net.connection import Connection
 from pybroker.net.limits import Limits
@@ -39,13 +39,26 @@ class FakeApi:
         self.key = key
         self.name = f"Fake{key}"
 
-    def decode_request(self, version: int, view: memoryview, position: int, end: int) -> bytes:
+    def decode_request_within(
+        self, version: int, view: memoryview, position: int, end: int, budget: int, polite: bool = False
+    ) -> bytes:
         body = bytes(view[position:end])
+        if body.startswith(b"large") and not polite:
+            raise TooMuch
+        if body == b"large and bad":
+            raise DecodeError("bad request")
         if body == b"bad":
             raise DecodeError("bad request")
         return body
 
-    def encode_response(self, version: int, correlation_id: int, response: Answer) -> bytes:
+    def encode_response_within(
+        self, version: int, correlation_id: int, response: Answer, budget: int
+    ) -> bytes:
+        if response.body.startswith(b"large"):
+            raise TooMuch
+        return self.encode_response_politely(version, correlation_id, response)
+
+    def encode_response_politely(self, version: int, correlation_id: int, response: Answer) -> bytes:
         return struct.pack(">ii", 4 + len(response.body), correlation_id) + response.body
 
 
@@ -55,6 +68,7 @@ class Row:
     handle: Handler
     min_version: int = 0
     max_version: int = 1
+    most_units: int = 1_000_000
 
 
 class Client:
@@ -108,6 +122,7 @@ class Harness:
         self.waiting: list[asyncio.Future[Any]] = []
         self.calls: list[Any] = []
         self.seen: list[bytes] = []
+        self.on_echo: Callable[[bytes], Answer] | None = None
         rows = [
             Row(FakeApi(ECHO), self.echo),
             Row(FakeApi(WAIT), self.wait),
@@ -133,6 +148,8 @@ class Harness:
         return struct.pack(">ii", 4 + len(UNSUPPORTED), correlation_id) + UNSUPPORTED
 
     def echo(self, request: bytes, call: Any) -> Answer:
+        if self.on_echo is not None:
+            return self.on_echo(request)
         self.seen.append(request)
         return Answer(request)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from pybroker.cluster import peer_secret
+from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.txn.remote import RemoteCoordinator, RemoteWriter
+from pybroker.log.marker import EndTxnMarker
+from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pyclient.protocol import DescribeCluster, errors
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import CreateTopics, DeleteTopics, DescribeCluster, errors
 
 
 def test_both_sides_prove_that_they_know_the_secret() -> None:
@@ -59,3 +66,50 @@ def test_a_broker_asks_another_and_is_told_when_it_has_gone(tmp_path: Path) -> N
     in_loop(scenario)
 
 
+async def _two_brokers(cluster: Cluster) -> tuple[Broker, Broker]:
+    """The controller, and another broker that sees it."""
+    first, second = await cluster.start(1), await cluster.start(2)
+    await cluster.until(lambda: len(first.metadata.image.brokers) == len(second.metadata.image.brokers) == 2)
+    return (first, second) if first.controller.is_controller else (second, first)
+
+
+async def _never(*_: object) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transaction(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            there, here = await _two_brokers(cluster)
+            there.transactions.markers.write = _never  # type: ignore[method-assign]
+            stuck = TopicPartition("t", 0)
+            writer = RemoteWriter(here.peers, there.node_id, 60_000)
+            waiting = asyncio.create_task(writer.write(EndTxnMarker(1, 0, 0, True, 2), [stuck]))
+            await asyncio.sleep(0.1)
+            coordinator = RemoteCoordinator(here.peers, there.node_id, 60_000)
+            async with asyncio.timeout(10):
+                said = await coordinator.verify("x", Producer(7, 0), [TopicPartition("u", 0)])
+            assert list(said) == [TopicPartition("u", 0)]
+            assert not waiting.done()
+            waiting.cancel()
+
+    in_loop(scenario)
+
+
+def test_a_deletion_that_takes_long_holds_up_neither_the_isr_nor_other_requests(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            controller, other = await _two_brokers(cluster)
+            controller.controller.delete_topics = _never  # type: ignore[method-assign]
+            deletion = DeleteTopics.Request(topics=[DeleteTopics.Request.DeleteTopicState(name="t")])
+            waiting = asyncio.create_task(other.forwarding.ask(DeleteTopics, 6, "c", deletion))
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                with contextlib.suppress(errors.KafkaError):
+                    await other._alter_partition(0, [])
+                created = await other.forwarding.ask(CreateTopics, 7, "c", CreateTopics.Request())
+            assert created.topics == []
+            assert not waiting.done()
+            waiting.cancel()
+
+    in_loop(scenario)

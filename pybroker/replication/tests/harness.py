@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
-from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.image import NOT_READ, MetadataDelta, MetadataImage, PartitionImage, Reading, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.config import BrokerConfig, topic_config
 from pybroker.log.manager import LogManager
 from pybroker.log.storage import Storage
+from pybroker.pools import Pools
 from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.topic_partition import TopicPartition
@@ -69,12 +69,12 @@ class Node:
         self.metadata = MetadataCache(MetadataImage())
         self.start()
 
-    def start(self, deleted: Mapping[str, TopicImage] | None = None) -> None:
+    def start(self, deleted: Mapping[str, TopicImage] | None = None, reading: Reading = NOT_READ) -> None:
         """Opens the logs and applies the metadata, as at the start of a broker.
 
         ``deleted``: topics whose deletion was interrupted.
         """
-        self.executor = ThreadPoolExecutor(2)
+        self.pools = Pools.threads(copies=1)
         self.logs = LogManager(
             self.paths,
             self.storage,
@@ -82,22 +82,23 @@ class Node:
             self.clock,
             cluster_id="cluster",
             node_id=self.node_id,
-            executor=self.executor,
+            pools=self.pools,
         )
         self.logs.load()
-        self.replicas = ReplicaManager(self.node_id, self.logs, self.config, self.clock, self.loop, self.executor)
+        self.replicas = ReplicaManager(self.node_id, self.logs, self.config, self.clock, self.loop, self.pools)
         self.led: list[tuple[TopicPartition, int | None]] = []
         self.replicas.on_leadership(lambda tp, epoch: self.led.append((tp, epoch)))
         image = self.metadata.image
         self.metadata = MetadataCache(MetadataImage(features=image.features))
         self.metadata.add_listener(self.replicas.apply)
         self.metadata.add_follower(self.replicas.announce)
-        self.publish(MetadataDelta(changed=image.topics, deleted=deleted or {}))
+        self.publish(MetadataDelta(changed=image.topics, deleted=deleted or {}, reading=reading))
 
     def stop(self) -> None:
         """A clean stop."""
         self.replicas.close()
-        self.executor.shutdown()
+        for pool in self.pools:
+            pool.shutdown()
         self.logs.close()
 
     def close(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pybroker.cluster.image import MetadataDelta, PartitionImage, TopicImage
 from pybroker.log.marker import EndTxnMarker
+from pybroker.log.storage import Storage
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -22,8 +25,9 @@ MakeNode = Callable[..., Node]
 
 
 def folders(node: Node) -> list[str]:
-    """Partition folders on disk."""
-    return sorted(name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
+    """Folders of logs; those that are being removed have lost their names."""
+    names = sorted(name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
+    return [name for name in names if not name.endswith("-delete")]
 
 
 def test_topic_gets_its_logs_and_leaders(node: Node) -> None:
@@ -33,7 +37,7 @@ def test_topic_gets_its_logs_and_leaders(node: Node) -> None:
     assert node.replicas.by_id(topic_id("t"), 2) is node.replicas.partition(TopicPartition("t", 2))
 
 
-def test_deletion_has_finished_when_apply_returns(node: Node) -> None:
+def test_deletion_is_durable_when_apply_returns(node: Node) -> None:
     partition = node.create(partitions=2)
     node.append(b"a")
     node.delete()
@@ -62,18 +66,6 @@ def test_topic_of_the_same_name_is_another_topic(node: Node) -> None:
         node.replicas.by_id(topic_id("t"), 0)
 
 
-def test_deletion_that_a_crash_interrupted_does_not_come_back(node: Node) -> None:
-    node.create()
-    node.append(b"a")
-    topic = node.metadata.image.topics["t"]
-    node.stop()
-    node.metadata.image = node.metadata.image.apply(MetadataDelta(deleted={"t": topic}))
-    node.start()
-    assert list(node.replicas) == []
-    assert folders(node) == ["t-0"]
-    assert node.create(generation=1).log.log_end_offset == 0
-
-
 def test_deletion_that_a_crash_interrupted_is_finished_at_the_start(node: Node) -> None:
     node.create(partitions=2)
     node.create("u")
@@ -83,18 +75,6 @@ def test_deletion_that_a_crash_interrupted_is_finished_at_the_start(node: Node) 
     node.start(deleted={"an id": TopicImage("t", topic.id, ())})
     assert folders(node) == ["u-0"]
     assert "t" not in node.metadata.image.topics
-
-
-def test_replica_that_moved_away_while_the_broker_was_down_is_removed_at_the_start(node: Node) -> None:
-    node.create(partitions=2)
-    topic = node.metadata.image.topics["t"]
-    node.stop()
-    stays, leaves = topic.partitions
-    elsewhere = replace(leaves, leader=2, replicas=(2, 3), isr=(2, 3))
-    moved = topic._replace(partitions=(stays, elsewhere))
-    node.metadata.image = node.metadata.image.apply(MetadataDelta(changed={"t": moved}))
-    node.start()
-    assert folders(node) == ["t-0"]
 
 
 def test_what_other_brokers_have_is_not_unknown(node: Node) -> None:
@@ -116,6 +96,71 @@ def test_replica_that_is_assigned_elsewhere_leaves(node: Node) -> None:
     assert folders(node) == []
     with pytest.raises(errors.NotLeaderOrFollower):
         node.replicas.partition(TP)
+
+
+class SlowToRemove(Storage):
+    """A disk on which nothing is unlinked until a test says so."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def unlink(self, path: str) -> None:
+        if "-delete/" in path:
+            assert self.go_on.wait(60)
+        super().unlink(path)
+
+
+def test_metadata_go_on_while_the_files_of_a_deleted_topic_are_removed(make_node: MakeNode) -> None:
+    storage = SlowToRemove()
+    node = make_node(storage=storage)
+    node.create()
+    node.append(b"a")
+    node.delete()
+    again = node.create(generation=1)
+    assert again.log.log_end_offset == 0
+    assert [name for name in os.listdir(node.paths[0]) if name.endswith("-delete")]
+    storage.go_on.set()
+    node.stop()
+    node.start()
+    assert node.replicas.partition(TP).log.topic_id == topic_id("t", 1)
+
+
+class SlowToCopy(Storage):
+    """A disk on which moves do not get on until a test says so."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def make_folder(self, path: str) -> None:
+        if path.endswith("-future"):
+            assert self.go_on.wait(60)
+        super().make_folder(path)
+
+
+def test_neither_acks_nor_metadata_wait_for_moves(make_node: MakeNode) -> None:
+    storage = SlowToCopy()
+    node = make_node(dirs=2, storage=storage)
+    node.create("moving", partitions=12)
+    node.create(flush_acks="true")
+    for index in range(12):
+        tp = TopicPartition("moving", index)
+        source = node.replicas.partition(tp).log.log_dir.path
+        node.replicas.moves.start(tp, next(path for path in node.paths if path != source))
+    node.turn()
+    try:
+        appended = node.replicas.append(TP, batch(b"a"), -1, NOW)
+        node.run(in_time(appended.done))
+        node.create("u")
+        deletion = MetadataDelta(deleted={"u": node.metadata.image.topics["u"]})
+        node.run(in_time(node.metadata.publish(deletion)))
+    finally:
+        storage.go_on.set()
+    node.run(in_time(asyncio.wait(list(node.replicas.moves._tasks.values()))))
+
+
+async def in_time(work: Any) -> None:
+    """Long before what a test holds up would go on."""
+    await asyncio.wait_for(work, 10)
 
 
 def test_leadership_is_told_when_it_changes_and_only_then(node: Node) -> None:

@@ -202,6 +202,24 @@ def test_an_answer_to_what_was_asked_before_a_change_is_void(pair: Pair) -> None
     assert contents(pair.log()) == [b"a"]
 
 
+def test_a_high_watermark_in_an_answer_that_was_void_is_told_again(pair: Pair) -> None:
+    """The follower leaves the in-sync set while it fetches: the high watermark does not wait for it any more."""
+    pair.create()
+    pair.round()
+    pair.leader.append(b"a")
+    first, request = pair.ask()
+    records = pair.answer(request)
+    second, request = pair.ask()
+    leader = pair.leader.create("t", replicas=(1, 2), isr=(1,), epoch=0, leader=LEADER, partition_epoch=1)
+    assert leader.high_watermark == 1
+    watermark = pair.answer(request)
+    pair.hear(first, records)
+    pair.hear(second, watermark)
+    assert (pair.log().log_end_offset, pair.log().high_watermark) == (1, 0), "it was asked for offset 0"
+    pair.round()
+    assert pair.log().high_watermark == 1
+
+
 def test_a_lost_session_is_followed_by_another(pair: Pair) -> None:
     pair.create()
     pair.round()

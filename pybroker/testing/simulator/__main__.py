@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pybroker.testing.simulator.hunt import hunt
 from pybroker.testing.simulator.report import simulate
-from pybroker.testing.simulator.world import run
+from pybroker.testing.simulator.settings import ROOMS
+from pybroker.testing.simulator.world import drawn, run
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,14 +23,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--report", type=Path, help="where to write what has come of it, as JSON")
     parser.add_argument("--trace", action="store_true", help="what happens in each history")
+    parser.add_argument("--room", choices=["", *ROOMS], help="every history has faults of that room, or of none")
     parser.add_argument("--mutants", type=int, metavar="N", help="first: each broken protocol is found in N histories")
     options = parser.parse_args(arguments)
     first, _, end = options.seeds.partition("-")
     seeds = range(int(first), int(end) if end else int(first) + 1)
     if options.trace:
-        return _trace(seeds)
+        return _trace(seeds, options.room)
     survivors = _find_out(options.mutants, options.processes) if options.mutants else []
-    report = simulate(seeds.start, seeds.stop, options.processes, lambda text: print(text, flush=True))
+    report = simulate(seeds.start, seeds.stop, options.processes, lambda text: print(text, flush=True), options.room)
     if options.report:
         report.write(options.report)
     return 1 if report.violations or survivors else 0
@@ -45,10 +47,10 @@ def _find_out(histories: int, processes: int) -> list[str]:
     return survivors
 
 
-def _trace(seeds: range) -> int:
+def _trace(seeds: range, room: str | None) -> int:
     failed = False
     for seed in seeds:
-        outcome = run(seed, traced=True)
+        outcome = run(seed, drawn(seed, room), traced=True)
         print(*outcome.trace, sep="\n")
         print(f"seed {seed}: {outcome.text or 'every invariant has held'}")
         failed = failed or bool(outcome.invariant)

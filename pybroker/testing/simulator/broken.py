@@ -14,14 +14,18 @@ from pybroker.cluster.following import newest
 from pybroker.cluster.loading import load_deleted
 from pybroker.cluster.membership import Membership
 from pybroker.cluster.topic_rules import MIN_ISR, TopicRules
+from pybroker.coordinator import runtime
+from pybroker.coordinator.replies import send
 from pybroker.coordinator.runtime import Runtime
 from pybroker.coordinator.txn import ending, initialising
 from pybroker.coordinator.txn.marker_sender import MarkerSender
 from pybroker.coordinator.txn.shard import TransactionShard
 from pybroker.handlers import admission
-from pybroker.log import recovery
+from pybroker.log import partition_metadata, recovery
+from pybroker.log.durability import Durability
 from pybroker.log.leader_epochs import EpochEnd
 from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
 from pybroker.log.marker import EndTxnMarker
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.segment_files import SegmentFiles
@@ -30,7 +34,10 @@ from pybroker.replication.follower import Followed
 from pybroker.replication.isr import Expand, IsrTracker, Shrink
 from pybroker.replication.partition import Partition
 from pybroker.replication.promises import Promises
+from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.testing.defects import coordinator
 from pybroker.testing.simulator.environment import Patch
+from pybroker.testing.simulator.store import SimulatedStore
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -289,6 +296,19 @@ def effects_at_once() -> list[Patch]:
     return [(Runtime, "_when_safe", when_safe)]
 
 
+def tells_at_once() -> list[Patch]:
+    """A coordinator answers before what it tells is on the replicas."""
+    return [(runtime, "send", lambda replies, promise: send(replies, None))]
+
+
+def swallows_answers() -> list[Patch]:
+    """An event that raises loses the answers that it had taken out; the refusal of an upgrade comes after them."""
+    return [
+        *coordinator.an_upgrade_sends_away_before_it_is_sure(),
+        *coordinator.answers_of_an_event_that_raises_are_lost(),
+    ]
+
+
 def loads_nothing() -> list[Patch]:
     """A new coordinator loads nothing."""
 
@@ -342,3 +362,50 @@ def unverified() -> list[Patch]:
 def aborted_unnamed() -> list[Patch]:
     """Consumers are not told what was aborted."""
     return [(Log, "aborted_transactions", lambda *_: [])]
+
+
+# Topics, what stays of logs
+
+
+def keeps_no_limit() -> list[Patch]:
+    """Retention by size removes all that it can."""
+    before = Log.apply_retention
+
+    def apply(self: Log, now_ms: int) -> int:
+        own = self.config
+        if own.retention_bytes > 0:
+            self.config = replace(own, retention_bytes=0)
+        try:
+            return before(self, now_ms)
+        finally:
+            self.config = own
+
+    return [(Log, "apply_retention", apply)]
+
+
+def topics_share_a_log() -> list[Patch]:
+    """A deletion leaves the logs, and the next topic of the name goes on in them."""
+
+    def set_topic_id(self: Log, topic_id: bytes) -> None:
+        self.topic_id = partition_metadata.ZERO_ID
+        before(self, topic_id)
+
+    before = Log.set_topic_id
+    return [
+        (LogManager, "delete_all", _nothing),
+        (ReplicaManager, "_set_logs_aside", _nothing),
+        (Log, "set_topic_id", set_topic_id),
+    ]
+
+
+def cuts_stay_synced() -> list[Patch]:
+    """What is cut off a log counts as synced still."""
+    return [(Durability, "lower", _nothing)]
+
+
+# Sessions
+
+
+def sessions_of_the_dead() -> list[Patch]:
+    """The session of a broker whose loop hangs lives on."""
+    return [(SimulatedStore, "halted", _nothing)]

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.data_folder import DataFolder
+from pybroker.handlers.lane import Lane
 from pybroker.housekeeping import Housekeeping
 from pybroker.net.peer import Peers
+from pybroker.pools import Pools
 from pybroker.server import Broker
 from pybroker.testing.simulator.connection import connect
 from pybroker.testing.simulator.scheduler import Pool
@@ -23,8 +25,8 @@ from pybroker.testing.simulator.scheduler import Pool
 if TYPE_CHECKING:
     from pybroker.testing.simulator.cluster import Process
 
-LOG_DIR = "/disk"
-FOLDER = DataFolder(Path("/simulated"), Path("/simulated/broker"), (LOG_DIR,))
+LOG_DIR, SECOND_DIR = "/disk", "/disk2"
+ROOT = Path("/simulated")
 CONNECT_TIMEOUT_S = 1.0
 
 
@@ -62,14 +64,19 @@ class SimulatedBroker(Broker):
         open_store: Callable[[], Awaitable[Any]] = process.open_store
         super().__init__(
             BrokerConfig(settings),
-            FOLDER,
+            DataFolder(ROOT, ROOT / "broker", tuple(settings["log.dirs"].split(","))),
             clock=SimulatedClock(process),
             storage=process.storage,
             store=open_store,
         )
-        self.executor = Pool(process.loop)  # type: ignore[assignment]
+        self.lane = Lane(lambda: 0.0, lambda: 0.0)
+        self.pools = Pools.one(Pool(process.loop))  # type: ignore[arg-type]
+        self.unpackers = Pool(process.loop)  # type: ignore[assignment]
         self.process = process
         self.is_serving = False
+
+    def _watch_loop(self) -> None:
+        """A simulated loop is never late."""
 
     def _bind(self) -> None:
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"broker{self.node_id}", 9092)
@@ -85,7 +92,7 @@ class SimulatedBroker(Broker):
         self._opened.callback(self.groups.close)
         self._opened.callback(self.transactions.close)
         self._opened.callback(self._serve_no_more)
-        housekeeping = Housekeeping(self.logs, self.config, self.clock, self.executor)
+        housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
         self._opened.push_async_callback(self.node.retire)

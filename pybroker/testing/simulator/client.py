@@ -22,7 +22,7 @@ class Client(Process):
         super().__init__(cluster, place, f"client {place}", None)
         self.rng = rng
         self._connections: dict[int, ClientEnd] = {}
-        self._epochs: dict[tuple[str, int], int] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
 
     def image(self) -> MetadataImage | None:
         """The metadata that some broker has, None where none can be reached."""
@@ -35,9 +35,12 @@ class Client(Process):
         """Who leads a partition, as some broker says; never who led before. Raises LeaderNotAvailable."""
         image = self.image()
         found = image.partition(topic, partition) if image is not None else None
-        if found is None or found.leader < 0 or found.leader_epoch < self._epochs.get((topic, partition), -1):
+        if image is None or found is None or found.leader < 0:
             raise errors.LeaderNotAvailable(f"{topic}-{partition}")
-        self._epochs[topic, partition] = found.leader_epoch
+        key = image.topics[topic].id, partition
+        if found.leader_epoch < self._epochs.get(key, -1):
+            raise errors.LeaderNotAvailable(f"{topic}-{partition}")
+        self._epochs[key] = found.leader_epoch
         return found.leader
 
     async def request(self, broker: int, message: Any, version: int, timeout_s: float) -> Any:

@@ -106,10 +106,14 @@ class Cluster:
         machine.is_up = True
         machine.starts += 1
         process = machine.process = Process(self, node_id, f"broker {node_id}", machine)
-        process.storage = SimulatedStorage(machine.disk, self.store.now_ms)
+        process.storage = SimulatedStorage(machine.disk, self.store.now_ms, self._interleave)
         process.loop.call_soon(self._run, process)
         self.note(f"broker {node_id} starts")
         return process
+
+    def _interleave(self) -> None:
+        if self.scheduler.threads is not None:
+            self.scheduler.threads.interleave()
 
     def _run(self, process: Process) -> None:
         own = self._settings(process.machine.node_id, process.machine.starts)
@@ -202,13 +206,13 @@ class Cluster:
             ends[:] = [each for each in ends if not each.is_closed]
         ends.append(end.other)
 
-    def sent(self, request: Any, response: Any) -> None:
+    def sent(self, process: Process, request: Any, response: Any) -> None:
         """A broker answers."""
         if isinstance(request, Produce.Request) and request.acks == ACKS_ALL and self.watcher is not None:
             for topic in response.responses:
                 for answer in topic.partition_responses:
                     if not answer.error_code and answer.base_offset >= 0:
-                        self.watcher.answered(TopicPartition(topic.name, answer.index), answer.base_offset)
+                        self.watcher.answered(process, TopicPartition(topic.name, answer.index), answer.base_offset)
 
     # Links
 

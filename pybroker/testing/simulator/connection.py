@@ -13,9 +13,9 @@ from functools import partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from pybroker import waiting
 from pybroker.handlers import BETWEEN_BROKERS, SERVED, rows
 from pybroker.handlers.call import Call
-from pybroker.net import waiting
 from pybroker.testing.simulator.disk import Slice
 from pyclient.protocol import Fetch, Produce, errors
 
@@ -135,6 +135,7 @@ class ServerEnd:
         self.process = process
         self.client = client
         self.broker_id = broker_id
+        self.pinned = False
         self.id = f"{process.node_id}-{client.process.name}"
         self.local_address = self.peer_address = ("10.0.0.1", 9092)
         self.is_closed = False
@@ -203,7 +204,7 @@ class ServerEnd:
             if first.response is not None:
                 if first.api is Fetch:
                     in_bytes(first.response)
-                self.process.cluster.sent(first.request, first.response)
+                self.process.cluster.sent(self.process, first.request, first.response)
                 self._channel.send(self.client.receive, first.response)
 
     def ended(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
+from pybroker.log.folders import DELETE_SUFFIX
 from pybroker.log.storage import Bytes, DataFile, Storage
 from pybroker.testing.crash import Change, Inode
 
@@ -34,6 +35,10 @@ class Naming(NamedTuple):
     target: str | None = None
 
 
+Files = dict[str, SimulatedInode | None]
+"""A part of a disk, by path."""
+
+
 class Disk:
     """Files by path. Folders are entries whose file is None."""
 
@@ -43,6 +48,10 @@ class Disk:
         self.durable: dict[str, SimulatedInode | None] = {}
         self.unsafe: dict[str, list[Callable[[dict[str, SimulatedInode | None]], None]]] = {}
         """By folder: changes of names since it was synced."""
+        self.full: set[str] = set()
+        """Below these paths nothing can be written."""
+        self.on_removal: Callable[[str], object] = lambda path: None
+        """Called before a process removes a folder, or gives it a name that says so."""
 
     # Names
 
@@ -89,6 +98,29 @@ class Disk:
         for change in self.unsafe.pop(folder.rstrip("/"), ()):
             change(self.durable)
 
+    # Mounting
+
+    def detach(self, path: str) -> Files:
+        """What is below the path is not there any more: a disk that is taken out has all that was written."""
+        prefix = path + "/"
+        self.sync_names(path.rpartition("/")[0])
+        for folder in [each for each in self.unsafe if each == path or each.startswith(prefix)]:
+            self.sync_names(folder)
+        files = {each: node for each, node in self.names.items() if each.startswith(prefix)}
+        for each in files:
+            del self.names[each]
+            self.durable.pop(each, None)
+            self.children.pop(each, None)
+        if path in self.children:
+            self.children[path] = {}
+        return files
+
+    def attach(self, files: Files) -> None:
+        """They are there again; their folder was emptied before."""
+        for path, node in files.items():
+            self.add(path, node)
+            self.durable[path] = node
+
     # The end
 
     def cut_power(self, rng: Random) -> None:
@@ -127,10 +159,23 @@ def _move(names: dict[str, Any], source: str, target: str) -> None:
 class SimulatedStorage(Storage):
     """The disk as one process sees it; after the end of the process nothing of it gets there."""
 
-    def __init__(self, disk: Disk, now_ms: Callable[[], int]) -> None:
+    def __init__(self, disk: Disk, now_ms: Callable[[], int], interleave: Callable[[], object]) -> None:
+        """``interleave``: called where a thread waits for the disk."""
         self.disk = disk
+        self._interleave = interleave
         self._now_ms = now_ms
         self.is_closed = False
+
+    def wait(self) -> None:
+        """The disk takes its time; others run meanwhile. Raises OSError where the process is gone by then."""
+        self._interleave()
+        self.check()
+
+    def check_room(self, path: str) -> None:
+        """Raises OSError where nothing can be written."""
+        self.check()
+        if self.disk.full and any(path.startswith(each + "/") for each in self.disk.full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def check(self) -> None:
         """Raises OSError where the process is gone."""
@@ -152,6 +197,7 @@ class SimulatedStorage(Storage):
     def open(self, path: str, *, create: bool = False) -> DataFile:
         self.check()
         if create and path not in self.disk.names:
+            self.check_room(path)
             self.disk.add(path, SimulatedInode())
         return SimulatedFile(self, self.node(path), path)
 
@@ -162,9 +208,11 @@ class SimulatedStorage(Storage):
         return bytes(self.node(path).data)
 
     def rename(self, source: str, target: str) -> None:
-        self.check()
+        self.wait()
         if source not in self.disk.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        if target.endswith(DELETE_SUFFIX):
+            self.disk.on_removal(source)
         self.disk.rename(source, target)
 
     def unlink(self, path: str) -> None:
@@ -173,7 +221,7 @@ class SimulatedStorage(Storage):
             self.disk.remove(path)
 
     def sync_folder(self, path: str) -> None:
-        self.check()
+        self.wait()
         self.disk.sync_names(path)
 
     def make_folder(self, path: str) -> None:
@@ -185,7 +233,8 @@ class SimulatedStorage(Storage):
             self.disk.add(path, None)
 
     def remove_folder(self, path: str) -> None:
-        self.check()
+        self.wait()
+        self.disk.on_removal(path)
         self.disk.remove(path)
 
     def files(self, path: str) -> Mapping[str, int]:
@@ -223,7 +272,7 @@ class SimulatedFile(DataFile):
         self.path = path
 
     def write(self, data: Bytes, position: int) -> None:
-        self._storage.check()
+        self._storage.check_room(self.path)
         node, content = self._node, bytes(data)
         end = len(node.data)
         if position > end:
@@ -247,7 +296,7 @@ class SimulatedFile(DataFile):
         self._storage.touch(node)
 
     def sync(self) -> None:
-        self._storage.check()
+        self._storage.wait()
         self._node.synced, self._node.pending = bytes(self._node.data), []
 
     def size(self) -> int:

@@ -14,11 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from pybroker.cluster import node
-from pybroker.log import manager, segment
+from pybroker.log import durability, index_file, log_dir, manager, move, removals, segment
 from pybroker.net import peer
 from pybroker.replication import leading, replica_manager
 from pybroker.testing.simulator.disk import Slice
 from pybroker.testing.simulator.scheduler import InlinePool, Scheduler
+from pybroker.testing.simulator.threads import LockOfEach
 
 Patch = tuple[Any, str, Any]
 
@@ -32,7 +33,7 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
         return uuid.UUID(bytes=rng.randbytes(16), version=4)
 
     def boot() -> str:
-        return f"boot {_machine(scheduler).boot}"
+        return f"boot-{_machine(scheduler).boot}"
 
     def rack(configured: str | None) -> str:
         return f"rack {_machine(scheduler).node_id}"
@@ -53,6 +54,11 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
         (segment, "FileSlice", Slice),
         *((module, "random", chance) for module in (node, peer, leading, replica_manager)),
     ]
+    threads = scheduler.threads
+    if threads is not None:
+        locks = SimpleNamespace(Lock=threads.lock, RLock=threads.lock)
+        patches += [(module, "threading", locks) for module in (durability, log_dir, move, removals)]
+        patches.append((index_file, "_saving", LockOfEach(threads)))
     with patched(patches):
         yield
 

@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pybroker.testing.defects import coordinator, internal_topics, membership, replication, strays
 from pybroker.testing.simulator import broken
 from pybroker.testing.simulator.environment import Patch, patched
 from pybroker.testing.simulator.world import Outcome, World, drawn
 
 Shape = dict[str, Any]
 
-LOGS = frozenset({"agreement", "durability", "isr", "min.insync", "ack", "watermark", "sequence", "settles"})
+LOGS = frozenset({"agreement", "durability", "isr", "min.insync", "ack", "watermark", "sequence", "settles", "kept"})
 LEADERS = LOGS | {"one leader"}
 TRANSACTIONS = frozenset({"transaction", "reading", "settles", "durability", "isr"})
+KEPT = frozenset({"kept"})
+RESTLESS = frozenset({"restless", "stops", "settles"})
+LEADS, FACTOR = frozenset({"leads"}), frozenset({"factor"})
+MEMBERS = frozenset({"one owner", "offsets", "answered", "settles"})
 TWICE = frozenset({"duplicate", "order"})
 
 CRASHES: Shape = {
@@ -45,6 +50,8 @@ DIVERGE: Shape = {
     "fault_every_s": 0.08,
     "faults": frozenset({"kill", "expire", "elect", "isolate"}),
 }
+SYNCED: Shape = {**DIVERGE, "flush_acks": True}
+REMADE: Shape = {"batches": 8, "duration_s": 0.8, "faults": frozenset({"delete topic"})}
 MOVES: Shape = {**CRASHES, "brokers": 4, "faults": frozenset({"reassign", "isolate", "kill"})}
 HASTE: Shape = {**CRASHES, "fault_every_s": 0.05, "faults": frozenset({"elect", "slow", "pause", "kill", "stop"})}
 COMMITS: Shape = {
@@ -59,6 +66,22 @@ COMMITS: Shape = {
     "fault_every_s": 0.1,
     "brokers": 3,
     "faults": frozenset({"stall", "cut", "kill", "pause"}),
+}
+RESTORED, FIRST, UNMOUNTED = "restored store", "first start", "unmounted disks"
+GROUPS: Shape = {
+    **CRASHES,
+    "writers": 0,
+    "classic_members": 3,
+    "modern_members": 2,
+    "faults": frozenset({"kill", "isolate", "pause", "expire"}),
+}
+DELETIONS: Shape = {
+    **GROUPS,
+    "duration_s": 1.5,
+    "fault_every_s": 0.08,
+    "lives": 1,
+    "is_stopped": False,
+    "faults": frozenset({"delete topic", "kill", "isolate", "expire"}),
 }
 LATE: Shape = {
     **COMMITS,
@@ -80,10 +103,12 @@ class Mutant(NamedTuple):
     shape: Shape = CRASHES
     seed: int = 0
     """One in which it is found out, as long as nothing else changes; -1 where that takes thousands."""
+    room: str = ""
+    """Of ``settings.ROOMS``; its faults come with the seed, not with the shape."""
 
     def run(self, seed: int) -> Outcome:
         """One history of it."""
-        settings = replace(drawn(seed), **self.shape)
+        settings = replace(drawn(seed, self.room), **self.shape)
         with patched(self.patches()):
             return World(seed, settings).run()
 
@@ -101,12 +126,12 @@ HISTORIC = (
     Mutant("KIP-279", broken.own_epoch_only, shape=DIVERGE, seed=66),
     Mutant("KIP-966", broken.last_replica, shape=POWER),
     Mutant("KIP-890", broken.shared_epoch, TRANSACTIONS, {**LATE, "has_old_clients": True}, seed=11),
-    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=97),
+    Mutant("KIP-1228", broken.late_markers, TRANSACTIONS, LATE, seed=357),
 )
 
 MUTANTS = (
     Mutant("watermark without followers", broken.ignores_members),
-    Mutant("watermark without the proposed", broken.ignores_proposed, seed=83),
+    Mutant("watermark without the proposed", broken.ignores_proposed, seed=88),
     Mutant("ack at once", broken.ack_at_once),
     Mutant("shrink at once", broken.shrinks_at_once),
     Mutant("expand too soon", broken.expands_too_soon),
@@ -125,7 +150,7 @@ MUTANTS = (
     Mutant("registered too late", broken.follows_too_soon, LEADERS, {**POWER, "fault_every_s": 0.08}, seed=-1),
     Mutant("moves in one epoch", broken.keeps_epoch_of_moves, shape=MOVES, seed=-1),
     Mutant("divergence ignored", broken.never_cuts, seed=18),
-    Mutant("cut too far", broken.starts_over, shape=DIVERGE),
+    Mutant("cut too far", broken.starts_over, shape=DIVERGE, seed=-1),
     Mutant("duplicates forgotten", broken.forgets_duplicates, LOGS | TWICE),
     Mutant("recovered to checkpoint", broken.recovers_to_checkpoint),
     Mutant("sync forgotten", broken.unsynced, shape={**POWER, "flush_acks": True}),
@@ -133,9 +158,32 @@ MUTANTS = (
     Mutant("markers too soon", broken.effects_at_once, TRANSACTIONS, COMMITS, -1),
     Mutant("coordinator without memory", broken.loads_nothing, TRANSACTIONS, COMMITS),
     Mutant("prepared forgotten", broken.ends_nothing_loaded, TRANSACTIONS, COMMITS),
-    Mutant("markers once", broken.gives_up_markers, TRANSACTIONS, COMMITS),
+    Mutant("markers once", broken.gives_up_markers, TRANSACTIONS, COMMITS, seed=78),
     Mutant("zombies", broken.owners_share, TRANSACTIONS | TWICE, {**COMMITS, "has_zombies": True}),
     Mutant("unverified", broken.unverified, TRANSACTIONS, COMMITS),
     Mutant("aborted unnamed", broken.aborted_unnamed, TRANSACTIONS, COMMITS),
     Mutant("stable offset ignored", broken.reads_uncommitted, TRANSACTIONS, COMMITS),
+    Mutant("sessions of the dead", broken.sessions_of_the_dead, LEADS, {}, 0, "hangs"),
+    Mutant("factor of the first", internal_topics.internal_topics_take_what_brokers_there_are, FACTOR, {}, 0, FIRST),
+    Mutant("mount point is new", strays.a_mount_point_without_its_disk_is_a_new_log_dir, KEPT, {}, 7, UNMOUNTED),
+    Mutant("greedy retention", broken.keeps_no_limit, frozenset({"retention"}), {}, 8, "topics"),
+    Mutant("topics share a log", broken.topics_share_a_log, LOGS | {"resurrection"}, REMADE, 0, "topics"),
+    Mutant("cut counts as synced", broken.cuts_stay_synced, frozenset({"synced"}), SYNCED, 0, "threads"),
+    Mutant("no pause", membership.a_candidate_asks_an_empty_store_without_a_pause, RESTLESS, {}, 41, "empty store"),
+    Mutant("offsets told at once", broken.tells_at_once, MEMBERS, GROUPS),
+    Mutant("groups without memory", broken.loads_nothing, MEMBERS, GROUPS),
+    Mutant("answers swallowed", broken.swallows_answers, MEMBERS, GROUPS, 1),
+    Mutant(
+        "offsets of former topics",
+        coordinator.offsets_count_for_a_topic_that_was_made_again,
+        MEMBERS,
+        DELETIONS,
+        2,
+        "topics",
+    ),
+    Mutant("watermark told once", replication.a_high_watermark_is_told_once, LOGS, {}, -1, "topics"),
+    Mutant("missing is deleted", strays.what_an_image_read_anew_lacks_counts_as_deleted, KEPT, {}, 38, RESTORED),
+    Mutant(
+        "name is enough", strays.a_new_topic_of_a_name_deletes_the_log_of_the_old_one, KEPT, {}, 0, "restored store"
+    ),
 )

@@ -7,6 +7,13 @@
 * ``one leader``  no two brokers lead in one epoch
 * ``watermark``   a leader's high watermark never falls in an epoch
 * ``ack``         what is acknowledged with acks=all is committed
+* ``kept``        logs go only where their deletion was noted (``keeping``)
+* ``synced``      nobody counts as synced what is not there
+* ``leads``       nobody leads whose loop hangs, once its session must have ended (``hangs``)
+* ``factor``      internal topics have as many replicas as are set, however early they were wanted
+* ``retention``   what is old goes only where a limit says so (``retention``)
+* ``restless``    no broker asks the store all the time
+* ``stops``       every broker can be stopped, whatever has happened
 * ``crash``       production code raises nothing unexpected
 
 *Committed* is what a leader's high watermark has ever passed. The oracle reads the logs, the store's
@@ -18,17 +25,24 @@ taken it out of ISR and eligible leaders.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pybroker.cluster import znodes
 from pybroker.cluster.image import NO_LEADER, PartitionImage
+from pybroker.cluster.loading import NOT_OURS
 from pybroker.log.log import Log
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.cluster import Cluster, Process
+from pybroker.testing.simulator.incarnations import Incarnations, real
+from pybroker.testing.simulator.keeping import Keeping, log_on
+from pybroker.testing.simulator.retention import Retention
+from pybroker.testing.simulator.store import Tree
 from pybroker.topic_partition import TopicPartition
 
 ACKS_ALL = -1
+_TOPICS = f"{znodes.TOPICS}/"
 
 
 class Violation(Exception):
@@ -43,6 +57,7 @@ class Seen(NamedTuple):
     """A replica when it was looked at last."""
 
     log: Log
+    start: int
     end: int
     high_watermark: int
     epoch: int
@@ -54,6 +69,9 @@ class Oracle:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.incarnations = Incarnations()
+        self.keeping = Keeping(self)
+        self.retention = Retention(self)
         self.chains: dict[tuple[int, TopicPartition], Chain] = {}
         """By node id and partition: the log, that of a process that is gone too."""
         self.committed: dict[TopicPartition, Chain] = {}
@@ -73,8 +91,20 @@ class Oracle:
         self._cuts: dict[Log, int] = {}
         self._answers: list[tuple[TopicPartition, int]] = []
         self._elected: dict[TopicPartition, PartitionImage] = {}
+        self._reported: Violation | None = None
 
     # What happens
+
+    def report(self, invariant: str, text: str) -> None:
+        """Something must not happen, and has: to be said after the event, as production code may catch whatever
+        is raised now.
+        """
+        self._reported = self._reported or Violation(invariant, text)
+
+    @staticmethod
+    def fail(invariant: str, text: str) -> None:
+        """Raises Violation."""
+        raise Violation(invariant, text)
 
     def was_cut(self, log: Log, offset: int) -> None:
         """A log is being shortened."""
@@ -83,17 +113,71 @@ class Oracle:
     def store_changed(self, paths: Iterable[str]) -> None:
         """Nodes of the store are not what they were."""
         for path in paths:
-            if path.endswith("/state") and path.startswith(znodes.TOPICS):
-                self._read_state(path)
+            self.incarnations.store_changed(path)
+            self.retention.store_changed(path)
+        for path in paths:
+            if path.startswith(_TOPICS) and not self.keeping.is_adrift:
+                if path.endswith("/state"):
+                    self._read_state(path)
+                elif path.count("/") == _TOPICS.count("/"):
+                    self._read_topic(path[len(_TOPICS) :])
+
+    def _read_topic(self, name: str) -> None:
+        """Whether a topic's own node is there, and can be read."""
+        if self._decoded(name) is None:
+            for tp in [tp for tp in self.authority if real(tp).topic == name]:
+                self._gone(tp)
+
+    def _decoded(self, name: str) -> tuple[bytes, dict[int, Any]] | None:
+        node = self.cluster.store.tree.nodes.get(znodes.topic_path(name))
+        try:
+            return None if node is None else znodes.decode_topic(node.data)
+        except NOT_OURS:
+            return None
 
     def _read_state(self, path: str) -> None:
         _, _, _, name, _, index, _ = path.split("/")
-        tree, tp = self.cluster.store.tree, TopicPartition(name, int(index))
-        node, topic = tree.nodes.get(path), tree.nodes.get(znodes.topic_path(name))
-        if node is None or topic is None:
-            return
-        assigned = znodes.decode_topic(topic.data)[1][tp.partition]
-        state = znodes.decode_state(tp.partition, node.data, node.stat.version, assigned)
+        node, topic = self.cluster.store.tree.nodes.get(path), self._decoded(name)
+        state = None
+        if topic is not None and node is not None:
+            tp = self.incarnations.key(topic[0], name, int(index))
+            with contextlib.suppress(*NOT_OURS):
+                state = znodes.decode_state(tp.partition, node.data, node.stat.version, topic[1][tp.partition])
+        if state is None:
+            for tp in [tp for tp in self.authority if real(tp) == TopicPartition(name, int(index))]:
+                self._gone(tp)
+        elif tp not in self.keeping.estranged:
+            self._decided(tp, state)
+
+    def _gone(self, tp: TopicPartition) -> None:
+        """Of a partition nobody can read any more where it is."""
+        state = self.authority.pop(tp)
+        self._elected.pop(tp, None)
+        if not self.incarnations.is_deleted(tp):
+            holders = tuple(id for id in {*state.isr, *state.elr} if (id, tp) not in self.tainted)
+            self.keeping.estrange(tp, holders)
+            self.cluster.note(f"{tp}: is estranged, brokers {list(holders)} have all of it")
+
+    def drift(self) -> None:
+        """The store is not what it was: from now on only what was acknowledged before counts, and that it is kept."""
+        self.keeping.is_adrift = True
+        self.authority.clear()
+        self._elected.clear()
+
+    def would_be_safe(self, tree: Tree) -> bool:
+        """Whether everybody whom that tree has in sync has everything: a backup cannot say who has left since."""
+        for path, node in tree.nodes.items():
+            if path.startswith(_TOPICS) and path.endswith("/state"):
+                _, _, _, name, _, index, _ = path.split("/")
+                topic_id, assigned = znodes.decode_topic(tree.nodes[znodes.topic_path(name)].data)
+                tp = self.incarnations.key(topic_id, name, int(index))
+                state = znodes.decode_state(tp.partition, node.data, node.stat.version, assigned[tp.partition])
+                committed = self.committed.get(tp, Chain())
+                if not all(self._newest(id, tp).agrees(committed, committed.end) for id in (*state.isr, *state.elr)):
+                    return False
+        return True
+
+    def _decided(self, tp: TopicPartition, state: PartitionImage) -> None:
         self.authority[tp] = self._elected[tp] = state
         elr = f", eligible {list(state.elr)}" if state.elr else ""
         text = f"{tp}: leader {state.leader} in epoch {state.leader_epoch}, in sync {list(state.isr)}{elr}"
@@ -101,10 +185,18 @@ class Oracle:
         for node_id, tainted in tuple(self.tainted):
             if tainted == tp and node_id not in state.isr and node_id not in state.elr:
                 self.tainted.discard((node_id, tp))
+        if len(state.replicas) < len(self.cluster.machines):
+            self.keeping.away.update((id, tp) for id in self.cluster.machines if id not in state.replicas)
 
-    def answered(self, tp: TopicPartition, base_offset: int) -> None:
+    def answered(self, process: Process, tp: TopicPartition, base_offset: int) -> None:
         """A broker acknowledges what begins at that offset."""
-        self._answers.append((tp, base_offset))
+        partition = process.broker.replicas.topics.get(tp.topic, {}).get(tp.partition)
+        if partition is not None and not self.keeping.is_adrift:
+            self._answers.append((self.incarnations.key(partition.topic_id, *tp), base_offset))
+
+    def partitions(self) -> list[TopicPartition]:
+        """Those that there are, as brokers call them."""
+        return [real(tp) for tp in self.authority]
 
     def lost_unsynced(self, node_id: int) -> None:
         """A machine has lost what was not synced."""
@@ -115,6 +207,7 @@ class Oracle:
             if node == node_id:
                 del self._seen[node, tp]
                 self._logs.pop((node, tp), None)
+        self.keeping.lost(node_id)
 
     def unprotected(self, node_id: int) -> list[TopicPartition]:
         """The partitions that may lose something with what that machine has not synced.
@@ -128,7 +221,7 @@ class Oracle:
     def _protects(self, state: PartitionImage, node_id: int, tp: TopicPartition) -> bool:
         others = {id for id in (*state.isr, *state.elr) if id != node_id}
         has_losses = any((id, tp) in self.tainted for id in others)
-        return bool(others) and not has_losses and self.min_isr.get(tp.topic, 1) > 1
+        return bool(others) and not has_losses and self.min_isr.get(real(tp).topic, 1) > 1
 
     def trim_to_acked(self, tp: TopicPartition) -> None:
         """Every replica may have lost what was not synced: only what was acknowledged must be there."""
@@ -153,6 +246,8 @@ class Oracle:
 
     def check(self) -> None:
         """Looks at everything that may have changed."""
+        if self._reported is not None:
+            raise self._reported
         touched = self.cluster.scheduler.touched
         if touched:
             for loop in touched:
@@ -170,16 +265,22 @@ class Oracle:
     def look(self, process: Process) -> None:
         """At one broker's replicas."""
         replicas, node_id = process.replicas(), process.node_id
-        if replicas is None or node_id is None:
+        if replicas is None or node_id is None or self.keeping.is_adrift:
             return
+        key_of = self.incarnations.key
         for partitions in replicas.topics.values():
             for partition in partitions.values():
                 log = partition.log
-                key = (node_id, partition.topic_partition)
+                if log.log_dir.offline:
+                    continue
+                if log.recovery_point > log.log_end_offset:
+                    self.fail("synced", f"{log} of broker {node_id} counts as synced up to {log.recovery_point}")
+                key = (node_id, key_of(partition.topic_id, *partition.topic_partition))
                 seen = self._seen.get(key)
                 if (
                     seen is None
                     or seen.end != log.log_end_offset
+                    or seen.start != log.log_start_offset
                     or seen.high_watermark != log.high_watermark
                     or seen.epoch != partition.leader_epoch
                     or seen.leads != partition.is_leader
@@ -192,8 +293,11 @@ class Oracle:
         node_id, tp = key
         log: Log = partition.log
         chain = self._chain(key, log)
+        if log.log_start_offset:
+            led = seen is not None and seen.log is log and seen.leads and seen.start < log.log_start_offset
+            self.retention.check(tp, partition.topic_partition.topic, log, led=led)
         leads, epoch, high_watermark = partition.is_leader, partition.leader_epoch, log.high_watermark
-        self._seen[key] = Seen(log, log.log_end_offset, high_watermark, epoch, leads)
+        self._seen[key] = Seen(log, log.log_start_offset, log.log_end_offset, high_watermark, epoch, leads)
         if leads:
             other = self._leaders.setdefault((tp, epoch), node_id)
             if other != node_id:
@@ -212,13 +316,19 @@ class Oracle:
 
     def _chain(self, key: tuple[int, TopicPartition], log: Log) -> Chain:
         """The log as it is now."""
+        if log.log_dir.offline:  # what it has is on its disk, but it lets nobody read it
+            return log_on(self.cluster.machines[key[0]].disk, log.folder, self.committed.get(key[1]))
         chain = self.chains.get(key)
         cut = self._cuts.pop(log, None)
         if chain is None or self._logs.get(key) is not log:
+            if chain is not None and cut is None:
+                self.keeping.opened_anew(key, chain, log)
             chain = self.chains[key] = Chain()
             self._logs[key] = log
         elif cut is not None:
             chain.cut(cut)
+        if chain.end < log.log_start_offset:
+            chain.take(self.committed.get(key[1], chain), log.log_start_offset)
         while chain.end < log.log_end_offset:
             before = chain.end
             chain.add_all(log.read_bytes(before, 1 << 30))
@@ -228,7 +338,7 @@ class Oracle:
 
     def _commit(self, process: Process, partition: Any, chain: Chain, high_watermark: int, *, led: bool) -> None:
         """A high watermark has passed what was not committed before."""
-        tp = partition.topic_partition
+        tp = self.incarnations.key(partition.topic_id, *partition.topic_partition)
         if chain.digest_at(high_watermark) is None:
             raise Violation("agreement", f"{tp}: watermark {high_watermark} lies in a batch or beyond {chain}")
         if not led:
@@ -242,7 +352,7 @@ class Oracle:
         self.cluster.note(f"{tp}: committed up to {high_watermark} by {process.node_id}")
         self.commits += 1
         holders = [id for id in self.cluster.machines if self._newest(id, tp).agrees(committed, high_watermark)]
-        required = min(self.min_isr.get(tp.topic, 1), len(partition.replicas))
+        required = min(self.min_isr.get(real(tp).topic, 1), len(partition.replicas))
         if len(holders) < required:
             raise Violation("min.insync", f"{tp} below {high_watermark} is on {holders} only")
         state = self.authority.get(tp)
@@ -259,8 +369,9 @@ class Oracle:
         """A replica as it is now, in the middle of an event too."""
         process = self.cluster.machines[node_id].process
         replicas = None if process is None else process.replicas()
-        partition = None if replicas is None else replicas.topics.get(tp.topic, {}).get(tp.partition)
-        if partition is not None:
+        name, index = real(tp)
+        partition = None if replicas is None else replicas.topics.get(name, {}).get(index)
+        if partition is not None and partition.topic_id == self.incarnations.id_of(tp):
             return self._chain((node_id, tp), partition.log)
         return self.chains.get((node_id, tp)) or Chain()
 

@@ -8,10 +8,11 @@ import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pybroker.testing.simulator.world import Outcome, run
+from pybroker.testing.simulator.world import Outcome, run, run_in
 
 CHUNK = 20
 PROGRESS_S = 5.0
@@ -75,11 +76,13 @@ class Report:
         path.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
 
 
-def simulate(first: int, end: int, processes: int, tell: Callable[[str], object] = print) -> Report:
-    """All seeds in ``[first, end)``."""
+def simulate(
+    first: int, end: int, processes: int, tell: Callable[[str], object] = print, room: str | None = None
+) -> Report:
+    """All seeds in ``[first, end)``; ``room``: as of ``drawn``."""
     report = Report(first, end)
     told_s = time.monotonic()
-    for outcome in outcomes(range(first, end), processes):
+    for outcome in outcomes(range(first, end), processes, room):
         report.add(outcome)
         if outcome.invariant:
             tell(f"seed {outcome.seed}: {outcome.text}")
@@ -90,10 +93,11 @@ def simulate(first: int, end: int, processes: int, tell: Callable[[str], object]
     return report
 
 
-def outcomes(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
+def outcomes(seeds: Iterable[int], processes: int, room: str | None = None) -> Iterator[Outcome]:
     """Of each seed, in any order."""
+    work = run if room is None else partial(run_in, room)
     if processes <= 1:
-        yield from map(run, seeds)
+        yield from map(work, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(processes, gc.freeze) as pool:
-        yield from pool.imap_unordered(run, seeds, CHUNK)
+        yield from pool.imap_unordered(work, seeds, CHUNK)

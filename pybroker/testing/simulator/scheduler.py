@@ -23,6 +23,7 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from pybroker.coordination.interface import CoordinationError
+from pybroker.testing.simulator.threads import Threads
 from pyclient.protocol.errors import KafkaError
 
 T = TypeVar("T")
@@ -77,6 +78,8 @@ class Scheduler:
         """A callback has raised."""
         self.touched: dict[ProcessLoop, None] = {}
         """The processes that have run since somebody has emptied this."""
+        self.threads: Threads | None = None
+        """Where pool threads have turns: None where their work is done at once."""
         self.tasks: list[Any] = []
         """All tasks of all processes."""
         self._queue: list[tuple[float, int, Handle]] = []
@@ -140,6 +143,8 @@ class Scheduler:
 
     def close(self) -> None:
         """Nothing runs any more; what waits is let go, as in a process that knows that it ends."""
+        if self.threads is not None:
+            self.threads.close()
         self._queue.clear()
         self._ready.clear()
         gone = ProcessLoop(self, "gone")
@@ -243,6 +248,10 @@ class ProcessLoop:
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Runs ``func`` some time later, all at once."""
         done: asyncio.Future[T] = asyncio.Future(loop=cast(Any, self))
+        threads = self.scheduler.threads
+        if threads is not None:
+            threads.start(self, lambda: _work_on_thread(self, done, func, args))
+            return done
         self.scheduler.after(pool_delay(self.scheduler.rng), _work, done, func, args, loop=self)
         return done
 
@@ -282,6 +291,24 @@ def _work(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, 
         done.set_result(result)
 
 
+def _work_on_thread(
+    loop: ProcessLoop, done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    """As ``_work``; the loop hears of it."""
+    if done.cancelled():
+        return
+    try:
+        tell, outcome = done.set_result, func(*args)
+    except Exception as error:
+        tell, outcome = done.set_exception, error
+    loop.call_soon_threadsafe(_tell, done, tell, outcome)
+
+
+def _tell(done: asyncio.Future[Any], tell: Callable[[Any], object], outcome: Any) -> None:
+    if not done.cancelled():
+        tell(outcome)
+
+
 class Pool:
     """The pool threads of one process, as an ``Executor``."""
 
@@ -291,6 +318,9 @@ class Pool:
     def submit(self, work: Callable[..., object], *args: Any) -> None:
         """Runs ``work`` later."""
         scheduler = self._loop.scheduler
+        if scheduler.threads is not None:
+            scheduler.threads.start(self._loop, lambda: work(*args))
+            return
         scheduler.after(pool_delay(scheduler.rng), work, *args, loop=self._loop)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -4,8 +4,10 @@ each history has some of everything, so none hides another).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+
+from pybroker.cluster.topic_rules import MIN_ISR
 
 FAULTS = (
     "kill",
@@ -24,7 +26,44 @@ FAULTS = (
     "controller",
 )
 
-MIN_ISR = "min.insync.replicas"
+ROOMS: dict[str, tuple[str, ...]] = {
+    "threads": (),
+    "first start": (),
+    "hangs": ("hang",),
+    "disks": ("move log", "full disk"),
+    "unmounted disks": ("unmounted disk", "move log"),
+    "topics": ("delete topic", "grow topic", "configure topic"),
+    "topic nodes": ("forget", "garble", "full store"),
+    "restored store": ("restore",),
+    "empty store": ("empty store",),
+}
+"""Faults that need a cluster of their own kind: a history has those of one of these rooms at most."""
+IN_USE = tuple(ROOMS)
+"""The rooms that are drawn."""
+ROOM_CHANCE = 0.4
+GROUPS_CHANCE = 0.3
+"""Of histories that may have consumer groups: those without a room, and of these rooms."""
+GROUPS_IN = frozenset({"", "topics"})
+KEEPS_DISKS = frozenset({"power", "disk", "reassign"})
+"""Not where the whole store goes back in time: what it says of replicas has to hold. Nor where disks are full: a loss
+beside that is one too many.
+"""
+LONG_S = 5.0
+HARMLESS = frozenset({"elect", "clock"})
+"""Besides which others can lead when one broker hangs."""
+
+SESSION_MS = 600
+GROUPS = {
+    "group.min.session.timeout.ms": "300",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "300",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "10",
+    "group.consumer.heartbeat.interval.ms": "50",
+    "group.consumer.assignment.interval.ms": "0",
+    MIN_ISR: "2",
+}
+"""Of brokers whose cluster has consumer groups."""
 RARE = {"reassign": 0.15}
 """It needs a broker more."""
 
@@ -66,6 +105,18 @@ class Settings:
     delivery_timeout_s: float = 8.0
     slow_chance: float = 0.01
     slow_s: float = 0.05
+    classic_members: int = 0
+    """Of a group of the classic protocol."""
+    modern_members: int = 0
+    """Of another one, of the new protocol (KIP-848)."""
+    lives: int = 3
+    """How often each of them joins."""
+    room: str = ""
+    """One of ``ROOMS``, or none."""
+    has_threads: bool = False
+    """Pool threads have turns, instead of doing their work at once."""
+    is_stopped: bool = False
+    """At the end every broker is stopped in order."""
 
     @classmethod
     def draw(cls, rng: Random) -> Settings:
@@ -95,14 +146,55 @@ class Settings:
             has_mixed_min_isr=rng.random() < 0.5,
         )
 
+    def in_room(self, room: str, rng: Random) -> Settings:
+        """The same history, with faults of a room on top."""
+        own = ROOMS[room]
+        kinds = {kind for kind in own if rng.random() < 0.6} or set(own[:1])
+        others = self.faults - KEEPS_DISKS if room.endswith(("store", "disks")) else self.faults
+        if room == "hangs":
+            others &= HARMLESS
+        is_about_threads = room == "threads"
+        return replace(
+            self,
+            room=room,
+            faults=others | kinds,
+            is_stopped=rng.random() < 0.5,
+            transactional=max(1, self.transactional) if room == "first start" else self.transactional,
+            slow_chance=0.0 if room == "hangs" else self.slow_chance,
+            duration_s=LONG_S if room == "hangs" else self.duration_s,
+            has_threads=is_about_threads or rng.random() < 0.3,
+            flush_acks=rng.random() < 0.7 if is_about_threads else self.flush_acks,
+        )
+
+    def with_groups(self, rng: Random) -> Settings:
+        """The same history, with consumer groups."""
+        members = (0, 2, 3)
+        return replace(self, partitions=2, classic_members=rng.choice(members), modern_members=rng.choice(members))
+
+    @property
+    def has_groups(self) -> bool:
+        """Somebody joins."""
+        return bool(self.classic_members or self.modern_members)
+
+    @property
+    def loses_store(self) -> bool:
+        """Nothing has to work at the end."""
+        return self.room.endswith("store")
+
     @property
     def least_min_isr(self) -> int:
         """By which somebody may commit."""
         return 1 if self.has_own_min_isr and self.has_mixed_min_isr else self.min_isr
 
+    @property
+    def least_offsets_min_isr(self) -> int:
+        """The same of ``__consumer_offsets``, which has the brokers' own."""
+        return self.least_min_isr if self.has_own_min_isr else 2
+
     def topic(self) -> dict[str, str]:
         """Keys of the topic's configuration."""
-        return {} if self.has_own_min_isr else {MIN_ISR: str(self.min_isr)}
+        own = {} if self.has_own_min_isr else {MIN_ISR: str(self.min_isr)}
+        return own | {"segment.bytes": "1024", "flush.ms": "20"} if self.room == "threads" else own
 
     def _own_min_isr(self, node_id: int, start: int) -> int:
         return 1 + (node_id + start) % 2 if self.has_mixed_min_isr else self.min_isr
@@ -120,5 +212,10 @@ class Settings:
             "auto.leader.rebalance.enable": "false",
             "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump
             "flush.acks": str(self.flush_acks).lower(),
+            **({"default.replication.factor": "3"} if self.room == "first start" else {}),
+            **({"log.dirs": "/disk,/disk2"} if self.room.endswith("disks") else {}),
+            **({"log.flush.scheduler.interval.ms": "30"} if self.room == "threads" else {}),
+            **(GROUPS if self.has_groups else {}),
+            **({"log.retention.check.interval.ms": "200"} if self.room == "topics" else {}),
             **({MIN_ISR: str(self._own_min_isr(node_id, start))} if self.has_own_min_isr else {}),
         }

@@ -143,6 +143,10 @@ class Tree:
             raise BadVersion(f"{path} has version {stat.version}, not {version}")
         return stat
 
+    def remove(self, path: str) -> None:
+        """A node without children goes, whoever it belongs to."""
+        self._pop(path)
+
     def expire(self, session: int) -> list[str]:
         """The session's nodes go; the paths that have changed."""
         gone = [path for path, node in self.nodes.items() if node.stat.owner == session]
@@ -166,6 +170,11 @@ class SimulatedStore:
         self.knows_death = knows_death
         self.on_write: Callable[[list[str]], object] = lambda changed: None
         """Called after each change, with the paths."""
+        self.is_full = False
+        """Writes are refused for now; sessions that end meanwhile end when there is room again."""
+        self.asked: Callable[[int], object] = lambda place: None
+        """Called with each request, with its place."""
+        self._late: list[int] = []
         self._session = 0
         self._clients: dict[int, StoreClient] = {}
         """By session."""
@@ -195,6 +204,8 @@ class SimulatedStore:
         """A write. Raises CoordinationError."""
         if session not in self._clients:
             raise SessionExpired(f"session {session} is over")
+        if self.is_full:
+            raise ConnectionLoss("the store's disk is full")
         results, changed = self.tree.apply(operations, session, self.now_ms())
         self._tell(changed)
         return results
@@ -207,16 +218,50 @@ class SimulatedStore:
 
     def expire(self, session: int) -> None:
         """The session is over."""
+        if self.is_full:
+            self._late.append(session)
+            return
         client = self._clients.pop(session, None)
         if client is None:
             return
         self._tell(self.tree.expire(session))
         client.was_expired(session)
 
+    def make_room(self) -> None:
+        """Writes are taken again."""
+        self.is_full = False
+        late, self._late = self._late, []
+        for session in late:
+            self.expire(session)
+
+    def put_in_place(self, tree: Tree) -> None:
+        """Another tree, as of a backup: no session of it lives, and nobody was told what changed."""
+        before, self.tree = self.tree, tree
+        for session in sorted({node.stat.owner for node in tree.nodes.values() if node.stat.owner}):
+            if session not in self._clients:
+                tree.expire(session)
+        clients, self._clients = self._clients, {}
+        self.on_write(sorted({*before.nodes, *tree.nodes}))
+        for session, client in clients.items():
+            tree.expire(session)
+            client.was_expired(session)
+
+    def tampered(self, changed: list[str]) -> None:
+        """A stranger has changed nodes."""
+        self._tell(changed)
+
     def process_ended(self, client: StoreClient) -> None:
         """The client's process is gone: its session ends now or in a while."""
         delay = 0.001 if self.knows_death else self.timeout_s
         self.scheduler.after(delay, self.expire, client.session.id)
+
+    def halted(self, client: StoreClient) -> None:
+        """The client's loop hangs: its session is not renewed."""
+        self.scheduler.after(self.timeout_s, self._end_halted, client, client.session.id)
+
+    def _end_halted(self, client: StoreClient, session: int) -> None:
+        if client.loop.is_paused:
+            self.expire(session)
 
     def link_changed(self, place: int, *, is_up: bool) -> None:
         """A machine can (not) be reached."""
@@ -289,6 +334,7 @@ class StoreClient(StoreOfBatches):
             raise ConnectionLoss("the store cannot be reached")
         if self.session.state is not SessionState.CONNECTED:
             raise SessionExpired(f"session {self.session.id} is {self.session.state.value}")
+        self.server.asked(self.place)
         answer: asyncio.Future[Any] = self.loop.create_future()
         self._calls[answer] = None
         self._there.send(self._serve, answer, work, args)

@@ -9,30 +9,42 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from pybroker.cluster.image import TRANSACTIONS_TOPIC
+from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.cluster.plan import NewTopic
 from pybroker.log.log import Log
+from pybroker.testing.simulator.administrator import CONFIGS, DOOMED, MOST_PARTITIONS
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.client import Client
 from pybroker.testing.simulator.cluster import Cluster
 from pybroker.testing.simulator.environment import environment, patched
 from pybroker.testing.simulator.faults import Faults
-from pybroker.testing.simulator.history import History
+from pybroker.testing.simulator.groups import Groups
+from pybroker.testing.simulator.history import SAFE, History
+from pybroker.testing.simulator.incarnations import real
 from pybroker.testing.simulator.network import Network, Pace
 from pybroker.testing.simulator.oracle import Oracle, Violation
-from pybroker.testing.simulator.readers import Reader, visible
+from pybroker.testing.simulator.readers import Reader
+from pybroker.testing.simulator.records import Records
+from pybroker.testing.simulator.restlessness import Restlessness
 from pybroker.testing.simulator.scheduler import ProcessLoop, Scheduler
-from pybroker.testing.simulator.settings import Settings
+from pybroker.testing.simulator.settings import GROUPS_CHANCE, GROUPS_IN, IN_USE, ROOM_CHANCE, Settings
 from pybroker.testing.simulator.store import SimulatedStore, Tree
+from pybroker.testing.simulator.stranger import VICTIM
+from pybroker.testing.simulator.threads import Threads
 from pybroker.testing.simulator.transactions import TransactionalWriter
 from pybroker.testing.simulator.writers import Writer
 from pybroker.topic_partition import TopicPartition
 
-TOPIC = "t"
 START_S = 20.0
 STEP_S = 0.02
 QUICK = Pace(slow_chance=0.0)
 SETTLE_S = 60.0
+LONGEST_START_S = 3.0
+FACTOR = 3
+ADRIFT_S = 3.0
+STOP_S = 30.0
+WEIGHT = 300
+"""Of records, in bytes, where segments shall not become long."""
 FIRST_CLIENT = 100
 
 
@@ -58,6 +70,8 @@ class World:
         self.seed = seed
         self.settings = settings or drawn(seed)
         self.scheduler = Scheduler(self._rng("scheduler"))
+        if self.settings.has_threads:
+            self.scheduler.threads = Threads(self.scheduler, self._rng("threads"))
         network = Network(self.scheduler, self._rng("network"), QUICK)
         store = SimulatedStore(
             self.scheduler, network, Tree(), self.settings.session_timeout_s, knows_death=self.settings.knows_death
@@ -66,14 +80,19 @@ class World:
         self.cluster.trace = [] if traced else None
         self.oracle = Oracle(self.cluster)
         self.history = History(self.settings)
+        self.history.is_over = self.oracle.keeping.is_hopeless
         self.faults = Faults(self.cluster, self.settings, self._rng("faults"))
         self.cluster.watcher = self.oracle
+        self.restlessness = Restlessness(self.oracle)
+        store.asked = self.restlessness.asked
         store.on_write = self.oracle.store_changed
         self.scheduler.after_event = self.oracle.check
         self.scheduler.on_failure = self._on_failure
         self._work: list[asyncio.Task[None]] = []
         self._waiting = 0
         self._readers: list[Reader] = []
+        self._groups = Groups(self.settings, self.oracle, lambda: self.faults.has_ended)
+        self.groups = self._groups.oracle
 
     def _rng(self, purpose: str) -> Random:
         return Random(f"{purpose} {self.seed}")
@@ -90,9 +109,9 @@ class World:
         cut = Log._ends_at
         oracle = self.oracle
 
-        def ends_at(log: Log, offset: int) -> None:
+        def ends_at(log: Log, offset: int, **how: bool) -> None:
             oracle.was_cut(log, offset)
-            cut(log, offset)
+            cut(log, offset, **how)
 
         try:
             with environment(self.scheduler, self.seed), patched([(Log, "_ends_at", ends_at)]):
@@ -114,6 +133,7 @@ class World:
 
     def _run(self) -> None:
         self._start()
+        self.faults.stranger.make_backup()
         self._create_topics()
         self._start_clients()
         self.cluster.network.pace = Pace(slow_chance=self.settings.slow_chance, slow_s=self.settings.slow_s)
@@ -121,14 +141,27 @@ class World:
         self.scheduler.run(self.scheduler.now + self.settings.duration_s)
         self.cluster.network.pace = QUICK
         self.faults.end()
-        self._settle()
-        self.oracle.check_end()
-        self._check_records()
+        if self.settings.loses_store:
+            self._restart()
+        else:
+            self._settle()
+            self.oracle.check_end()
+            self._check_factor()
+            Records(self.history, self.oracle, self._readers).check()
+            if self.settings.has_groups:
+                self._audit()
+        if self.settings.is_stopped:
+            self._stop()
+        self.oracle.check()
+        self.oracle.keeping.check_end()
 
     def _start(self) -> None:
         for node_id in range(1, self.settings.brokers + 1):
-            self.cluster.add_machine(node_id)
-            self.cluster.start(node_id)
+            self.oracle.keeping.watch(self.cluster.add_machine(node_id))
+            if self.settings.room != "first start":
+                self.cluster.start(node_id)
+        if self.settings.room == "first start":
+            self._start_in_a_crowd()
         everybody = self.settings.brokers
 
         def is_up() -> bool:
@@ -138,17 +171,42 @@ class World:
         if not self._wait(START_S, is_up):
             raise Violation("settles", "the brokers do not start")
 
+    def _start_in_a_crowd(self) -> None:
+        """One broker after the other, while clients want a coordinator already."""
+        rng = self._rng("crowd")
+        for node_id in self.cluster.machines:
+            self.scheduler.after(rng.random() * LONGEST_START_S, self.cluster.start, node_id)
+        for _ in range(50):
+            self.scheduler.after(rng.random() * 2 * LONGEST_START_S, self._want_coordinator)
+
+    def _want_coordinator(self) -> None:
+        self.faults.ask_controller(lambda controller: controller.ensure_internal_topic(TRANSACTIONS_TOPIC))
+
+    def _check_factor(self) -> None:
+        """Internal topics have their replicas; Kafka's factor is 3."""
+        for tp, state in self.oracle.authority.items():
+            if tp.topic == TRANSACTIONS_TOPIC and len(state.replicas) < FACTOR:
+                raise Violation("factor", f"{tp} has {len(state.replicas)} replicas")
+
     def _create_topics(self) -> None:
         settings = self.settings
         configs = tuple(settings.topic().items())
-        topic = NewTopic(TOPIC, settings.partitions, min(3, settings.brokers), configs=configs)
-        self.oracle.min_isr = {TOPIC: settings.least_min_isr, TRANSACTIONS_TOPIC: 2}
+        factor = min(FACTOR, settings.brokers)
+        topics = [NewTopic(SAFE, settings.partitions, factor, configs=configs)]
+        if settings.room == "topic nodes":
+            topics.append(NewTopic(VICTIM, 1, factor, configs=configs))
+        if settings.room == "topics":
+            topics.append(NewTopic(DOOMED, 1, factor, configs=CONFIGS))
+        own = {SAFE: settings.least_min_isr, VICTIM: settings.least_min_isr, DOOMED: 1}
+        self.oracle.min_isr = {**own, TRANSACTIONS_TOPIC: 2, OFFSETS_TOPIC: settings.least_offsets_min_isr}
         for broker in self.cluster.brokers():
             if broker.controller.is_controller:
-                broker.process.loop.start(broker.controller.create_topics([topic]))
+                broker.process.loop.start(broker.controller.create_topics(topics))
                 if settings.transactional:
                     broker.process.loop.start(broker.controller.ensure_internal_topic(TRANSACTIONS_TOPIC))
-        wanted = 1 + bool(settings.transactional)
+                if settings.has_groups:
+                    broker.process.loop.start(broker.controller.ensure_internal_topic(OFFSETS_TOPIC))
+        wanted = len(topics) + bool(settings.transactional) + settings.has_groups
 
         def are_there() -> bool:
             return all(len(broker.metadata.image.topics) == wanted for broker in self.cluster.brokers())
@@ -156,13 +214,24 @@ class World:
         if not self._wait(START_S, are_there):
             raise Violation("settles", "the topics are not created")
 
+    def _others(self) -> list[TopicPartition]:
+        """The partitions of topics beside ``SAFE``, which may lose something."""
+        if self.settings.room == "topics":
+            return [TopicPartition(DOOMED, index) for index in range(MOST_PARTITIONS)]
+        return [TopicPartition(VICTIM, 0)] if self.settings.room == "topic nodes" else []
+
     def _start_clients(self) -> None:
         settings, rng = self.settings, self._rng("clients")
-        partitions = [TopicPartition(TOPIC, index) for index in range(settings.partitions)]
+        partitions = [TopicPartition(SAFE, index) for index in range(settings.partitions)]
         for number in range(settings.writers + settings.weak_writers):
             client = self._client(rng)
             acks = -1 if number < settings.writers else 1
-            writer = Writer(client, self.history, rng.choice(partitions), f"w{number}", acks=acks)
+            weight = WEIGHT if settings.room == "threads" else 0
+            writer = Writer(client, self.history, rng.choice(partitions), f"w{number}", acks=acks, weight=weight)
+            self._work.append(client.loop.start(writer.run(settings.batches, settings.pause_s)))
+        for tp in self._others():
+            client = self._client(rng)
+            writer = Writer(client, self.history, tp, f"{tp}", weight=WEIGHT)
             self._work.append(client.loop.start(writer.run(settings.batches, settings.pause_s)))
         for number in range(settings.transactional):
             for owner in range(1 + settings.has_zombies):
@@ -177,6 +246,8 @@ class World:
                 )
                 self.scheduler.after(owner * rng.random() * settings.duration_s, self._begin, client, begin)
                 self._waiting += 1
+        if settings.has_groups:
+            self._work += self._groups.start(self._client, rng)
         if settings.readers or settings.transactional:
             for tp in partitions:
                 client = self._client(rng)
@@ -193,6 +264,28 @@ class World:
         self.faults.clients.append(place)
         return Client(self.cluster, place, Random(rng.random()))
 
+    def _restart(self) -> None:
+        """The store is another one: every broker is killed and started, by which all that it does not need would go."""
+        self.scheduler.run(self.scheduler.now + ADRIFT_S)
+        for node_id in self.cluster.machines:
+            self.cluster.kill(node_id)
+            self.cluster.start(node_id)
+        self.scheduler.run(self.scheduler.now + ADRIFT_S)
+
+    def _stop(self) -> None:
+        """Every broker that serves can be stopped."""
+        serving = [broker.node_id for broker in self.cluster.brokers()]
+        for node_id in serving:
+            self.cluster.stop(node_id)
+        self.faults.has_ended = False  # nobody is started again
+
+        def have_stopped() -> bool:
+            return not any(self.cluster.serving(node_id) for node_id in serving)
+
+        if not self._wait(STOP_S, have_stopped):
+            left = [node_id for node_id in serving if self.cluster.machines[node_id].process is not None]
+            raise Violation("stops", f"brokers {left} of {serving} do not stop")
+
     def _settle(self) -> None:
         """All faults are over: the clients end, everybody is in sync and has everything."""
         if not self._wait(SETTLE_S, self._has_settled):
@@ -201,6 +294,14 @@ class World:
             error = task.exception()
             if error is not None:
                 raise error
+
+    def _audit(self) -> None:
+        """What the groups have committed is told."""
+        audits = self._groups.audit(self._client, self._rng("audit"))
+        if not self._wait(SETTLE_S, lambda: all(audit.done() for audit in audits)):
+            raise Violation("settles", "nobody tells what is committed")
+        for audit in audits:
+            audit.result()
 
     def _wait(self, timeout_s: float, holds: Callable[[], bool]) -> bool:
         """Lets time pass until ``holds()``; False where that takes too long."""
@@ -238,66 +339,36 @@ class World:
 
     def _partition(self, node_id: int, tp: TopicPartition) -> Any:
         process = self.cluster.serving(node_id)
-        return None if process is None else process.broker.replicas.topics.get(tp.topic, {}).get(tp.partition)
+        if process is None:
+            return None
+        name, index = real(tp)
+        found = process.broker.replicas.topics.get(name, {}).get(index)
+        return found if found is not None and found.topic_id == self.oracle.incarnations.id_of(tp) else None
 
     def _what_is_missing(self) -> str:
         clients = [str(number) for number, task in enumerate(self._work) if not task.done()]
         readers = [f"{each.tp} is read up to {each.position}" for each in self._readers]
         return f"clients {','.join(clients) or 'have ended'}; {'; '.join([*self._lagging(), *readers])}"
 
-    def _check_records(self) -> None:
-        """What was acknowledged is there, once, in order; transactions are there or not."""
-        found: dict[TopicPartition, dict[bytes, int]] = {}
-        for tp, chain in self.oracle.committed.items():
-            if tp.topic != TOPIC:
-                continue
-            offsets = found[tp] = {}
-            for offset, value in visible(chain.batches):
-                if value in offsets:
-                    raise Violation("duplicate", f"{tp}: {value!r} is there twice")
-                offsets[value] = offset
-        self._check_acks(found)
-        self._check_order(found)
-        seen = {value: tp for tp, offsets in found.items() for value in offsets}
-        for transaction in self.history.transactions:
-            transaction.check(seen)
-        for reader in self._readers:
-            self._check_reader(reader, found.get(reader.tp, {}))
 
-    def _check_acks(self, found: dict[TopicPartition, dict[bytes, int]]) -> None:
-        for tp, values, offset in self.history.acks:
-            for number, value in enumerate(values):
-                there = found.get(tp, {}).get(value)
-                if there is None:
-                    raise Violation("durability", f"{tp}: {value!r} was acknowledged at {offset} and is lost")
-                if offset >= 0 and there != offset + number:
-                    text = f"{tp}: {value!r} was acknowledged at {offset + number}, is at {there}"
-                    raise Violation("durability", text)
-
-    def _check_reader(self, reader: Reader, found: dict[bytes, int]) -> None:
-        """A consumer got every committed record, and nothing else."""
-        if reader.tp in self.oracle.trimmed:
-            return
-        got, there = [tuple(each) for each in reader.read], sorted((offset, value) for value, offset in found.items())
-        if got != there:
-            text = f"{reader.tp}: not in the log {set(got) - set(there)}, not read {set(there) - set(got)}"
-            raise Violation("reading", text)
-
-    def _check_order(self, found: dict[TopicPartition, dict[bytes, int]]) -> None:
-        for tp, offsets in found.items():
-            last: dict[bytes, int] = {}
-            for value, _ in sorted(offsets.items(), key=lambda item: item[1]):
-                name, _, number = value.partition(b":")
-                if int(number) <= last.get(name, 0) and name.decode() not in self.history.given_up:
-                    raise Violation("order", f"{tp}: {value!r} comes after {last[name]}")
-                last[name] = int(number)
-
-
-def drawn(seed: int) -> Settings:
-    """The settings of a seed."""
-    return Settings.draw(Random(f"settings {seed}"))
+def drawn(seed: int, room: str | None = None) -> Settings:
+    """The settings of a seed. ``room``: one of ``ROOMS``, or "" for none; by default the seed draws it."""
+    settings = Settings.draw(Random(f"settings {seed}"))
+    rng = Random(f"room {seed}")
+    may_have_groups = room is None
+    if room is None:
+        room = rng.choice(IN_USE) if IN_USE and rng.random() < ROOM_CHANCE else ""
+    settings = settings.in_room(room, rng) if room else settings
+    rng = Random(f"groups {seed}")
+    has_groups = may_have_groups and room in GROUPS_IN and rng.random() < GROUPS_CHANCE
+    return settings.with_groups(rng) if has_groups else settings
 
 
 def run(seed: int, settings: Settings | None = None, *, traced: bool = False) -> Outcome:
     """One history."""
     return World(seed, settings, traced=traced).run()
+
+
+def run_in(room: str, seed: int) -> Outcome:
+    """One history, with the faults of that room."""
+    return run(seed, drawn(seed, room))

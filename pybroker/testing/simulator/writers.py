@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cy.batch import Builder
 from pybroker.testing.simulator.client import Client
-from pybroker.testing.simulator.history import History
+from pybroker.testing.simulator.history import SAFE, History
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Produce, errors
 
@@ -26,13 +26,18 @@ class Batch(NamedTuple):
 class Writer:
     """Writes so many batches to a partition; its producer id is new where it has given up one."""
 
-    def __init__(self, client: Client, history: History, tp: TopicPartition, name: str, *, acks: int = -1) -> None:
+    def __init__(
+        self, client: Client, history: History, tp: TopicPartition, name: str, *, acks: int = -1, weight: int = 0
+    ) -> None:
+        """``weight``: bytes on top of each record."""
         self.client = client
         self.history = history
         self.tp = tp
         self.name = name
         self.acks = acks
+        self._key = bytes(weight) if weight else None
         self._producer = history.new_producer()
+        self._attempts = 0
         self._sequence = 0
         self._number = 0
 
@@ -40,6 +45,8 @@ class Writer:
         """Writes ``count`` batches."""
         rng = self.client.rng
         for _ in range(count):
+            if self.history.is_over(self.tp):
+                return
             await self.write(rng.choice((1, 1, 2, 3)))
             await asyncio.sleep(rng.random() * pause_s)
 
@@ -50,14 +57,14 @@ class Writer:
         try:
             offset = await self._send(batch)
         except errors.KafkaError as error:
-            if isinstance(error, errors.OutOfOrderSequenceNumber) and self.acks == -1:
+            if isinstance(error, errors.OutOfOrderSequenceNumber) and self.acks == -1 and self.tp.topic == SAFE:
                 self.history.out_of_order(self.tp, batch.values)
             self.history.gave_up(self.name, self.tp, batch.values)
             self._producer, self._sequence = self.history.new_producer(), 0
             return
         self._sequence += count
         if self.acks == -1:
-            self.history.acked(self.tp, batch.values, offset)
+            self.history.acked(self.tp, batch.values, offset, is_first=self._attempts == 1)
 
     def _next(self, count: int) -> Batch:
         values = []
@@ -65,20 +72,22 @@ class Writer:
         for _ in range(count):
             self._number += 1
             values.append(f"{self.name}:{self._number}".encode())
-            builder.append(NOW_MS, None, values[-1])
+            builder.append(NOW_MS, self._key, values[-1])
         return Batch(builder.build(), tuple(values))
 
     async def _send(self, batch: Batch) -> int:
         """Until it is acknowledged. Raises KafkaError where it cannot be, or not in time."""
         deadline = self.client.loop.time() + self.history.settings.delivery_timeout_s
+        self._attempts = 0
         while True:
             error: errors.KafkaError
+            self._attempts += 1
             try:
                 leader = self.client.leader(*self.tp)
                 return await self._attempt(leader, batch)
             except errors.KafkaError as failure:
                 error = failure
-            if isinstance(error, _FATAL) or self.client.loop.time() > deadline:
+            if isinstance(error, _FATAL) or self.client.loop.time() > deadline or self.history.is_over(self.tp):
                 raise error
             await asyncio.sleep(PAUSE_S * (0.5 + self.client.rng.random()))
 

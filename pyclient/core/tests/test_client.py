@@ -40,6 +40,7 @@ from pyclient.protocol import (
 )
 from pyclient.protocol.errors import (
     CoordinatorNotAvailable,
+    InvalidReplicationFactor,
     InvalidTopicException,
     NotCoordinator,
     UnknownTopicOrPartition,
@@ -356,6 +357,18 @@ async def test_an_invalid_topic_is_an_error_at_once():
         broker.topics["refused"] = -17
         with pytest.raises(InvalidTopicException):
             await client.metadata(["refused"], timeout=1000)
+
+
+@on_loop
+async def test_a_topic_for_which_there_are_too_few_brokers_is_waited_for():
+    async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        broker.topics["early"] = -InvalidReplicationFactor.code
+        with pytest.raises(InvalidReplicationFactor, match="early"):
+            await client.metadata(["early"], timeout=0.3)
+        waiting = asyncio.ensure_future(client.metadata(["early"], timeout=1000))
+        await asyncio.sleep(0.1)
+        broker.topics["early"] = 1
+        await waiting
 
 
 @pytest.mark.parametrize("name", [None, "", ".", "..", "a/b", "ä", "a\n", "\udc80", "x" * 250])

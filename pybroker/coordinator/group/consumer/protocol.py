@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from cy.buffer import DecodeError
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import (
     describing,
@@ -52,6 +54,7 @@ class ConsumerProtocol:
         self.context = context
         context.put_out = self._put_out
         self._groups = groups
+        self._doubtful: set[str] = set()
         self._forget = forget
 
     # Requests
@@ -68,10 +71,14 @@ class ConsumerProtocol:
         if request.member_epoch in (LEAVE, LEAVE_STATIC):
             leaving.leave(self.existing(request.group_id), request, result)
             return
-        if not isinstance(group, ConsumerGroup):
-            joins = request.member_epoch == JOIN
-            group = upgrading.consumer_group(self.context, request.group_id, joins, result)
-        heartbeating.beat(group, request, caller, result)
+        if isinstance(group, ConsumerGroup):
+            heartbeating.beat(group, request, caller, result)
+            return
+        joins = request.member_epoch == JOIN
+        upgraded = upgrading.consumer_group(self.context, request.group_id, joins, result)
+        heartbeating.beat(upgraded, request, caller, result)
+        if isinstance(group, ClassicGroup):
+            upgrading.take_over(group, upgraded, result)
 
     def existing(self, group_id: str) -> ConsumerGroup:
         """The consumer group; raises GroupIdNotFound."""
@@ -110,8 +117,23 @@ class ConsumerProtocol:
     # The log
 
     def replay(self, kind: int, record: Record) -> None:
-        """Takes over a record of one of ``records.TYPES``."""
-        _REPLAY[kind](self, record.key, record.value)
+        """Takes over a record of one of ``records.TYPES``. Raises DecodeError."""
+        try:
+            _REPLAY[kind](self, record.key, record.value)
+        except DecodeError:
+            self._doubtful.add(_KEYS[kind].decode(record.key).group_id)
+            raise
+
+    def loaded(self, result: Result) -> None:
+        """Groups of which something could not be read begin anew: their members join again, and so
+        say again what they read.
+        """
+        doubtful, self._doubtful = self._doubtful, set()
+        for group_id in doubtful:
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup) and group.members:
+                logger.error("group %s: a record cannot be read, its members join anew", group_id)
+                leaving.fence(group, list(group.members.values()), result)
 
     def _of(self, group_id: str, value: bytes | None) -> ConsumerGroup | None:
         """The group that the record is of; made where there is a value."""
@@ -127,14 +149,14 @@ class ConsumerProtocol:
 
     def _group(self, key: bytes, value: bytes | None) -> None:
         group_id = ConsumerGroupMetadataKey.decode(key).group_id
+        message = None if value is None else ConsumerGroupMetadataValue.decode(value)
         group = self._of(group_id, value)
         if group is None:
             return
-        if value is None:
+        if message is None:
             self._forget(group)
             self.context.resolved_at.pop(group_id, None)
         else:
-            message = ConsumerGroupMetadataValue.decode(value)
             group.replay_group(message.epoch, message.metadata_hash)
 
     def _partition_metadata(self, key: bytes, value: bytes | None) -> None:
@@ -144,49 +166,49 @@ class ConsumerProtocol:
 
     def _member(self, key: bytes, value: bytes | None) -> None:
         names = ConsumerGroupMemberMetadataKey.decode(key)
+        message = None if value is None else ConsumerGroupMemberMetadataValue.decode(value)
         group = self._of(names.group_id, value)
         if group is None:
             return
-        if value is None:
+        if message is None:
             group.remove(names.member_id)
         else:
-            group.replay_member(names.member_id, ConsumerGroupMemberMetadataValue.decode(value))
+            group.replay_member(names.member_id, message)
 
     def _target_epoch(self, key: bytes, value: bytes | None) -> None:
-        group = self._of(ConsumerGroupTargetAssignmentMetadataKey.decode(key).group_id, value)
+        group_id = ConsumerGroupTargetAssignmentMetadataKey.decode(key).group_id
+        message = None if value is None else ConsumerGroupTargetAssignmentMetadataValue.decode(value)
+        group = self._of(group_id, value)
         if group is None:
             return
-        if value is None:
+        if message is None:
             group.replay_target_epoch(-1, 0)
         else:
-            message = ConsumerGroupTargetAssignmentMetadataValue.decode(value)
             group.replay_target_epoch(message.assignment_epoch, message.assignment_timestamp)
 
     def _target(self, key: bytes, value: bytes | None) -> None:
         names = ConsumerGroupTargetAssignmentMemberKey.decode(key)
+        target = None if value is None else records.read_target(value)
         group = self._of(names.group_id, value)
         if group is not None:
-            target = None if value is None else records.read_target(value)
             group.replay_target(names.member_id, target)
 
     def _current(self, key: bytes, value: bytes | None) -> None:
         names = ConsumerGroupCurrentMemberAssignmentKey.decode(key)
+        message = None if value is None else ConsumerGroupCurrentMemberAssignmentValue.decode(value)
         group = self._of(names.group_id, value)
         if group is not None:
-            message = None
-            if value is not None:
-                message = ConsumerGroupCurrentMemberAssignmentValue.decode(value)
             group.replay_current(names.member_id, message)
 
     def _regex(self, key: bytes, value: bytes | None) -> None:
         names = ConsumerGroupRegularExpressionKey.decode(key)
-        group = self._of(names.group_id, value)
-        if group is None:
-            return
         found = None
         if value is not None:
             message = ConsumerGroupRegularExpressionValue.decode(value)
             found = Resolved(frozenset(message.topics), message.version, message.timestamp)
+        group = self._of(names.group_id, value)
+        if group is None:
+            return
         group.replay_regex(names.regular_expression, found)
 
     # Change of protocol
@@ -196,6 +218,15 @@ class ConsumerProtocol:
         return self.context.downgraded.pop(group_id, None)
 
 
+_KEYS: dict[int, Any] = {
+    records.GROUP: ConsumerGroupMetadataKey,
+    records.PARTITION_METADATA: ConsumerGroupPartitionMetadataKey,
+    records.MEMBER: ConsumerGroupMemberMetadataKey,
+    records.TARGET_EPOCH: ConsumerGroupTargetAssignmentMetadataKey,
+    records.TARGET: ConsumerGroupTargetAssignmentMemberKey,
+    records.CURRENT: ConsumerGroupCurrentMemberAssignmentKey,
+    records.REGEX: ConsumerGroupRegularExpressionKey,
+}
 _REPLAY = {
     records.GROUP: ConsumerProtocol._group,
     records.PARTITION_METADATA: ConsumerProtocol._partition_metadata,

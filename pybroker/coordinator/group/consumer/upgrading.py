@@ -33,7 +33,8 @@ def consumer_group(
 ) -> ConsumerGroup:
     """The group that is to be a consumer group: new, or made of a classic one, for who joins.
 
-    It becomes the shard's when its records have been written. Raises GroupIdNotFound.
+    It becomes the shard's when its records have been written. Nothing has changed before
+    ``take_over``. Raises GroupIdNotFound.
     """
     group = context.groups.get(group_id)
     if group is None:
@@ -47,13 +48,24 @@ def consumer_group(
         return ConsumerGroup(group_id, context)
     _check(context, group)
     upgraded = _upgraded(context, group)
-    _send_away(group, result)
     result.write(*group.tombstones())
     _write(upgraded, result)
+    return upgraded
+
+
+def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, result: Result) -> None:
+    """The first member of the new protocol is in: those of the classic group follow.
+
+    Sessions of the members begin anew; whoever waits for the classic rebalance is told to join anew.
+    """
+    if not classic.members:
+        return
     for member in upgraded.members.values():
         timeouts.touch(upgraded, member, result)
-    logger.info("group %s becomes a consumer group with %d members", group_id, len(group.members))
-    return upgraded
+    _send_away(classic, result)
+    logger.info(
+        "group %s becomes a consumer group with %d members", classic.id, len(classic.members)
+    )
 
 
 def _check(context: ConsumerContext, group: ClassicGroup) -> None:
@@ -152,7 +164,6 @@ def _member(group: ClassicGroup, member: Member, owned: Owned) -> ConsumerMember
 
 
 def _send_away(group: ClassicGroup, result: Result) -> None:
-    """Whoever waits for the classic rebalance is told to join anew."""
     for member in group.members:
         token = group.members.stop_waiting(member)
         result.reply(token, refusal(errors.RebalanceInProgress, member.id))

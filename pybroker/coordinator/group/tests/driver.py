@@ -13,6 +13,7 @@ from pybroker.coordinator.group.offsets import UNSTABLE
 from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.shard import GroupShard, Guard, OffsetsAsked
 from pybroker.coordinator.shard import Event, Moment, Producer, Record, Result
+from pybroker.coordinator.skipping import Skipped
 from pyclient.protocol import (
     Heartbeat,
     JoinGroup,
@@ -88,8 +89,12 @@ class Driver:
         self.writes_refused = 0
         self.ids = 0
         self.shard = self._make(settings)
+        skipped = Skipped("the log")
         for entry in self.log:
-            self._replay(entry)
+            if isinstance(entry, Record):
+                skipped.replay(self.shard, entry, None)
+            else:
+                self._replay(entry)
         self.perform(self.shard.loaded)
 
     def _replay(self, entry: Any) -> None:
@@ -120,6 +125,11 @@ class Driver:
         except KafkaError as error:
             assert ticket is not None
             ticket.answers.append(error)
+            assert not result.replies, "an event that raises answers nobody else"
+            undo, told = result.on_failure, error
+            if undo is not None:
+                self.perform(lambda next: undo(next, told))
+            assert len(ticket.answers) == 1, "answered twice"
             return result
         refused = self.refuse if result.records else None
         self.writes_refused += refused is not None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from pybroker.coordinator.group.tests.driver import Driver
 from pyclient.protocol import errors
 
@@ -114,3 +118,46 @@ def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
     driver.refuse = errors.CoordinatorNotAvailable
     assert driver.commit({("t", 0): 6}).code == errors.CoordinatorNotAvailable.code
     assert driver.committed() == {("t", 0): 5}
+
+
+def test_a_first_member_that_is_refused_leaves_no_group_behind() -> None:
+    driver = Driver()
+    assert driver.join(group="new", protocols={}).code == errors.InconsistentGroupProtocol.code
+    assert "new" not in driver.shard.groups
+
+
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize("long", [{"instance": LONG}, {"protocols": {LONG: b""}}, {"group": LONG}])
+def test_names_that_no_record_can_hold_are_refused_before_anybody_waits(long: dict[str, Any]) -> None:
+    driver = Driver()
+    assert driver.join(**long).code == errors.InvalidRequest.code
+    assert not driver.shard.groups
+
+
+def test_an_offset_that_is_to_be_kept_for_ever_is_kept() -> None:
+    driver = Driver()
+    assert driver.commit({("t", 0): 5}, retention_ms=2**63 - 1, version=4).code == 0
+    assert driver.shard.offsets.of("g").get("t", 0).expires_ms == 2**63 - 1
+
+
+def test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them() -> None:
+    driver = Driver()
+    first = driver.join(group="new").answer.member_id
+    for _ in range(1_000):
+        assert driver.join(group="new").code == errors.MemberIdRequired.code
+    assert len(driver.group("new").pending) <= 1_000
+    assert driver.join(first, group="new").code == errors.UnknownMemberId.code
+    driver.pass_ms(10_000)
+    assert not driver.shard.groups
+    assert not driver.log
+
+
+def test_a_group_with_offsets_outlives_an_id_that_nobody_comes_for() -> None:
+    driver = Driver()
+    driver.commit({("t", 0): 5})
+    driver.join()
+    driver.pass_ms(10_000)
+    assert driver.shard.groups
+    assert driver.shard.offsets.of("g").get("t", 0).offset == 5

@@ -18,6 +18,7 @@ from pybroker.coordinator.group.shard import GroupShard
 from pybroker.coordinator.group.state import COMPLETING, EMPTY, PREPARING, STABLE
 from pybroker.coordinator.group.tests.driver import Driver, Held, Marker, Ticket, subscription
 from pybroker.coordinator.shard import Producer
+from pybroker.coordinator.skipping import Skipped
 from pybroker.log.marker import EndTxnMarker, encode
 from pyclient.protocol import JoinGroup, errors
 
@@ -263,7 +264,7 @@ def test_what_loading_leaves_out_does_not_matter(seed: int) -> None:
     data = b"".join(batch_of(entry, at) for at, entry in enumerate(crowd.driver.log))
     loaded, expected = Driver(SETTINGS), Driver(SETTINGS, crowd.driver.log)
     loaded.shard = GroupShard(SETTINGS, lambda: "id")
-    loading.replay(data, scan(data), loaded.shard)
+    loading.replay(data, scan(data), loaded.shard, Skipped("the log"))
     assert set(loaded.shard.groups) == set(expected.shard.groups)
     for id in expected.shard.groups:
         assert offsets_of(loaded, id) == offsets_of(expected, id)

@@ -8,7 +8,11 @@ import pytest
 
 from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, settle
 from pybroker.coordinator.group.group import Commit
+from pybroker.coordinator.group.offsets import CommittedOffset
+from pybroker.coordinator.group.records import offset_record
+from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.shard import OffsetsAsked
+from pybroker.coordinator.group.tests.driver import WALL
 from pybroker.coordinator.shard import Moment, Result
 from pyclient.protocol import OffsetCommit, errors
 
@@ -120,3 +124,16 @@ def test_offsets_of_topics_that_are_read_may_not_be_deleted() -> None:
     refused = driver.delete_offsets("t").answer.topics[0].partitions[0].error_code
     assert refused == errors.GroupSubscribedToTopic.code
     assert driver.delete_offsets("u").answer.topics[0].partitions[0].error_code == 0
+
+
+def test_an_offset_of_a_former_topic_goes_with_time_though_the_new_one_is_read() -> None:
+    driver = Driver()
+    former = CommittedOffset(5, -1, "", WALL, topic_id=b"f" * 16)
+    of_now = former._replace(topic_id=driver.image.topics["t"].id)
+    log = [offset_record("g", "t", 0, former), offset_record("g", "t", 1, of_now)]
+    after = Driver(classic=GroupSettings(offsets_retention_ms=3_600_000), log=log)
+    member = Client(after, "m").come()
+    for _ in range(100):
+        after.pass_ms(40_000)
+        member.beat()
+    assert [partition for _, partition, _ in after.shard.offsets.of("g")] == [1]

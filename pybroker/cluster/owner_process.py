@@ -1,0 +1,64 @@
+"""Which process has written a registration, so that whoever finds it can tell whether that process lives.
+
+A process is told by its PID namespace, its id and when it started (an id is given again). Linux only; elsewhere, and
+from another namespace, it is not known.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+_STATE: Final = 0
+_STARTED: Final = 19
+"""Fields of /proc/PID/stat behind the command's name."""
+
+
+class Owner(Enum):
+    """What is known of the process."""
+
+    ITSELF = "this process"
+    DEAD = "dead"
+    ALIVE = "alive"
+    ELSEWHERE = "in another PID namespace, as in a container"
+    UNKNOWN = "unknown"
+
+
+@functools.cache
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def own_process() -> str:
+    """This process, as a registration has it; "" where that cannot be known."""
+    pid = os.getpid()
+    started = _started(pid)
+    return f"{_namespace()} {pid} {started}" if _namespace() and started else ""
+
+
+def owner_of(process: str) -> Owner:
+    """What is known of ``process``, of a registration from the same start of this machine."""
+    own = own_process()
+    if not own or process.count(" ") != 2:
+        return Owner.UNKNOWN
+    if process == own:
+        return Owner.ITSELF
+    namespace, pid, started = process.split(" ")
+    if namespace != _namespace():
+        return Owner.ELSEWHERE
+    return Owner.ALIVE if pid.isdecimal() and _started(int(pid)) == started else Owner.DEAD
+
+
+def _started(pid: int) -> str:
+    """When the process started, "" where none of that id runs."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[_STATE] in "ZX" else fields[_STARTED]

@@ -1,0 +1,222 @@
+"""A request of many items is served as a series of small ones, so that it does not hold the event loop.
+
+Each row of ``SPLITS`` says where the items of a request are, and where their answers: paths of fields, list by list.
+A slice is the request with some of its items; the handler gets slice after slice, and knows nothing of it. Slices grow
+and shrink to the time of a turn (``lane``). The answers are put together as if the request had been served as a whole.
+
+The connection is held meanwhile: what it sends next is served next. Requests of fewer than ``at_once`` items go to
+their handlers as they are. Where a request's items belong together (a generation's assignments, a fetch session), there
+is no row: what such a request may hold is limited instead (``WHOLE_UNITS``).
+"""
+
+from __future__ import annotations
+
+import copy
+from asyncio import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from inspect import iscoroutine
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from pybroker import waiting
+from pybroker.handlers.call import Call
+from pybroker.handlers.lane import TURN_S
+from pyclient.protocol import (
+    AddPartitionsToTxn,
+    AlterConfigs,
+    AlterPartitionReassignments,
+    AlterReplicaLogDirs,
+    ConsumerGroupDescribe,
+    CreatePartitions,
+    CreateTopics,
+    DeleteGroups,
+    DeleteRecords,
+    DeleteTopics,
+    DescribeConfigs,
+    DescribeGroups,
+    DescribeProducers,
+    DescribeTransactions,
+    ElectLeaders,
+    FindCoordinator,
+    IncrementalAlterConfigs,
+    LeaveGroup,
+    ListOffsets,
+    ListPartitionReassignments,
+    Metadata,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetForLeaderEpoch,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
+from pyclient.protocol.apis import Api
+
+FIRST: Final = 16
+"""Items of the first slice."""
+LARGEST: Final = 4096
+WHOLE_UNITS: Final = 100_000
+"""What a request without a row may hold (``net.apart``)."""
+
+Path = tuple[str, ...]
+
+
+class Split(NamedTuple):
+    """Where the items of a request are, and the answers in the response.
+
+    ``at_once``: so many items are not many.
+    """
+
+    asked: Path
+    told: Path
+    at_once: int = 64
+
+
+TOPICS = Split(("topics", "partitions"), ("topics", "partitions"))
+INDEXES = Split(("topics", "partition_indexes"), ("topics", "partitions"))
+RESOURCES = ("resources",)
+
+SPLITS: Mapping[Api, tuple[Split, ...]] = {
+    AddPartitionsToTxn: (Split(("transactions",), ("results_by_transaction",)),),
+    AlterConfigs: (Split(RESOURCES, ("responses",)),),
+    AlterPartitionReassignments: (Split(("topics", "partitions"), ("responses", "partitions"), 1000),),
+    AlterReplicaLogDirs: (Split(("dirs", "topics", "partitions"), ("results", "partitions")),),
+    ConsumerGroupDescribe: (Split(("group_ids",), ("groups",)),),
+    CreatePartitions: (Split(("topics",), ("results",), 500),),
+    CreateTopics: (Split(("topics",), ("topics",), 500),),
+    DeleteGroups: (Split(("groups_names",), ("results",)),),
+    DeleteRecords: (TOPICS,),
+    DeleteTopics: (Split(("topics",), ("responses",), 500), Split(("topic_names",), ("responses",), 500)),
+    DescribeConfigs: (Split(RESOURCES, ("results",)),),
+    DescribeGroups: (Split(("groups",), ("groups",)),),
+    DescribeProducers: (INDEXES,),
+    DescribeTransactions: (Split(("transactional_ids",), ("transaction_states",)),),
+    ElectLeaders: (Split(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"), 1000),),
+    FindCoordinator: (Split(("coordinator_keys",), ("coordinators",)),),
+    IncrementalAlterConfigs: (Split(RESOURCES, ("responses",)),),
+    LeaveGroup: (Split(("members",), ("members",), 1000),),
+    ListOffsets: (TOPICS,),
+    ListPartitionReassignments: (INDEXES,),
+    Metadata: (Split(("topics",), ("topics",)),),
+    OffsetCommit: (TOPICS._replace(at_once=1000),),
+    OffsetDelete: (TOPICS._replace(at_once=1000),),
+    OffsetFetch: (
+        Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"), 1000),
+        INDEXES._replace(at_once=1000),
+    ),
+    OffsetForLeaderEpoch: (TOPICS,),
+    TxnOffsetCommit: (TOPICS._replace(at_once=1000),),
+    WriteTxnMarkers: (Split(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")),),
+}
+
+
+def sliced(handle: Callable[[Any, Call], Any], splits: tuple[Split, ...]) -> Callable[[Any, Call], Any]:
+    """``handle``, slice by slice where a request has many items."""
+
+    @wraps(handle)
+    def route(request: Any, call: Call) -> Any:
+        for split in splits:
+            if exceeds(getattr(request, split.asked[0]), split.asked[1:], split.at_once):
+                return in_slices(handle, split, request, call)
+        return handle(request, call)
+
+    return route
+
+
+async def in_slices(handle: Callable[[Any, Call], Any], split: Split, request: Any, call: Call) -> Any:
+    """The response to a request of many items. Raises what ``handle`` raises."""
+    items = leaves(getattr(request, split.asked[0]), split.asked)
+    merged, size, lane = None, FIRST, call.broker.lane
+    call.connection.hold()
+    try:
+        while rows := list(islice(items, size)):
+            async with lane.turn():
+                began = lane.busy_s()
+                part = copy.copy(request)
+                setattr(part, split.asked[0], build(rows, split.asked))
+                result = handle(part, call)
+                if iscoroutine(result):
+                    result = waiting.start(result, call.broker.loop)
+            response = await result if isinstance(result, Future) else result
+            size = fitting(size, lane.busy_s() - began)
+            merged = response if merged is None else merge(merged, response, split)
+    finally:
+        call.connection.release()
+    return merged
+
+
+def fitting(size: int, took_s: float) -> int:
+    """The next slice's size, where the loop was busy for so long with one of ``size`` (and with what came between)."""
+    if took_s > TURN_S:
+        return max(1, size // 2)
+    return min(LARGEST, 2 * size) if took_s < TURN_S / 4 else size
+
+
+def exceeds(items: Sequence[Any] | None, path: Path, limit: int) -> bool:
+    """Whether there are more than ``limit`` items at the end of ``path``."""
+    if not items:
+        return False
+    if len(items) > limit or not path:
+        return len(items) > limit
+    count = 0
+    for item in items:
+        inner = getattr(item, path[0])
+        if len(path) > 1 and exceeds(inner, path[1:], limit):
+            return True
+        count += len(inner) if inner else 1
+        if count > limit:
+            return True
+    return False
+
+
+def leaves(items: Sequence[Any], path: Path) -> Iterator[tuple[Any, ...]]:
+    """Each item at the end of ``path``, behind those that hold it; one that holds nothing stands for itself."""
+    for item in items:
+        inner = getattr(item, path[1]) if len(path) > 1 else None
+        if not inner:
+            yield (item,)
+        elif len(path) == 2:
+            for leaf in inner:
+                yield item, leaf
+        else:
+            for row in leaves(inner, path[1:]):
+                yield item, *row
+
+
+def build(rows: Sequence[tuple[Any, ...]], path: Path, depth: int = 0) -> list[Any]:
+    """The inverse of ``leaves``: copies of what holds them, with these items only."""
+    built: list[Any] = []
+    begin = 0
+    while begin < len(rows):
+        item, end = rows[begin][depth], begin + 1
+        if len(rows[begin]) > depth + 1:
+            while end < len(rows) and len(rows[end]) > depth + 1 and rows[end][depth] is item:
+                end += 1
+            item = copy.copy(item)
+            setattr(item, path[depth + 1], build(rows[begin:end], path, depth + 1))
+        built.append(item)
+        begin = end
+    return built
+
+
+def merge(merged: Any, response: Any, split: Split) -> Any:
+    """Puts ``response`` behind what has been answered."""
+    if not getattr(merged, "error_code", True) and response.error_code:
+        merged.error_code = response.error_code
+    join(getattr(merged, split.told[0]), getattr(response, split.told[0]), split.told)
+    return merged
+
+
+def join(into: list[Any], more: list[Any], path: Path) -> None:
+    """Appends ``more``; what was cut in two between slices becomes one again."""
+    if into and more and len(path) > 1 and is_cut(into[-1], more[0], path[1]):
+        join(getattr(into[-1], path[1]), getattr(more[0], path[1]), path[1:])
+        more = more[1:]
+    into.extend(more)
+
+
+def is_cut(left: Any, right: Any, field: str) -> bool:
+    """True where the two differ only in the list ``field``."""
+    names = type(left).__layout__.names
+    return all(name == field or getattr(left, name) == getattr(right, name) for name in names)

@@ -1,0 +1,139 @@
+"""A request of many items is answered in slices as it would be as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pybroker.handlers import (
+    SERVED,
+    alter_replica_log_dirs,
+    list_offsets,
+    offset_for_leader_epoch,
+    rows,
+    slices,
+)
+from pybroker.handlers.tests.harness import Node
+from pyclient.protocol import AlterReplicaLogDirs, ListOffsets, Metadata, OffsetForLeaderEpoch
+
+PARTITIONS = 90
+
+
+def of_offsets() -> ListOffsets.Request:
+    kind = ListOffsets.Request
+    return kind(
+        topics=[
+            kind.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    kind.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)
+                ],
+            )
+            for name in ("t", "none", "u")
+        ]
+    )
+
+
+def of_epochs() -> OffsetForLeaderEpoch.Request:
+    kind = OffsetForLeaderEpoch.Request
+    partitions = [kind.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(PARTITIONS)]
+    return kind(topics=[kind.OffsetForLeaderTopic(topic=name, partitions=partitions) for name in ("t", "u")])
+
+
+def of_moves() -> AlterReplicaLogDirs.Request:
+    kind = AlterReplicaLogDirs.Request
+    topic = kind.AlterReplicaLogDirTopic(name="none", partitions=list(range(PARTITIONS)))
+    return kind(dirs=[kind.AlterReplicaLogDir(path="/nowhere", topics=[topic])])
+
+
+CASES = [
+    (list_offsets, ListOffsets, of_offsets, 7),
+    (offset_for_leader_epoch, OffsetForLeaderEpoch, of_epochs, 4),
+    (alter_replica_log_dirs, AlterReplicaLogDirs, of_moves, 2),
+]
+
+
+@pytest.mark.parametrize(("handler", "api", "make", "version"), CASES, ids=[case[1].name for case in CASES])
+def test_slices_are_answered_as_the_whole_is(node: Node, handler: Any, api: Any, make: Any, version: int) -> None:
+    node.create("t", partitions=PARTITIONS)
+    node.create("u", partitions=3)
+    calls: list[int] = []
+
+    def counted(request: Any, call: Any) -> Any:
+        calls.append(1)
+        return handler.handle(request, call)
+
+    whole = node.ask(handler, make(), version)
+    request = make()
+    sliced = slices.sliced(counted, slices.SPLITS[api])(request, node.call(version))
+    assert node.run(sliced) == whole
+    assert len(calls) > 1
+    assert request == make()
+    assert node.connection.held == 0
+
+
+def test_others_are_served_between_two_slices(node: Node) -> None:
+    rounds: list[int] = []
+    seen: list[int] = []
+
+    async def ask() -> None:
+        def turn() -> None:
+            rounds.append(1)
+            loop.call_soon(turn)
+
+        def handle(request: Any, call: Any) -> Any:
+            seen.append(len(rounds))
+            return ListOffsets.Response()
+
+        loop = asyncio.get_running_loop()
+        loop.call_soon(turn)
+        route = slices.sliced(handle, slices.SPLITS[ListOffsets])
+        await route(of_offsets(), node.call(7))
+
+    node.run(ask())
+    assert len(seen) > 3
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_request_of_few_items_goes_to_its_handler_as_it_is(node: Node) -> None:
+    node.create("t")
+    request = Metadata.Request(topics=[Metadata.Request.MetadataRequestTopic(name="t")])
+    got: list[Any] = []
+    route = slices.sliced(lambda asked, call: got.append(asked), slices.SPLITS[Metadata])
+    route(request, node.call(9))
+    assert got[0] is request
+
+
+def test_an_item_that_holds_nothing_is_not_lost() -> None:
+    kind = ListOffsets.Request
+    part = kind.ListOffsetsPartition(partition_index=1)
+    topics = [
+        kind.ListOffsetsTopic(name="a", partitions=[part, part]),
+        kind.ListOffsetsTopic(name="empty"),
+        kind.ListOffsetsTopic(name="b", partitions=[part]),
+    ]
+    path = ("topics", "partitions")
+    assert slices.build(list(slices.leaves(topics, path)), path) == topics
+
+
+@pytest.mark.parametrize("api", list(slices.SPLITS), ids=lambda api: api.name)
+def test_every_split_names_fields_that_are_there(api: Any) -> None:
+    for split in slices.SPLITS[api]:
+        for message, path in ((api.Request, split.asked), (api.Response, split.told)):
+            kind = message
+            for depth, name in enumerate(path):
+                assert isinstance(getattr(kind(), name) or [], list)
+                if depth < len(path) - 1:
+                    kind = next(
+                        nested
+                        for nested in vars(message).values()
+                        if isinstance(nested, type) and path[depth + 1] in getattr(nested, "__slots__", ())
+                    )
+    assert SERVED[api] is not None
+
+
+def test_what_is_not_served_in_slices_is_limited() -> None:
+    for row in rows():
+        assert row.most_units <= 300_000

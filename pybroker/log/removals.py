@@ -1,0 +1,95 @@
+"""Folders that have lost their names, and whose files go in the background.
+
+A deletion is done when the folder is called ``-delete``, durably: from then on nobody finds the log, and its name is
+free. What is left is work for the disk, minutes of it where a log is large, and nobody waits for it. A removal that is
+cut off, by a stop or a crash, is finished at the next start (``folder_states``).
+
+A file that cannot be removed costs space and nothing else: the dir does not fail, and the removal is tried again
+together with the next one.
+
+Thread-safety: any thread may call anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Executor
+
+from pybroker.log.folders import DELETE_SUFFIX, marked_name
+from pybroker.log.log import Log
+from pybroker.log.log_dir import LogDir
+from pybroker.log.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+
+class Removals:
+    """What is to be removed; ``executor`` runs it."""
+
+    def __init__(self, storage: Storage, executor: Executor) -> None:
+        self._storage = storage
+        self._executor = executor
+        self._left: dict[str, None] = {}
+        """Folders that could not be removed."""
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def delete(self, log_dir: LogDir, logs: Iterable[Log]) -> None:
+        """These logs of a dir lose their names, durably, by one sync for all; then their files go in the background.
+
+        They are not in ``log_dir.logs`` any more. Blocks while another thread is at one of their files. Raises
+        KafkaStorageError.
+        """
+        logs = list(logs)
+        for log in logs:
+            log.forsake()
+        folders = [self._take_name(log) for log in logs]
+        try:
+            self._storage.sync_folder(log_dir.path)
+        except OSError as error:
+            raise log_dir.fail(error, "syncing the names of logs") from error
+        log_dir.write_checkpoints()
+        for folder in folders:
+            self.remove(folder)
+
+    def _take_name(self, log: Log) -> str:
+        folder = log.log_dir.file(marked_name(log.topic_partition, DELETE_SUFFIX))
+        with log.undisturbed():
+            log.abandon()
+            try:
+                self._storage.rename(log.folder, folder)
+            except OSError as error:
+                raise log.log_dir.fail(error, f"renaming {log.folder}") from error
+            log.relocate(log.log_dir, folder)
+        return folder
+
+    def remove(self, folder: str) -> None:
+        """Removes a folder, later; one that is not there is no error."""
+        with self._lock:
+            left, self._left = self._left, {}
+            if self._stopped:
+                return
+        for each in (*left, folder):
+            self._executor.submit(self._remove, each)
+
+    def stop(self) -> None:
+        """Removes no more than the file that is being removed now."""
+        self._stopped = True
+
+    def _remove(self, folder: str) -> None:
+        try:
+            if not self._storage.exists(folder):
+                return
+            for name in self._storage.files(folder):
+                if self._stopped:
+                    return
+                self._storage.unlink(f"{folder}/{name}")
+            self._storage.remove_folder(folder)
+        except OSError as error:
+            if self._stopped:
+                return
+            logger.warning("%s is removed later: %s", folder, error)
+            with self._lock:
+                self._left[folder] = None

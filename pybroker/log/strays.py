@@ -1,0 +1,195 @@
+"""Logs that belong to no partition of this broker, and that nobody has said to delete: *strays*.
+
+A topic that is missing in the metadata may have been lost there: a restored backup, a node removed by hand. So its
+logs are kept. Such a log is closed, and its folder gets Kafka's name for it::
+
+    <topic>-<partition>.<id>-stray/
+
+From then on nothing touches it: no retention, no compaction, no truncation, no deletion. A new topic of the same name
+has a folder of its own beside it. There are two ways back. When a topic of the same id has the partition again, its
+log is the stray. And a person decides otherwise: ``pybroker log strays`` lists, adopts and removes.
+
+``stray.json`` in the folder says what the name cannot (a long topic name is cut) and what the checkpoint files of the
+log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was
+set aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back; the
+next start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
+its ordinary name is a log, whatever else is in it.
+
+Thread-safety: functions on files, which may block.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pybroker.log import partition_metadata
+from pybroker.log.folders import STRAY_NOTE, STRAY_SUFFIX, marked_name, parse_marked
+from pybroker.log.log import Log
+from pybroker.log.log_dir import LogDir
+from pybroker.log.recovery import Checkpointed
+from pybroker.log.storage import Storage
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+FILE_NAME = STRAY_NOTE
+VERSION = 0
+
+logger = logging.getLogger(__name__)
+
+
+class Note(NamedTuple):
+    """What ``stray.json`` says."""
+
+    topic_partition: TopicPartition
+    checkpointed: Checkpointed
+    is_clean: bool
+    """The log was closed in order."""
+    since_ms: int
+    why: str
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        document = {
+            "version": VERSION,
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            **self.checkpointed._asdict(),
+            "is_clean": self.is_clean,
+            "since_ms": self.since_ms,
+            "why": self.why,
+        }
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def decode(data: bytes) -> Note:
+    """Parses ``stray.json``; raises ValueError."""
+    try:
+        found = json.loads(data)
+        if found["version"] != VERSION:
+            raise ValueError(f"version {VERSION} is expected")
+        return Note(
+            TopicPartition(str(found["topic"]), int(found["partition"])),
+            Checkpointed(*(int(found[name]) for name in Checkpointed._fields)),
+            bool(found["is_clean"]),
+            int(found["since_ms"]),
+            str(found["why"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def read_note(storage: Storage, folder: str) -> Note | None:
+    """The note in a folder; None where there is none that can be read."""
+    try:
+        return decode(storage.read(f"{folder}/{FILE_NAME}"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def merged(checkpointed: Checkpointed, note: Note | None) -> Checkpointed:
+    """What is known of a log whose folder has its name back: ``note`` where the checkpoints do not know it yet.
+
+    Of the recovery point only the checkpoint counts: the log may have been cut since the note was written.
+    """
+    if note is None:
+        return checkpointed
+    return Checkpointed(
+        checkpointed.recovery_point,
+        max(checkpointed.log_start_offset, note.checkpointed.log_start_offset),
+        checkpointed.high_watermark or note.checkpointed.high_watermark,
+        checkpointed.clean_offset or note.checkpointed.clean_offset,
+    )
+
+
+def find(storage: Storage, log_dir: str) -> Iterator[tuple[str, bytes, Note]]:
+    """Folder, topic id (``ZERO_ID`` where it is not known) and note of each stray in a log dir; raises OSError.
+
+    One without a note, as Kafka leaves it, was perhaps not closed.
+    """
+    for name in storage.folders(log_dir):
+        named = parse_marked(name, STRAY_SUFFIX)
+        if named is not None:
+            folder = f"{log_dir}/{name}"
+            note = read_note(storage, folder) or Note(named, Checkpointed(), False, storage.modified_ms(folder), "")
+            yield folder, partition_metadata.read(storage, folder), note
+
+
+class Stray(NamedTuple):
+    """A log of this broker that belongs to no partition."""
+
+    log_dir: LogDir
+    folder: str
+    topic_id: bytes
+    note: Note
+    size: int
+    """Bytes."""
+
+
+class Strays:
+    """The strays of one broker."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
+
+    def look_into(self, log_dir: LogDir) -> None:
+        """Finds those that are in ``log_dir``; raises OSError."""
+        for folder, topic_id, note in find(self._storage, log_dir.path):
+            self._add(Stray(log_dir, folder, topic_id, note, sum(self._storage.files(folder).values())))
+
+    def _add(self, stray: Stray) -> None:
+        self._found.setdefault((stray.topic_id, stray.note.topic_partition), []).append(stray)
+
+    def online(self) -> list[Stray]:
+        """Those in dirs that have not failed."""
+        return [stray for found in list(self._found.values()) for stray in found if not stray.log_dir.offline]
+
+    def of(self, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
+        """The one that is the log of this topic's partition, the newest where there are several, unless a person has
+        removed it meanwhile.
+        """
+        found = self._found.get((topic_id, topic_partition), ())
+        online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
+        return max(online, key=lambda stray: stray.note.since_ms, default=None)
+
+    def set_aside(self, log: Log, now_ms: int, why: str) -> Stray:
+        """Closes a log that is found no more, and renames its folder. Raises KafkaStorageError."""
+        log_dir, old = log.log_dir, log.folder
+        folder = log_dir.file(marked_name(log.topic_partition, STRAY_SUFFIX))
+        with log.undisturbed():
+            note = Note(log.topic_partition, *_closed(log), now_ms, why)
+            try:
+                self._storage.replace(f"{old}/{FILE_NAME}", note.encode())
+                log_dir.rename(old, folder)
+            except OSError as error:
+                raise log_dir.fail(error, f"setting {old} aside") from error
+            log.relocate(log_dir, folder)
+            log.abandon()
+        stray = Stray(log_dir, folder, log.topic_id, note, log.size)
+        self._add(stray)
+        return stray
+
+    def take_back(self, stray: Stray) -> str:
+        """Gives the folder its old name, which it returns. Raises KafkaStorageError."""
+        folder = stray.log_dir.file(str(stray.note.topic_partition))
+        try:
+            stray.log_dir.rename(stray.folder, folder)
+        except OSError as error:
+            raise stray.log_dir.fail(error, f"taking {stray.folder} back") from error
+        self._found[stray.topic_id, stray.note.topic_partition].remove(stray)
+        logger.warning("%s is %s again: its topic is there again", stray.folder, folder)
+        return folder
+
+
+def _closed(log: Log) -> tuple[Checkpointed, bool]:
+    """The offsets of a log that is closed now, and whether it could be closed in order."""
+    try:
+        log.close()
+        is_clean = True
+    except errors.CorruptMessage as error:
+        logger.error("closing %s: %s", log.folder, error)
+        is_clean = False
+    return Checkpointed(log.recovery_point, log.log_start_offset, log.high_watermark, log.clean_offset), is_clean

@@ -1,0 +1,354 @@
+"""Random lives of a compacted log beside a model of its keys.
+
+Several producers write, commit and abort, in transactions that span rounds of compaction; others write plainly.
+Between the rounds the log rolls, is cut, loses its beginning, stops cleanly or not, and is opened again; time passes,
+and ``delete.retention.ms`` changes. ``check`` compares what a read_committed consumer sees with the model, which
+keeps every batch:
+
+* nothing is read that was not written, that was aborted, or twice;
+* nothing is missing that compaction had no right to take: each key's last record, and all beyond what is clean;
+* below what is clean a key stands once;
+* a tombstone stays for ``delete.retention.ms`` from the first round that met it, and the next round takes it then;
+* a consumer that keeps up well enough (``Reader``) ends with the same values as the model.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from cy.batch import Builder, iterate, scan
+from pybroker.clock import ManualClock
+from pybroker.log import marker as markers
+from pybroker.log.appending import Origin
+from pybroker.log.cleaner import Cleaner
+from pybroker.log.compaction import Resources
+from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.interruption import Interruption
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.log.marker import EndTxnMarker
+from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage
+from pybroker.log.throttle import Throttle
+
+CONFIG = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=900,
+    index_interval_bytes=150,
+    min_cleanable_dirty_ratio=0.0,
+    segment_ms=MAX_LONG,
+)
+RESOURCES = Resources(map_bytes=1 << 16, read_bytes=300)
+RETENTIONS_MS = (0, 1000, 60_000, MAX_LONG)
+PAUSES_MS = (1, 1, 900, 1500, 70_000)
+PRODUCERS = 3
+PLAIN = -1
+
+
+class Written(NamedTuple):
+    """A record that was sent."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch, or (``committed`` is not None) a marker; ``transaction`` numbers the producer's transactions."""
+
+    producer: int
+    epoch: int
+    sequence: int
+    records: tuple[Written, ...] = ()
+    transaction: int = -1
+    committed: bool | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.sequence + len(self.records) - 1
+
+
+class Reader:
+    """A consumer with isolation.level=read_committed that reads a page at a time."""
+
+    def __init__(self, log: Log, page_bytes: int = 400) -> None:
+        self.offset = log.log_start_offset
+        self.seen: list[Written] = []
+        self._page_bytes = page_bytes
+        self._aborted: set[int] = set()
+
+    def read(self, log: Log) -> bool:
+        """Reads a page; False at the end."""
+        self.offset = max(self.offset, log.log_start_offset)
+        part = log.read(self.offset, self._page_bytes, log.last_stable_offset)
+        if not part.size:
+            return False
+        pending = [each[:2] for each in log.aborted_transactions(self.offset, part.next_offset)]
+        data = part.read()
+        for batch in scan(data):
+            self._aborted |= {producer for producer, first in pending if first <= batch.last_offset}
+            pending = [each for each in pending if each[1] > batch.last_offset]
+            whole = data[batch.position : batch.position + batch.size]
+            if batch.is_control:
+                marker = markers.decode(whole) if batch.count else None
+                if marker is not None and marker.kind == markers.ABORT:
+                    self._aborted.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in self._aborted):
+                self.seen += [Written(r.offset, r.key, r.value) for r in iterate(whole) if r.offset >= self.offset]
+        assert part.next_offset > self.offset
+        self.offset = part.next_offset
+        return True
+
+    def values(self) -> dict[bytes, bytes]:
+        """What a table of all that was read holds."""
+        found = {record.key: record.value for record in self.seen}
+        return {key: value for key, value in found.items() if value is not None}
+
+
+class History:
+    """One life of a log."""
+
+    def __init__(self, root: object, seed: int) -> None:
+        self.choice = random.Random(seed)
+        self.root = root
+        self.clock = ManualClock(NOW)
+        self.config = replace(CONFIG, delete_retention_ms=self.choice.choice(RETENTIONS_MS))
+        self.keys = [b"k%d" % number for number in range(self.choice.choice((2, 4, 8)))]
+        self.bumps_epochs = self.choice.random() < 0.4
+        self.sent: list[Sent] = []
+        self.offsets: list[int] = []
+        """Of each batch, where it begins."""
+        self.high_watermark = self.start = 0
+        self.horizons: dict[int, int] = {}
+        """Until when a tombstone that a round has met has to stay, by offset."""
+        self.rounds = 0
+        self.open()
+        self.begin_reader()
+
+    def open(self) -> None:
+        self.logs = LogManager(
+            [f"{self.root}/data"],
+            UnsyncedStorage(),
+            lambda topic: self.config,
+            self.clock,
+            cluster_id="cluster",
+            node_id=1,
+            producer_expiration_ms=MAX_LONG,
+        )
+        self.logs.load()
+        self.log = self.logs.get_or_create(TP, TOPIC_ID, self.config)
+        self.log.update_high_watermark(self.high_watermark)
+        self.cleaner = Cleaner(self.logs, self.clock, Throttle(), lambda work: work())
+
+    # What happens
+
+    def step(self) -> None:
+        deeds = [self.write] * 10 + [self.plain] * 5 + [self.end] * 8 + [self.clean] * 6 + [self.pause] * 3
+        deeds += [self.advance] * 4 + [self.configure, self.truncate, self.restart, self.kill, self.delete_records]
+        self.choice.choice(deeds)()
+        self.read()
+
+    def run(self, steps: int) -> None:
+        """Steps, checks, and at the end brings everything to rest: all transactions end, two more rounds."""
+        for _ in range(steps):
+            self.step()
+        for producer in range(PRODUCERS):
+            if self.state_of(producer)[2] is not None:
+                self.end(producer)
+        for _ in range(2):
+            self.advance_to(self.log.log_end_offset)
+            self.log.roll(self.clock.now_ms())
+            self.clean()
+            self.clock.advance(70_000)
+        self.check()
+
+    def append(self, data: bytes, sent: Sent, **options: object) -> None:
+        self.offsets.append(self.log.log_end_offset)
+        self.sent.append(sent)
+        info = self.log.append_as_leader(bytearray(data), 0, self.clock.now_ms(), **options)
+        assert (info.first_offset, info.duplicate) == (self.offsets[-1], False)
+
+    def records(self) -> tuple[Written, ...]:
+        first = self.log.log_end_offset
+        values = [self.choice.choice((b"v%d" % (first + n), None, b"w" * 40)) for n in range(self.choice.randint(1, 3))]
+        return tuple(Written(first + n, self.choice.choice(self.keys), value) for n, value in enumerate(values))
+
+    def build(self, records: tuple[Written, ...], **options: object) -> bytes:
+        builder = Builder(codec=self.choice.choice((0, 0, 4)), **options)
+        for _, key, value in records:
+            builder.append(self.clock.now_ms(), key, value)
+        return bytes(builder.build())
+
+    def state_of(self, producer: int) -> tuple[int, int, int | None, int]:
+        """Epoch, next sequence, the open transaction, and the next one's number."""
+        epoch, sequence, open_one, number = 0, 0, None, 0
+        for sent in self.sent:
+            if sent.producer == producer:
+                if sent.epoch > epoch:
+                    epoch, sequence = sent.epoch, 0
+                if sent.committed is not None:
+                    open_one, number = None, sent.transaction + 1
+                else:
+                    sequence, open_one = sent.last_sequence + 1, sent.transaction
+        return epoch, sequence, open_one, number
+
+    def write(self) -> None:
+        producer = self.choice.randrange(PRODUCERS)
+        epoch, sequence, open_one, number = self.state_of(producer)
+        records = self.records()
+        data = self.build(
+            records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True
+        )
+        self.append(data, Sent(producer, epoch, sequence, records, number if open_one is None else open_one))
+
+    def end(self, producer: int | None = None) -> None:
+        producer = self.choice.randrange(PRODUCERS) if producer is None else producer
+        epoch, sequence, open_one, _ = self.state_of(producer)
+        if open_one is None:
+            return
+        committed = self.choice.random() < 0.6
+        version = 2 if self.bumps_epochs else 0
+        epoch += self.bumps_epochs
+        data = markers.encode(EndTxnMarker(producer, epoch, 0, committed, version), self.clock.now_ms())
+        sent = Sent(producer, epoch, sequence, (), open_one, committed)
+        self.append(data, sent, origin=Origin.COORDINATOR, transaction_version=version)
+
+    def plain(self) -> None:
+        records = self.records()
+        self.append(self.build(records), Sent(PLAIN, -1, -1, records))
+
+    def advance(self) -> None:
+        """To the log's end, or to one of the batches before it."""
+        end = self.log.log_end_offset
+        earlier = [offset for offset in self.offsets if offset >= self.high_watermark]
+        self.advance_to(end if self.choice.random() < 0.7 or not earlier else self.choice.choice(earlier))
+
+    def advance_to(self, offset: int) -> None:
+        self.high_watermark = self.log.update_high_watermark(offset)
+
+    def pause(self) -> None:
+        self.clock.advance(self.choice.choice(PAUSES_MS))
+
+    def configure(self) -> None:
+        self.config = replace(self.config, delete_retention_ms=self.choice.choice(RETENTIONS_MS))
+        self.log.config = self.config
+
+    def truncate(self) -> None:
+        offset = self.choice.randint(self.high_watermark, self.log.log_end_offset)
+        self.log.truncate_to(offset, self.clock.now_ms())
+        while self.offsets and self.offsets[-1] >= self.log.log_end_offset:
+            self.offsets.pop()
+            self.sent.pop()
+
+    def restart(self) -> None:
+        self.advance_to(self.log.log_end_offset)
+        self.logs.close()
+        self.open()
+        self.check()
+
+    def kill(self) -> None:
+        self.advance_to(self.log.log_end_offset)
+        self.logs.checkpoint_log_start_offsets()
+        self.log.release()
+        self.open()
+        self.check()
+
+    def delete_records(self) -> None:
+        if self.choice.random() < 0.2:
+            self.log.raise_log_start_offset(self.choice.randint(self.log.log_start_offset, self.high_watermark))
+            self.start = self.log.log_start_offset
+
+    def clean(self) -> None:
+        if self.choice.random() < 0.5:
+            self.log.roll(self.clock.now_ms())
+        if self.cleaner.clean_next(RESOURCES, Interruption()):
+            self.rounds += 1
+            self.note_horizons()
+            self.check()
+        assert not self.cleaner.uncleanable
+
+    def note_horizons(self) -> None:
+        """A round has just gone over everything below ``clean_offset``."""
+        now_ms = self.clock.now_ms()
+        due = {offset for offset, horizon in self.horizons.items() if horizon <= now_ms}
+        left = {record.offset for record in self.everything()} & due
+        assert not left, f"tombstones {sorted(left)} have had their time and are still there"
+        for record in self.committed():
+            if record.value is None and record.offset < self.log.clean_offset:
+                self.horizons.setdefault(record.offset, now_ms + self.config.delete_retention_ms)
+
+    # Readers
+
+    def begin_reader(self) -> None:
+        self.reader = Reader(self.log)
+        self.began_ms, self.least_ms = self.clock.now_ms(), self.config.delete_retention_ms
+
+    def read(self) -> None:
+        """A page, now and then; where it ends the consumer has the values that the model has."""
+        self.least_ms = min(self.least_ms, *self.horizons_left(), self.config.delete_retention_ms)
+        if self.choice.random() < 0.5 and not self.reader.read(self.log):
+            if self.clock.now_ms() - self.began_ms < self.least_ms:
+                begun = [record for record in self.committed(0) if record.offset < self.reader.offset]
+                self.compare(self.reader.values(), begun, tolerates=self.deleted_below_start())
+            self.begin_reader()
+
+    def horizons_left(self) -> Iterator[int]:
+        """How long after the reader began the tombstones that it has to see stay."""
+        return (horizon - self.began_ms for horizon in self.horizons.values() if horizon > self.began_ms)
+
+    def deleted_below_start(self) -> frozenset[bytes]:
+        """Keys of which DeleteRecords took records: a consumer may have read them before, or not."""
+        return frozenset(record.key for record in self.committed(0) if record.offset < self.start)
+
+    def everything(self) -> list[Written]:
+        reader = Reader(self.log, self.choice.choice((200, 1000, 1 << 20)))
+        while reader.read(self.log):
+            pass
+        return reader.seen
+
+    # What must be so
+
+    def committed(self, start: int | None = None) -> list[Written]:
+        """The records that a read_committed consumer may see, were nothing compacted."""
+        start = self.start if start is None else start
+        fates = {(sent.producer, sent.transaction): sent.committed for sent in self.sent if sent.committed is not None}
+        stable = self.log.last_stable_offset
+        return [
+            record
+            for sent in self.sent
+            if sent.records and (sent.producer == PLAIN or fates.get((sent.producer, sent.transaction)))
+            for record in sent.records
+            if start <= record.offset < stable
+        ]
+
+    def check(self) -> None:
+        seen, written = self.everything(), self.committed()
+        offsets = [record.offset for record in seen]
+        assert offsets == sorted(set(offsets))
+        by_offset = {record.offset: record for record in written}
+        for record in seen:
+            assert by_offset.get(record.offset) == record, f"{record} was never committed"
+        self.check_missing(written, set(offsets))
+        clean = [record.key for record in seen if record.offset < self.log.clean_offset]
+        assert len(clean) == len(set(clean)), f"a key stands twice below {self.log.clean_offset}: {clean}"
+        self.compare({record.key: record.value for record in seen}, written)
+
+    def check_missing(self, written: list[Written], offsets: set[int]) -> None:
+        last = {record.key: record.offset for record in written}
+        now_ms = self.clock.now_ms()
+        for record in written:
+            is_superseded = record.offset < self.log.clean_offset and last[record.key] != record.offset
+            is_old = record.value is None and self.horizons.get(record.offset, MAX_LONG) <= now_ms
+            if record.offset not in offsets:
+                assert is_superseded or is_old or last[record.key] != record.offset, f"{record} is missing"
+                assert record.offset < self.log.clean_offset or is_old, f"{record} is gone from the dirty part"
+
+    def compare(
+        self, values: Mapping[bytes, bytes | None], written: list[Written], tolerates: frozenset[bytes] = frozenset()
+    ) -> None:
+        expected = {record.key: record.value for record in written}
+        for key in (values.keys() | expected.keys()) - tolerates:
+            assert values.get(key) == expected.get(key), f"{key!r} is {values.get(key)!r}, not {expected.get(key)!r}"

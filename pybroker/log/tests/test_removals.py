@@ -1,0 +1,77 @@
+"""A log is deleted while another thread syncs it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from pybroker.log.config import LogConfig
+from pybroker.log.log import Log
+from pybroker.log.segment import Segment
+from pybroker.log.tests.helpers import TOPIC_ID, TP, fill, manager, numbered
+from pyclient.protocol import errors
+
+CONFIG = LogConfig(segment_bytes=1000)
+PATIENCE_S = 2.0
+
+
+def deleted_at_the_first_sync(monkeypatch: pytest.MonkeyPatch, logs, log: Log) -> tuple[list[str], list[Future[None]]]:
+    """The files that are synced; a deletion begins with the first of them."""
+    synced: list[str] = []
+    deletions: list[Future[None]] = []
+    begun = threading.Event()
+    sync, forsake = Segment.sync, Log.forsake
+
+    def noted(self: Segment, *, with_indexes: bool) -> None:
+        synced.append(str(self))
+        if not deletions:
+            deletions.append(pool.submit(logs.delete, TP))
+            begun.wait(PATIENCE_S)
+        sync(self, with_indexes=with_indexes)
+
+    def told(self: Log) -> None:
+        forsake(self)
+        begun.set()
+
+    pool = ThreadPoolExecutor(1)
+    monkeypatch.setattr(Segment, "sync", noted)
+    monkeypatch.setattr(Log, "forsake", told)
+    return synced, deletions
+
+
+def test_a_deletion_waits_for_the_sync_of_one_file_at_most(tmp_path, monkeypatch):
+    """Metadata wait for deletions: all of the cluster waited for the sync of all segments."""
+    logs = manager(tmp_path, config=CONFIG)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, CONFIG)
+    fill(log, numbered(60))
+    assert len(log.segments) > 5
+    synced, deletions = deleted_at_the_first_sync(monkeypatch, logs, log)
+    with pytest.raises(errors.KafkaStorageError, match="has been deleted"):
+        log.flush()
+    assert len(synced) == 1
+    deletions[0].result(30)
+    assert logs.get(TP) is None
+    assert not logs.dirs[0].offline
+
+
+def test_both_folders_go_where_a_log_is_deleted_while_its_move_is_synced(tmp_path, monkeypatch):
+    """What stayed of the old one under its name would be a log again after the next start."""
+    logs = manager(tmp_path / "a", tmp_path / "b", config=CONFIG)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, CONFIG, str(tmp_path / "a"))
+    fill(log, numbered(60))
+    move = logs.move(TP, str(tmp_path / "b"))
+    assert move is not None
+    while not move.switch():
+        move.copy()
+    fill(log, numbered(60))
+    synced, deletions = deleted_at_the_first_sync(monkeypatch, logs, log)
+    move.settle()
+    deletions[0].result(30)
+    assert len(synced) == 1
+    assert not [name for each in "ab" for name in os.listdir(tmp_path / each) if name.startswith(str(TP))]
+    assert not any(log_dir.offline for log_dir in logs.dirs)

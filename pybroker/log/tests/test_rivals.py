@@ -1,0 +1,101 @@
+"""Two log dirs have a log of one name: the one that has more is it, and nothing that is only in the other one goes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from pybroker.log.config import LogConfig
+from pybroker.log.manager import LogManager
+from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
+
+CONFIG = LogConfig(segment_bytes=1000)
+OTHER_ID = b"\1" * 16
+
+
+def loaded(root: Path) -> LogManager:
+    logs = manager(root / "a", root / "b", config=CONFIG)
+    logs.load()
+    return logs
+
+
+def two_copies(root: Path, count: int = 40) -> None:
+    """The log in ``a``, and a whole copy in ``b``: a move that was cut off between its two renames."""
+    logs = loaded(root)
+    log = logs.get_or_create(TP, TOPIC_ID, CONFIG, str(root / "a"))
+    fill(log, numbered(count), epoch=1)
+    log.flush()
+    log.save_lagging_files()
+    shutil.copytree(root / "a" / "t-0", root / "b" / "t-0")
+
+
+def folders(root: Path) -> list[str]:
+    """``dir/name``, without the unique ids."""
+    names = [(path.parent.name, path.name.split(".")) for path in root.glob("[ab]/*") if path.is_dir()]
+    return sorted(f"{parent}/{name[0]}{name[1][32:] if len(name) > 1 else ''}" for parent, name in names)
+
+
+def test_what_is_left_of_a_folder_never_wins_against_a_whole_one(tmp_path):
+    for number in range(4):
+        root = tmp_path / str(number)
+        two_copies(root)
+        files = sorted((root / "a" / "t-0").glob("*.log"))
+        lost = (files[:1], files[-1:], files[2:4], files[1:])[number]
+        for file in lost:
+            file.unlink()
+        log = loaded(root).get(TP)
+        assert log.folder == str(root / "b" / "t-0")
+        assert [value for _, value in contents(log)] == numbered(40)
+
+
+def test_of_two_equal_copies_one_stays(tmp_path):
+    two_copies(tmp_path)
+    assert [value for _, value in contents(loaded(tmp_path).get(TP))] == numbered(40)
+    assert folders(tmp_path) == ["a/t-0"]
+
+
+def test_a_log_that_has_what_the_better_one_lacks_is_kept_as_a_stray(tmp_path):
+    two_copies(tmp_path)
+    shutil.move(tmp_path / "b", tmp_path / "away")
+    logs = loaded(tmp_path)
+    fill(logs.get(TP), [b"only here"], epoch=1)
+    logs.close()
+    shutil.rmtree(tmp_path / "b")
+    shutil.move(tmp_path / "away", tmp_path / "b")
+    logs = manager(tmp_path / "b", config=CONFIG)
+    logs.load()
+    fill(logs.get(TP), [b"in a later epoch"], epoch=2)
+    logs.get(TP).save_lagging_files()
+    log = loaded(tmp_path).get(TP)
+    assert contents(log)[-1] == (40, b"in a later epoch")
+    assert folders(tmp_path) == ["a/t-0-stray", "b/t-0"]
+    assert len(loaded(tmp_path)) == 1
+
+
+def test_of_two_topics_of_one_name_the_metadata_choose(tmp_path):
+    logs = loaded(tmp_path)
+    fill(logs.get_or_create(TP, TOPIC_ID, CONFIG, str(tmp_path / "a")), numbered(9))
+    logs = manager(tmp_path / "b", config=CONFIG)
+    logs.load()
+    fill(logs.get_or_create(TP, OTHER_ID, CONFIG), [b"the new topic"])
+    logs = loaded(tmp_path)
+    logs.set_aside(TP, "of another topic")
+    log = logs.get_or_create(TP, OTHER_ID, CONFIG)
+    assert contents(log) == [(0, b"the new topic")]
+    assert folders(tmp_path) == ["a/t-0-stray", "b/t-0"]
+    log.append_as_leader(batch(b"more"), 0, NOW)
+    logs.close()
+    assert loaded(tmp_path).get(TP).log_end_offset == 2
+
+
+def test_a_replica_can_be_moved_to_where_remains_of_it_were(tmp_path):
+    two_copies(tmp_path)
+    next((tmp_path / "b" / "t-0").glob("*.log")).unlink()
+    logs = loaded(tmp_path)
+    move = logs.move(TP, str(tmp_path / "b"))
+    move.copy()
+    complete(move)
+    assert not logs.offline_dirs
+    assert [value for _, value in contents(loaded(tmp_path).get(TP))] == numbered(40)
+    assert os.path.exists(tmp_path / "b" / "t-0")

@@ -1,0 +1,145 @@
+"""Finds out what holds the event loop.
+
+Everything that a broker does for its clients and for its cluster, it does on one loop. Where one callback runs for
+long, everybody waits, and a broker whose loop stands still for its session's length is lost to the cluster. So:
+
+* a timer stamps each tenth of a second in which the loop turns (``turned_at``); how late the timer fires is how long
+  the loop was held;
+* the network tells which request held it (``held``), measured around each turn of a connection;
+* a thread looks at the stamp and, once the loop has been silent for ``STACK_S``, logs where the loop's thread is.
+
+Any thread may read ``turned_at``, ``silent_s``, ``holds`` and ``longest_s``. A hold is told with the CPU time that the
+loop's thread has used meanwhile: one without CPU waited for a disk, or for the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from itertools import islice
+from types import FrameType
+from typing import Final
+
+HELD_S: Final = 0.05
+"""No callback should take longer."""
+TICK_S: Final = 0.1
+STACK_S: Final = 0.5
+"""After such a silence the loop's stack is logged."""
+LOOK_S: Final = 0.25
+LINE_S: Final = 1.0
+"""At most one line in such a time."""
+DEPTH: Final = 12
+"""Frames of a stack that are logged."""
+
+logger = logging.getLogger(__name__)
+
+
+class LoopWatch:
+    """Watches one loop, from ``start`` to ``stop``.
+
+    turned_at: when the loop turned last (``time.monotonic``); infinity while it is not watched. holds: how often it
+    was held for more than ``HELD_S``. longest_s: the longest hold. busiest_s: the most CPU time of a hold.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.turned_at = float("inf")
+        self.holds = 0
+        self.longest_s = 0.0
+        self.busiest_s = 0.0
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = self._cpu = 0.0
+        self._told = False
+        """The hold that ends with this tick has been told by ``held``."""
+        self._line_at = 0.0
+        self._left_out = 0
+        self._thread_id = 0
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Begins to watch; on the loop's thread."""
+        self._thread_id = threading.get_ident()
+        self._stamp()
+        threading.Thread(target=self._look, name="loop-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends it; on the loop's thread."""
+        self._ended.set()
+        self.turned_at = float("inf")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def silent_s(self) -> float:
+        """For how long the loop has not turned; 0 while it turns, or is not watched."""
+        return max(0.0, time.monotonic() - self.turned_at)
+
+    def held(self, seconds: float, what: str) -> None:
+        """``what`` has held the loop for ``seconds``, which are more than ``HELD_S``."""
+        self._told = True
+        self._count(seconds)
+        self._log(f"{what} held the event loop for {seconds * 1000:.0f} ms")
+
+    # -- on the loop -------------------------------------------------------------------------------
+
+    def _stamp(self) -> None:
+        self.turned_at = time.monotonic()
+        self._cpu = time.thread_time()
+        self._due = self.turned_at + TICK_S
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        late = time.monotonic() - self._due
+        if late > HELD_S:
+            self._was_held(late, time.thread_time() - self._cpu)
+        self._told = False
+        self._stamp()
+
+    def _was_held(self, late: float, cpu: float) -> None:
+        """``cpu`` is that of the hold and of the time before the timer was due, which is not the hold's."""
+        self.busiest_s = max(self.busiest_s, min(late, cpu - TICK_S))
+        if not self._told:
+            self._count(late)
+            self._log(f"the event loop was held for {late * 1000:.0f} ms ({cpu * 1000:.0f} ms of CPU)")
+
+    def _count(self, seconds: float) -> None:
+        self.holds += 1
+        self.longest_s = max(self.longest_s, seconds)
+
+    def _log(self, text: str) -> None:
+        now = time.monotonic()
+        if now < self._line_at:
+            self._left_out += 1
+            return
+        more = f" ({self._left_out} more like this)" if self._left_out else ""
+        self._line_at, self._left_out = now + LINE_S, 0
+        logger.warning("%s%s", text, more)
+
+    # -- on its own thread -------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Logs the loop's stack once in each silence."""
+        seen = 0.0
+        while not self._ended.wait(LOOK_S):
+            turned_at = self.turned_at
+            if turned_at != seen and time.monotonic() - turned_at > STACK_S:
+                seen = turned_at
+                self._log_stack(time.monotonic() - turned_at)
+
+    def _log_stack(self, silent_s: float) -> None:
+        frame = sys._current_frames().get(self._thread_id)
+        where = stack_line(frame) if frame is not None else "nowhere"
+        logger.warning("the event loop has not turned for %.1f s; it is at %s", silent_s, where)
+
+
+def stack_line(frame: FrameType) -> str:
+    """The innermost frames on one line, the innermost first, as ``module:line function``.
+
+    A start that is refused tells why on one line, and whoever reads the log takes each line for an event.
+    """
+    innermost = islice(traceback.walk_stack(frame), DEPTH)
+    return " < ".join(f"{f.f_globals.get('__name__', '?')}:{line} {f.f_code.co_name}" for f, line in innermost)

@@ -1,0 +1,77 @@
+"""No request, and no number of them, keeps the loop from others."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from cy.buffer import DecodeError
+from pybroker.net.tests.harness import ECHO, WORK, Answer, Harness, frame, scenario
+
+
+@scenario()
+async def test_many_requests_of_one_packet_are_served_in_several_turns(harness: Harness) -> None:
+    served_by_then: list[int] = []
+
+    def busy(request: bytes) -> Answer:
+        harness.seen.append(request)
+        if len(harness.seen) == 1:
+            harness.loop.call_soon(lambda: served_by_then.append(len(harness.seen)))
+        time.sleep(0.002)
+        return Answer(request)
+
+    harness.on_echo = busy
+    client = await harness.connect()
+    client.writer.write(b"".join(frame(ECHO, number, b"") for number in range(100)))
+    assert [(await client.receive())[0] for _ in range(100)] == list(range(100))
+    assert served_by_then[0] < 50
+
+
+@scenario()
+async def test_a_request_that_takes_long_to_decode_is_answered_in_its_place(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(ECHO, 1, b"before")
+    client.send(ECHO, 2, b"large" + bytes(300_000))
+    client.send(ECHO, 3, b"after")
+    client.send(WORK, 4, b"large, at once")
+    client.send(ECHO, 5, b"last")
+    await harness.until(lambda: len(harness.waiting) == 1)
+    harness.waiting[0].set_result(b"!")
+    assert [await client.receive() for _ in range(5)] == [
+        (1, b"before"),
+        (2, b"large" + bytes(300_000)),
+        (3, b"after"),
+        (4, b"large, at once!"),
+        (5, b"last"),
+    ]
+    assert [seen[:6] for seen in harness.seen] == [b"before", b"large\0", b"after", b"large,", b"last"]
+
+
+@scenario()
+async def test_a_large_request_that_does_not_decode_closes_its_connection(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(ECHO, 1, b"large and bad")
+    assert await client.is_closed()
+
+
+@scenario()
+async def test_a_large_request_that_is_refused_leaves_nothing_to_the_garbage_collector(harness: Harness) -> None:
+    """Which seldom looks at all there is; the request's bytes would stay until then."""
+    gc.collect()
+    gc.disable()
+    try:
+        client = await harness.connect()
+        client.send(ECHO, 1, b"large and bad")
+        assert await client.is_closed()
+        assert not [each for each in gc.get_objects() if isinstance(each, DecodeError)]
+    finally:
+        gc.enable()
+
+
+@scenario()
+async def test_a_client_that_goes_while_its_large_request_is_decoded_leaves_nothing(harness: Harness) -> None:
+    client = await harness.connect()
+    client.send(ECHO, 1, b"large" + bytes(300_000))
+    await client.writer.drain()
+    client.reset()
+    await harness.until(lambda: not harness.server.connections)

@@ -1,0 +1,85 @@
+"""Data and secrets belong to the broker's user alone: its files are 0600, its folders 0700, whatever the umask.
+
+Whoever reads the coordination store knows the brokers' secret, and may speak in a broker's name. Files are made tight
+where they are made (``Storage``, ``NodeTree``, ``DataFolder``); the umask of the process is for those that a library
+makes. What an earlier version, or a copy, has left looser is mended at the start, under the folder's lock. A folder is
+tightened after everything in it, so one that is tight has been mended: a start looks at its files no more.
+
+A data folder may hold what is not the broker's (``--data-dir .``). That stays as it is, and so does the folder then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+FILE: Final = 0o600
+FOLDER: Final = 0o700
+UMASK: Final = 0o077
+NOT_OURS: Final = frozenset({"lost+found"})
+"""What every file system may have."""
+
+logger = logging.getLogger("pybroker.start")
+
+
+def by_default() -> None:
+    """What this process makes from now on, and those that it starts, is its user's alone."""
+    os.umask(UMASK)
+
+
+def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
+    """Tightens the folder and all in it whose name ``is_ours``; tells how much was open to other users."""
+    if not _is_open(folder):
+        return
+    entries = [entry for entry in _entries(folder) if entry.name not in NOT_OURS]
+    ours = [entry.path for entry in entries if is_ours(entry.name)]
+    mended = sum(map(_tighten, _with_contents(ours)))
+    if len(ours) == len(entries) and not _is_shared(folder):
+        mended += _tighten(folder)
+    if mended:
+        logger.warning("%s: %d files and folders were open to other users: now to this one alone", folder, mended)
+
+
+def _with_contents(paths: Iterable[str]) -> Iterator[str]:
+    """The contents of a folder before the folder."""
+    for path in paths:
+        if os.path.isdir(path) and not os.path.islink(path):
+            yield from _with_contents([entry.path for entry in _entries(path)])
+        yield path
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        logger.warning("%s cannot be looked through: %s", folder, error.strerror)
+        return []
+
+
+def _is_open(path: str) -> bool:
+    """Whether other users may do anything with it."""
+    try:
+        return bool(os.lstat(path).st_mode & UMASK)
+    except OSError:
+        return False
+
+
+def _is_shared(folder: str) -> bool:
+    """Whether it is a place for the files of everybody, as /tmp is."""
+    return bool(os.stat(folder).st_mode & stat.S_ISVTX)
+
+
+def _tighten(path: str) -> bool:
+    """Whether it was open to other users, and is no more."""
+    if os.path.islink(path) or not _is_open(path):
+        return False
+    try:
+        os.chmod(path, FOLDER if os.path.isdir(path) else FILE)
+    except OSError as error:
+        logger.error("%s is open to other users and stays so: %s", path, error.strerror)
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""Defects of the coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cy.messages import Message
+from pybroker.coordinator import groups
+from pybroker.coordinator.group import keeping, rebalancing
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import upgrading
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
+from pybroker.coordinator.runtime import Runtime
+from pybroker.coordinator.shard import Producer, Record, Result, Shard
+from pybroker.coordinator.skipping import Skipped
+from pybroker.coordinator.txn import remote
+from pybroker.handlers import admission
+from pybroker.net.peer import CONTROL, Peers
+from pybroker.testing.defects import Patch, defect
+
+SKIPPING = "pybroker/coordinator/tests/test_skipping.py::"
+RUNTIME = "pybroker/coordinator/tests/test_runtime.py::"
+MIGRATION = "pybroker/coordinator/group/consumer/tests/test_migration.py::"
+
+
+@defect(SKIPPING + "test_a_batch_whose_inside_cannot_be_read_is_skipped")
+def a_batch_that_is_none_stops_loading() -> list[Patch]:
+    """What cannot be unpacked ends the loading of its partition."""
+
+    def add(self: Skipped, what: str, error: Exception) -> None:
+        raise error
+
+    return [(Skipped, "add", add)]
+
+
+@defect(SKIPPING + "test_a_group_that_is_written_again_after_an_unreadable_record_is_whole")
+def a_record_that_is_none_stops_loading() -> list[Patch]:
+    """One record that cannot be read ends the loading of its partition."""
+
+    def replay(self: Skipped, shard: Shard, record: Record, producer: Producer | None) -> bool:
+        shard.replay(record, producer)
+        return True
+
+    return [(Skipped, "replay", replay)]
+
+
+@defect(MIGRATION + "test_a_group_of_which_a_record_cannot_be_read_has_its_members_join_anew")
+def members_without_a_subscription_stay() -> list[Patch]:
+    """A member whose record was skipped stays in its group and is never asked again what it reads."""
+    return [(ConsumerProtocol, "loaded", lambda self, result: None)]
+
+
+@defect("pybroker/handlers/tests/test_produce.py::test_internal_topics_are_not_for_clients_whatever_their_name")
+def clients_write_to_internal_topics() -> list[Patch]:
+    """A client that calls itself as Kafka's tools do writes to the coordinators' topics."""
+    return [(admission, "is_closed", lambda partition: False)]
+
+
+@defect(RUNTIME + "test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had")
+def answers_of_an_event_that_raises_are_lost() -> list[Patch]:
+    """Whoever waits for an answer that an event had taken out before it raised waits for ever."""
+    return [(Runtime, "_abandon", lambda self, *abandoned: None)]
+
+
+@defect(MIGRATION + "test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrade_is_refused")
+def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
+    """Members of a classic group are sent away before the newcomer has been looked at."""
+    consumer_group = upgrading.consumer_group
+
+    def eager(context: Any, group_id: str, joins: bool, result: Result) -> ConsumerGroup:
+        classic = context.groups.get(group_id)
+        upgraded = consumer_group(context, group_id, joins, result)
+        if isinstance(classic, ClassicGroup):
+            upgrading.take_over(classic, upgraded, result)
+        return upgraded
+
+    return [(upgrading, "consumer_group", eager)]
+
+
+@defect(RUNTIME + "test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_its_successor")
+def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
+    """A fetch by name tells what was committed for another topic of that name."""
+
+    def current(shard: Any, topic: str, offsets: Mapping[int, Any]) -> dict[int, Any]:
+        return dict(offsets)
+
+    return [(keeping, "_current", current)]
+
+
+@defect("pybroker/net/tests/test_peer.py::test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transaction")
+def markers_and_admissions_share_a_connection() -> list[Patch]:
+    """The coordinator's word stands in line behind a marker that waits for its replicas."""
+    return [(remote, "MARKERS", remote.ADMISSION)]
+
+
+@defect("pybroker/net/tests/test_peer.py::test_a_deletion_that_takes_long_holds_up_neither_the_isr_nor_other_requests")
+def everything_for_the_controller_shares_a_connection() -> list[Patch]:
+    """A change of the ISR stands in line behind what clients have asked of the controller."""
+    request = Peers.request
+
+    async def by_one(self: Peers, node_id: int, message: Message, **options: Any) -> Any:
+        return await request(self, node_id, message, **options | {"purpose": CONTROL})
+
+    return [(Peers, "request", by_one)]
+
+
+@defect(RUNTIME + "test_whoever_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync")
+def refusals_come_at_once() -> list[Patch]:
+    """A client that joins again at once does so thousands of times while appends are refused."""
+    return [(Runtime, "_patience_s", lambda self, hosted, error: 0.0)]
+
+
+@defect(
+    "pybroker/coordinator/tests/test_runtime_transactions.py::"
+    "test_a_late_copy_of_the_last_marker_does_not_refuse_the_next_transactions_offsets"
+)
+def a_late_marker_refuses_the_next_transaction() -> list[Patch]:
+    """Offsets of a transaction are refused as a copy of the marker before came while it was asked for."""
+    return [(groups, "MOST_ADMISSIONS", 1)]
+
+
+@defect(
+    "pybroker/coordinator/group/tests/test_faults.py::"
+    "test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them"
+)
+def ids_that_nobody_comes_for_are_unbounded() -> list[Patch]:
+    """A client that only asks for member ids has the broker remember each for up to half an hour."""
+    return [(rebalancing, "MOST_PENDING", 1 << 60)]

@@ -1,0 +1,133 @@
+"""Defects of ``pybroker/log`` that were mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cy.aborted_transactions import AbortedTransactions
+from cy.batch import Batch, recompress
+from cy.batch_filter import BatchFilter
+from cy.key_scanner import KeyScanner
+from pybroker.log import cleaner, compaction, recovery
+from pybroker.log.config import MAX_LONG
+from pybroker.log.log import Log
+from pybroker.log.log_files import LogFiles
+from pybroker.log.producer_state import ProducerStates
+from pybroker.log.segment import Segment
+from pybroker.log.storage import Bytes
+from pybroker.log.validation import Rules
+from pybroker.testing.defects import Patch, defect
+
+TESTS = "pybroker/log/tests"
+ENTRY_BYTES = 34
+LAST_OFFSET = slice(18, 26)
+
+
+@defect(f"{TESTS}/test_compaction_rounds.py")
+def compaction_takes_ended_transactions_for_open() -> list[Patch]:
+    """An aborted transaction whose marker lies before what a round reads never ends."""
+    scan_all = compaction.Compaction._scan
+
+    def scan(self: Any, scanner: KeyScanner) -> None:
+        endless = bytearray(self._aborted)
+        for at in range(0, len(endless), ENTRY_BYTES):
+            endless[at + LAST_OFFSET.start : at + LAST_OFFSET.stop] = MAX_LONG.to_bytes(8, "big")
+        wrong = KeyScanner(self._map, AbortedTransactions(bytes(endless)), self._todo.first_dirty)
+        scan_all(self, wrong)
+        scanner.skip_to(wrong.latest + 1)
+
+    return [(compaction.Compaction, "_scan", scan)]
+
+
+@defect(f"{TESTS}/test_compaction.py::test_a_delete_retention_for_ever_keeps_tombstones")
+def a_delete_horizon_overflows() -> list[Patch]:
+    """The sum of now and delete.retention.ms passes the largest int64."""
+
+    def make(*parts: Any, now_ms: int, delete_retention_ms: int, **options: Any) -> BatchFilter:
+        if now_ms + delete_retention_ms > MAX_LONG:
+            delete_retention_ms = -now_ms - 1
+        return BatchFilter(*parts, now_ms=now_ms, delete_retention_ms=delete_retention_ms, **options)
+
+    return [(compaction, "BatchFilter", make)]
+
+
+@defect(f"{TESTS}/test_interleavings.py")
+def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
+    """The log may be cut between the look at its end and the look at its number of cuts."""
+    sync = LogFiles._sync
+
+    def sync_to_old_end(self: LogFiles, find_end: Callable[[], int]) -> int:
+        end = find_end()
+        return sync(self, lambda: end)
+
+    return [(LogFiles, "_sync", sync_to_old_end)]
+
+
+@defect(f"{TESTS}/test_interleavings.py")
+def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
+    """The old segments leave the list before the new one is there."""
+    remove = Log._remove_segments
+
+    def remove_before(self: Log, removed: list[Segment]) -> None:
+        if len(removed) == len(self.segments):
+            self.segments.remove_from(0)
+        remove(self, removed)
+
+    return [(Log, "_remove_segments", remove_before)]
+
+
+@defect(f"{TESTS}/test_compaction.py::test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed")
+def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
+    """Whatever changes, a log that could not be compacted is left alone until the next start."""
+
+    class Refused(cleaner.Refused):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, tuple) and self.log is other[0]
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+    return [(cleaner, "Refused", Refused)]
+
+
+@defect(f"{TESTS}/test_recovery.py::test_files_that_are_none_of_a_logs_are_left_alone_and_told[False]")
+def a_foreign_file_is_taken_for_one_of_the_logs() -> list[Patch]:
+    """Whatever ends like one of a log's files is one: its name is read as an offset."""
+    return [(recovery, "file_state", lambda name: name)]
+
+
+@defect(f"{TESTS}/test_read.py::test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start")
+def a_search_by_time_begins_at_the_start_of_a_segment() -> list[Patch]:
+    """Batches below the log start are looked into, record by record."""
+    since = Segment.batches_since
+    return [(Segment, "batches_since", lambda self, timestamp, offset: since(self, timestamp, 0))]
+
+
+@defect(f"{TESTS}/test_append.py::test_a_limit_of_size_holds_for_what_the_codec_of_the_topic_makes_of_a_batch")
+def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
+    """A batch that the topic's codec makes larger is stored, however large."""
+
+    def recompressed(self: Rules, records: Bytes, batch: Batch) -> Bytes:
+        if self._codec is None or batch.codec == self._codec:
+            return records
+        return recompress(records, self._codec, self._level)
+
+    return [(Rules, "recompressed", recompressed)]
+
+
+@defect(f"{TESTS}/test_producers.py::test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends")
+def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
+    """A producer of old records is forgotten at the next round, however busy it is."""
+    append = ProducerStates.append
+
+    def append_dated(self: ProducerStates, batch: Batch, first: int, last: int, timestamp: int, seen_ms: int) -> None:
+        append(self, batch, first, last, timestamp, timestamp)
+
+    return [(ProducerStates, "append", append_dated)]
+
+
+@defect(f"{TESTS}/test_producers.py::test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again[False]")
+def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
+    """However little is cut, the loop reads all headers of the segment."""
+    return [(ProducerStates, "undo_to", lambda self, offset: False)]

@@ -1,0 +1,165 @@
+"""Defects of what stands in log dirs: moves, deletions, two logs of one name."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pybroker.log import folder_states, rivals
+from pybroker.log.log import Log
+from pybroker.log.log_copy import LogCopy
+from pybroker.log.log_dir import LogDir
+from pybroker.log.manager import LogManager
+from pybroker.log.move import Move
+from pybroker.log.removals import Removals
+from pybroker.pools import Pools
+from pybroker.replication.preferred_dirs import PreferredDirs
+from pybroker.testing.defects import Patch, defect
+
+TESTS = "pybroker/log/tests"
+CRASHES = f"{TESTS}/test_crash_folders.py::test_no_crash_loses_a_log_that_moves_or_brings_back_one_that_was_deleted[3]"
+
+
+def _first_dir_wins() -> list[Patch]:
+    return [(rivals, "has_more", lambda first, second: False)]
+
+
+@defect(CRASHES)
+def the_folder_of_a_moved_log_is_removed_in_place() -> list[Patch]:
+    """A crash leaves a part of it under the log's name, which is then used if its dir is the first."""
+
+    def drop(self: Move) -> None:
+        if self._old is not None:
+            self._old[0].storage.remove_folder(self._old[1])
+
+    return [(Move, "_drop_old", drop), *_first_dir_wins()]
+
+
+@defect(f"{TESTS}/test_move.py::test_a_disk_that_fails_as_the_log_switches_is_the_one_that_goes_offline")
+def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
+    """Indexes that could not be written in the old log dir took the new one offline."""
+    of_source = LogCopy._of_source
+
+    def of_either(self: LogCopy, work: Any) -> Any:
+        return work() if work.__name__ == "save_indexes" else of_source(self, work)
+
+    return [(LogCopy, "_of_source", of_either)]
+
+
+@defect(f"{TESTS}/test_move.py::test_a_move_for_which_descriptors_are_lacking_fails_no_disk")
+def a_move_without_descriptors_takes_a_log_dir_offline() -> list[Patch]:
+    """With all the logs in it."""
+    return [(LogDir, "refuse", LogDir.fail)]
+
+
+@defect(f"{TESTS}/test_rivals.py::test_what_is_left_of_a_folder_never_wins_against_a_whole_one")
+def of_two_logs_the_first_dirs_is_used() -> list[Patch]:
+    """Also where it is a part of a copy."""
+    return _first_dir_wins()
+
+
+@defect(f"{TESTS}/test_rivals.py::test_a_replica_can_be_moved_to_where_remains_of_it_were")
+def the_other_of_two_logs_is_left_where_it_is() -> list[Patch]:
+    """The next move there finds the name taken, and the dir fails."""
+    return [(LogManager, "_displace", lambda self, log, winner: None)]
+
+
+@defect(CRASHES)
+def files_of_a_deleted_log_go_before_it_has_lost_its_name() -> list[Patch]:
+    """A power cut leaves a part of the log under its name."""
+
+    def delete(self: Removals, log_dir: LogDir, logs: list[Log]) -> None:
+        for log in logs:
+            log.abandon()
+            log_dir.storage.remove_folder(log.folder)
+
+    return [(Removals, "delete", delete)]
+
+
+@defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone[{10**20 - 1}.log]")
+def any_twenty_digits_are_an_offset() -> list[Patch]:
+    """A log that ends beyond 63 bits cannot be served."""
+    from pybroker.log import recovery
+
+    segment = folder_states.FILES[0]
+
+    def of_digits(name: str) -> folder_states.State | None:
+        return segment if name[:20].isdecimal() and name[20:] == ".log" else folder_states.file_state(name)
+
+    return [(recovery, "file_state", of_digits)]
+
+
+@defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone")
+def every_file_is_taken_for_the_logs() -> list[Patch]:
+    """One that only looks like a segment's keeps the broker from starting."""
+    from pybroker.log import recovery
+
+    segment = folder_states.FILES[0]
+    return [(recovery, "file_state", lambda name: folder_states.file_state(name) or segment)]
+
+
+@defect(CRASHES)
+def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
+    """A power cut takes from the copy what was acknowledged as synced."""
+    return [(Move, "settle", lambda self: self._drop_old())]
+
+
+@defect(f"{TESTS}/test_move.py::test_the_step_on_the_loop_syncs_nothing_and_does_little")
+def a_move_syncs_on_the_loop() -> list[Patch]:
+    """Nobody is served meanwhile, for a minute where there are thousands of segments."""
+    switch = Move.switch
+
+    def and_sync(self: Move) -> bool:
+        switched = switch(self)
+        self.log.flush()
+        return switched
+
+    return [(Move, "switch", and_sync)]
+
+
+@defect(f"{TESTS}/test_move.py::test_the_loop_does_not_copy_a_log_anew_that_was_cut")
+def a_log_that_was_cut_is_copied_anew_on_the_loop() -> list[Patch]:
+    """Nobody is served meanwhile."""
+    switch = Move.switch
+
+    def and_copy(self: Move) -> bool:
+        while not switch(self):
+            self.copy()
+        return True
+
+    return [(Move, "switch", and_copy)]
+
+
+@defect(f"{TESTS}/test_move.py::test_files_that_cannot_be_removed_do_not_fail_their_dir")
+def a_file_that_cannot_be_removed_fails_its_dir() -> list[Patch]:
+    """Though nobody needs it: NFS keeps the files that are being sent."""
+
+    def remove(self: Removals, folder: str) -> None:
+        self._storage.unlink(f"{folder}/{0:020d}.log")
+
+    return [(Removals, "_remove", remove)]
+
+
+@defect("pybroker/replication/tests/test_replica_manager.py::test_neither_acks_nor_metadata_wait_for_moves")
+def all_work_shares_eight_threads() -> list[Patch]:
+    """Eight moves, and no ack of flush.acks comes."""
+    return [(Pools, "threads", lambda copies: Pools.one(ThreadPoolExecutor(8)))]
+
+
+@defect("pybroker/replication/tests/test_replica_manager.py::test_metadata_go_on_while_the_files_of_a_deleted_topic_are_removed")
+def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
+    """No metadata are applied, and no controller decides, while thousands of files are unlinked."""
+    delete = Removals.delete
+
+    def and_wait(self: Removals, log_dir: LogDir, logs: list[Log]) -> None:
+        logs = list(logs)
+        delete(self, log_dir, logs)
+        self._executor.submit(lambda: None).result(5)
+
+    return [(Removals, "delete", and_wait)]
+
+
+@defect("pybroker/replication/tests/test_preferred_dirs.py::test_what_clients_can_make_the_broker_remember_is_bounded")
+def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
+    """Also of partitions that never were: half a gigabyte by three requests."""
+    return [(PreferredDirs, "_forget", lambda self, now_ms: None)]

@@ -1,0 +1,109 @@
+"""Defects of requests that take long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.handlers import admission, produce, slices
+from pybroker.handlers import lane as lanes
+from pybroker.handlers.lane import Turn
+from pybroker.handlers.produce import Appends
+from pybroker.log import log, validation
+from pybroker.net import connection, routes
+from pybroker.testing.defects import Patch, defect
+
+
+@defect("pybroker/net/tests/test_long_requests.py::test_many_requests_of_one_packet_are_served_in_several_turns")
+def a_packet_of_requests_is_served_in_one_turn() -> list[Patch]:
+    """All that was received was served before anybody else."""
+    return [(connection, "TURN_S", float("inf"))]
+
+
+@defect("pybroker/handlers/tests/test_produce.py::test_a_request_of_many_batches_is_served_in_several_turns")
+def a_produce_is_served_in_one_turn() -> list[Patch]:
+    """A request of many batches held the loop until all were appended."""
+    return [(Turn, "is_over", lambda turn: False)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_produce.py::test_a_producer_that_goes_away_between_two_turns_leaves_nothing_waiting"
+)
+def acks_of_a_producer_that_went_away_between_two_turns_are_waited_for() -> list[Patch]:
+    """Up to the request's timeout, which may be weeks."""
+    return [(Appends, "give_up", lambda self: None)]
+
+
+@defect("pybroker/handlers/tests/test_produce.py::test_a_batch_that_unpacks_to_much_is_checked_on_a_thread")
+def batches_are_unpacked_on_the_loop() -> list[Patch]:
+    """However much a batch unpacked to, the loop's thread did it."""
+    return [(log, "UNPACKED_ON_LOOP", None)]
+
+
+@defect("pybroker/handlers/tests/test_produce.py::test_a_large_batch_is_repacked_on_a_thread")
+def batches_are_repacked_on_the_loop() -> list[Patch]:
+    """A topic's own codec was applied on the loop's thread, also to a batch of a megabyte."""
+    return [(validation, "PACKED_ON_LOOP", 1 << 40)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_admission.py"
+    "::test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended"
+)
+def what_is_open_when_a_request_comes_is_taken_for_open_in_its_later_turns() -> list[Patch]:
+    """A batch that was unpacked on a thread came behind the marker, and began a transaction that nobody ended."""
+    return [(admission, "nothing_said", lambda request, call: None)]
+
+
+@defect("pybroker/handlers/tests/test_lane.py::test_a_rest_that_ends_late_is_followed_by_another_one")
+def long_requests_take_half_of_a_machine_that_is_busy() -> list[Patch]:
+    """However late the lane's rest ended, the next turn followed: on a busy machine all others waited behind it."""
+    return [(lanes, "MOST_RESTS", 1)]
+
+
+@defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
+def the_partitions_of_a_transaction_are_looked_at_in_one_turn() -> list[Patch]:
+    """AddPartitionsToTxn of 260,000 partitions held the loop for half a second."""
+    return [(lanes, "PIECE", 1 << 40)]
+
+
+@defect("pybroker/handlers/tests/test_slices.py::test_others_are_served_between_two_slices")
+def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
+    """Metadata, ListOffsets, WriteTxnMarkers … of a hundred thousand items held the loop."""
+
+    def exceeds(items: Any, path: Any, limit: int) -> bool:
+        return False
+
+    return [(slices, "exceeds", exceeds)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_produce.py"
+    "::test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector"
+)
+def refused_batches_stay_until_the_garbage_is_collected() -> list[Patch]:
+    """The first error was kept with its frames, which held the request and what kept the error."""
+    return [(produce, "without_frames", lambda error: error)]
+
+
+@defect(
+    "pybroker/net/tests/test_long_requests.py"
+    "::test_a_large_request_that_is_refused_leaves_nothing_to_the_garbage_collector"
+)
+def a_refused_request_stays_until_the_garbage_is_collected() -> list[Patch]:
+    """The exception knew a frame that knew the future that held the exception: its bytes stayed for minutes."""
+
+    def on_result(self: Any, reply: Any, source: Any) -> None:
+        reply.source = None
+        try:
+            self._set(reply, source.result())
+        except connection.MALFORMED as error:
+            self._malformed(error)
+
+    return [(connection.Connection, "_on_result", on_result)]
+
+
+@defect("pybroker/net/tests/test_memory_of_requests.py::test_what_is_made_of_a_request_follows_its_bytes[Metadata]")
+def requests_hold_as_much_as_fits() -> list[Patch]:
+    """A Metadata request of empty names took 29 bytes of memory for each of its own."""
+    plain = routes._route
+    return [(routes, "_route", lambda row: plain(row)._replace(most_units=1 << 60))]

@@ -1,0 +1,46 @@
+"""Defects of a broker's membership in its cluster."""
+
+from __future__ import annotations
+
+from pybroker.cluster import membership, namesake, znodes
+from pybroker.cluster.leadership import Leadership, become_controller
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.owner_process import Owner
+from pybroker.coordination.interface import CoordinationStore, Create, NoNode
+from pybroker.testing.defects import Patch, defect
+
+
+@defect(
+    "pybroker/cluster/tests/test_empty_store.py"
+    "::test_an_empty_store_is_asked_now_and_then_and_a_broker_can_be_stopped_meanwhile"
+)
+def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
+    """Where nothing is, not even the folder of the cluster, every claim fails, and is repeated at once."""
+
+    async def stand(store: CoordinationStore, node_id: int, now_ms: int) -> Leadership | None:
+        while (await store.get_many([znodes.CLUSTER_ID]))[0] is None:
+            try:
+                await store.multi([Create(f"{znodes.BROKER_IDS}/claim", ephemeral=True)])
+            except NoNode:
+                continue
+        return await become_controller(store, node_id, now_ms)
+
+    return [(membership, "become_controller", stand)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_registrations.py"
+    "::test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once"
+)
+def whoever_has_the_same_log_dirs_is_dead() -> list[Patch]:
+    """Two brokers on copies of one folder take each other's registration off."""
+    return [(namesake, "owner_of", lambda process: Owner.DEAD)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_registrations.py"
+    "::test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_again"
+)
+def a_broker_without_a_session_tells_what_it_knew() -> list[Patch]:
+    """Verbs believe it, and wait for a controller that is long gone."""
+    return [(MetadataCache, "live_controller", property(lambda self: self.image.live_controller))]

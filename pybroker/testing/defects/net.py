@@ -1,0 +1,24 @@
+"""Defects of connections and requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from pybroker import waiting
+from pybroker.testing.defects import Patch, defect
+
+
+@defect("pybroker/tests/test_waiting.py")
+def a_handler_that_waits_goes_on_as_a_generator() -> list[Patch]:
+    """Python 3.12 refuses it as a task; on 3.11 a cancellation before the task's first step is lost."""
+
+    def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        try:
+            awaited = work.send(None)
+        except StopIteration as stop:
+            return stop.value
+        return loop.create_task(waiting._resume(work, awaited))
+
+    return [(waiting, "start", start)]

@@ -1,0 +1,70 @@
+"""Which topic a name has meant: topics are deleted, and others of the same name are made.
+
+The oracle keeps its books by partition of a topic, not of a name. The first topic of a name is called as the name
+says, the second ``name#2`` and so on; no topic can have such a name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pybroker.cluster import znodes
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol.uuids import from_base64
+
+NOTES = f"{znodes.DELETED_TOPICS}/"
+
+
+class Incarnations:
+    """All topics that there ever were, and which of them were deleted."""
+
+    def __init__(self) -> None:
+        self.noted: set[bytes] = set()
+        """Ids of topics whose deletion was noted in the store: only these may lose their logs."""
+        self._keys: dict[tuple[bytes, int], TopicPartition] = {}
+        self._names: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {}
+        self._count: Counter[str] = Counter()
+
+    def store_changed(self, path: str) -> None:
+        """A node of the store is not what it was: it may be the note of a deletion."""
+        if path.startswith(NOTES):
+            self.noted.add(from_base64(path[len(NOTES) :].partition("/")[0]))
+
+    def key(self, topic_id: bytes, name: str, index: int) -> TopicPartition:
+        """What the oracle calls a partition of that topic."""
+        found = self._keys.get((topic_id, index))
+        if found is None:
+            found = self._keys[topic_id, index] = TopicPartition(self._named(topic_id, name), index)
+        return found
+
+    def _named(self, topic_id: bytes, name: str) -> str:
+        known = self._names.get(topic_id)
+        if known is None:
+            self._count[name] += 1
+            known = name if self._count[name] == 1 else f"{name}#{self._count[name]}"
+            self._names[topic_id] = known
+            self._ids[known] = topic_id
+        return known
+
+    def find(self, topic_id: bytes, index: int) -> TopicPartition | None:
+        """As ``key``, of a topic that was seen before."""
+        return self._keys.get((topic_id, index))
+
+    def id_of(self, key: TopicPartition) -> bytes:
+        """The id of the topic."""
+        return self._ids[key.topic]
+
+    def is_deleted(self, key: TopicPartition) -> bool:
+        """Whether its deletion was noted."""
+        return self._ids[key.topic] in self.noted
+
+    def all_of(self, tp: TopicPartition) -> list[TopicPartition]:
+        """Every partition that the name has meant."""
+        return [key for key in self._keys.values() if real(key) == tp]
+
+
+def real(key: TopicPartition) -> TopicPartition:
+    """What brokers and clients call it."""
+    name, mark, _ = key.topic.partition("#")
+    return TopicPartition(name, key.partition) if mark else key

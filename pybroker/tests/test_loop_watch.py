@@ -1,0 +1,118 @@
+"""What holds the event loop is counted, told, and shown with its stack."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+
+import pytest
+
+from pybroker import loop_watch
+from pybroker.loop_watch import HELD_S, STACK_S, LoopWatch
+
+
+async def settle() -> None:
+    """Lets the watch's timer fire."""
+    await asyncio.sleep(0.3)
+
+
+def burn(seconds: float) -> None:
+    """Uses CPU, whatever else runs on this machine."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def watched(work: float, wait: float = 0.0) -> LoopWatch:
+    """A watch of a loop that one callback held."""
+
+    async def run() -> LoopWatch:
+        watch = LoopWatch(asyncio.get_running_loop())
+        watch.start()
+        await settle()
+        burn(work)
+        time.sleep(wait)
+        await settle()
+        watch.stop()
+        return watch
+
+    return asyncio.run(run())
+
+
+def test_a_loop_that_was_held_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    watch = watched(work=0.4)
+    assert watch.holds >= 1
+    assert watch.longest_s > 0.2
+    assert watch.busiest_s > 0.1
+    assert "the event loop was held for" in caplog.text
+
+
+def test_a_callback_that_waits_uses_no_cpu() -> None:
+    watch = watched(work=0.0, wait=0.4)
+    assert watch.longest_s > 0.2
+    assert watch.busiest_s < 0.1
+
+
+def a_long_computation() -> None:
+    time.sleep(STACK_S * 2)
+
+
+def test_another_thread_sees_the_silence_and_logs_the_stack_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> float:
+        watch = LoopWatch(asyncio.get_running_loop())
+        watch.start()
+        await settle()
+        seen = asyncio.get_running_loop().run_in_executor(None, silence, watch)
+        await asyncio.sleep(0)
+        a_long_computation()
+        told = caplog.text
+        watch.stop()
+        assert "a_long_computation" in told
+        return await seen
+
+    def silence(watch: LoopWatch) -> float:
+        time.sleep(STACK_S)
+        return watch.silent_s()
+
+    assert asyncio.run(run()) > STACK_S / 2
+
+
+def test_the_stack_is_told_on_one_line_the_innermost_function_first(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        watch = LoopWatch(asyncio.get_running_loop())
+        watch.start()
+        await settle()
+        a_long_computation()
+        watch.stop()
+
+    asyncio.run(run())
+    told = next(text for text in map(logging.LogRecord.getMessage, caplog.records) if "a_long_computation" in text)
+    assert "\n" not in told
+    assert re.search(rf"it is at {re.escape(__name__)}:\d+ a_long_computation < {re.escape(__name__)}:\d+ run <", told)
+
+
+def test_what_held_the_loop_is_named_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_watch, "LINE_S", 0.0)
+
+    async def run() -> int:
+        watch = LoopWatch(asyncio.get_running_loop())
+        watch.start()
+        await settle()
+        before = watch.holds
+        time.sleep(4 * HELD_S)
+        watch.held(4 * HELD_S, "Fetch")
+        await asyncio.sleep(0)
+        watch.stop()
+        return watch.holds - before
+
+    assert asyncio.run(run()) == 1
+    assert "Fetch held the event loop for 200 ms" in caplog.text
+
+
+def test_a_loop_that_is_not_watched_is_not_silent() -> None:
+    async def run() -> float:
+        return LoopWatch(asyncio.get_running_loop()).silent_s()
+
+    assert asyncio.run(run()) == 0.0

@@ -1,0 +1,49 @@
+"""What ends a broker from outside: a closed terminal, a supervisor that is gone. It stops in order all the same."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from pybroker.supervisor import OWNER_GONE_S
+from pybroker.tests.processes import broker, fleet, is_alive, until
+from pyclient import Admin
+
+CLEAN = ".kafka_cleanshutdown"
+
+
+def test_brokers_whose_supervisor_was_killed_stop_in_order(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        with Admin(f"127.0.0.1:{running.port}") as admin:
+            admin.create_topics("t", num_partitions=4)
+        running.process.kill()
+        running.process.wait()
+        killed_at = time.monotonic()
+        until(lambda: not any(map(is_alive, running.pids)))
+        assert time.monotonic() - killed_at < OWNER_GONE_S
+    assert all((tmp_path / f"broker-{node_id}" / CLEAN).exists() for node_id in (1, 2))
+
+
+def test_a_terminal_that_is_closed_stops_a_broker_in_order(tmp_path: Path) -> None:
+    with broker(tmp_path) as running:
+        assert running.stop(signal.SIGHUP).code == 0
+    assert (tmp_path / "broker-1" / CLEAN).exists()
+
+
+def test_a_terminal_that_is_closed_stops_several_brokers_in_order(tmp_path: Path) -> None:
+    with fleet(tmp_path, "--processes", 2) as running:
+        assert running.stop(signal.SIGHUP).code == 0
+    assert all((tmp_path / f"broker-{node_id}" / CLEAN).exists() for node_id in (1, 2))
+
+
+def test_a_broker_that_was_started_with_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with broker(tmp_path) as running:
+            running.process.send_signal(signal.SIGHUP)
+            with Admin(f"127.0.0.1:{running.port}") as admin:
+                admin.create_topics("t", num_partitions=1)
+            assert running.stop().code == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

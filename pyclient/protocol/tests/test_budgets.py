@@ -1,0 +1,54 @@
+"""What a message may hold is limited where its reader wants that."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from cy.buffer import DecodeError, TooMuch
+from pyclient.protocol import ApiVersions, Envelope, Metadata
+from pyclient.protocol.frames import decode_request_header
+
+
+def test_a_message_within_its_budget_is_decoded_and_another_is_not() -> None:
+    topics = [Metadata.Request.MetadataRequestTopic(name="t") for _ in range(1000)]
+    request = Metadata.Request(topics=topics)
+    codec = Metadata.request_codec
+    data = codec.encode(9, request)
+    assert codec.decode_within(9, data, 0, len(data), 10_000) == request
+    assert codec.decode_within(9, data, 0, len(data), 10_000, True) == request
+    with pytest.raises(TooMuch):
+        codec.decode_within(9, data, 0, len(data), 1000)
+
+
+def test_tagged_fields_long_texts_and_bytes_are_charged() -> None:
+    tags = b"\1\1" + b"\xff\x07" + b"\x7f\0" * 1023
+    with pytest.raises(TooMuch):
+        ApiVersions.request_codec.decode_within(3, tags, 0, len(tags), 1000)
+    text = Metadata.Request(topics=[Metadata.Request.MetadataRequestTopic(name="n" * 30_000)])
+    data = Metadata.request_codec.encode(9, text)
+    with pytest.raises(TooMuch):
+        Metadata.request_codec.decode_within(9, data, 0, len(data), 1000)
+    records = Envelope.Request(request_data=bytes(10_000_000))
+    data = Envelope.request_codec.encode(0, records)
+    with pytest.raises(TooMuch):
+        Envelope.request_codec.decode_within(0, data, 0, len(data), 1000)
+
+
+def test_a_response_within_its_budget_is_encoded_and_the_next_has_its_own() -> None:
+    topics = [Metadata.Response.MetadataResponseTopic(name="t") for _ in range(1000)]
+    response = Metadata.Response(topics=topics)
+    codec = Metadata.response_codec
+    frame = codec.encode_response(9, 1, response)
+    assert codec.encode_response_within(9, 1, response, 20_000) == frame
+    assert codec.encode_response_politely(9, 1, response) == frame
+    with pytest.raises(TooMuch):
+        codec.encode_response_within(9, 1, response, 1000)
+    assert codec.encode_response(9, 1, response) == frame
+
+
+def test_a_header_of_many_tagged_fields_is_refused() -> None:
+    header = struct.pack(">hhih", 18, 3, 1, -1) + b"\xff\x7f" + b"\x7f\0" * 16383
+    with pytest.raises(DecodeError, match="tagged fields"):
+        decode_request_header(header, 0, len(header))
