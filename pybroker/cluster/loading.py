@@ -53,7 +53,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
     features, found = await store.get_many([znodes.FEATURE, znodes.KNOWN])
     known = _required(znodes.KNOWN, journal.decode_known, found[0] if found else b"")
     gone = {topic.id for topic in await load_deleted(store)}
-    whole, torn = await _load_topics(store)
+    whole, torn = await _load_topics(store, await store.children(znodes.TOPICS))
     topics = {topic.name: topic for topic in whole if topic.id not in gone}
     return MetadataImage(
         cluster_id=cluster_id,
@@ -172,9 +172,24 @@ async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-async def _load_topics(store: CoordinationStore) -> tuple[list[TopicImage], dict[str, bytes | None]]:
+async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:
+    """Names of topics that are whole in the store and not in ``image()``, though no journal will tell of them: their
+    nodes were away when the image was read, and are back.
+    """
+    names = [name for name in await store.children(znodes.TOPICS) if name not in image().topics]
+    if not names:
+        return []
+    whole, _ = await _load_topics(store, names)
+    gone = {topic.id for topic in await load_deleted(store)}
+    if await newest_version(store) > image().version:
+        return []  # they may be new
+    return [topic.name for topic in whole if topic.id not in gone and topic.name not in image().topics]
+
+
+async def _load_topics(
+    store: CoordinationStore, names: Sequence[str]
+) -> tuple[list[TopicImage], dict[str, bytes | None]]:
     """The topics, and ids, where they can be read, of those that are not whole."""
-    names = await store.children(znodes.TOPICS)
     nodes = await store.get_many([znodes.topic_path(name) for name in names])
     configs = await load_configs(store, ResourceType.TOPIC, names)
     torn: dict[str, bytes | None] = {}

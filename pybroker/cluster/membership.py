@@ -28,7 +28,7 @@ from pybroker.cluster import znodes
 from pybroker.cluster.following import Following, newest
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.leadership import Leadership, become_controller, give_up
-from pybroker.cluster.loading import load_brokers, load_deleted
+from pybroker.cluster.loading import load_brokers, load_deleted, load_unknown_topics
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
 from pybroker.cluster.owner_process import own_process
@@ -287,6 +287,16 @@ class Membership:
         image = await self._newest()
         await self._service.follow(image, await load_deleted(self._store))
         self._is_doubtful = False
+
+    async def look_at_store(self) -> None:
+        """Topics that the store has, and this broker does not know, are read: their nodes were away, and are back."""
+        if self._service.is_controller:
+            await self._service.look_at_store()
+            return
+        found = await load_unknown_topics(self._store, lambda: self._cache.image)
+        if found:
+            _log.warning("the nodes of these topics are back in the coordination store: %s", sorted(found))
+            self._start(self._catch_up)
 
     async def _count(self) -> None:
         """Brokers came or went, or say that they cannot do something."""

@@ -75,7 +75,7 @@ class ClusterNode:
         """Called when this broker cannot stay in the cluster and should stop; the log tells why."""
         self._membership: Membership | None = None
         self._lost: frozenset[tuple[bytes, int]] = frozenset()
-        self._rebalancing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -138,21 +138,20 @@ class ClusterNode:
             lambda: self.producer_ids.skip(self.known_producers()),
         )
         await self._membership.join()
-        if self._config["auto.leader.rebalance.enable"]:
-            self._rebalancing = asyncio.ensure_future(self._rebalance())
+        self._looking = asyncio.ensure_future(self._look_now_and_then(self._membership))
 
-    async def _rebalance(self) -> None:
-        """Looks now and then whether preferred leaders should come back."""
+    async def _look_now_and_then(self, membership: Membership) -> None:
+        """Whether topics that were not whole are so again, and whether preferred leaders should come back."""
         while True:
             await asyncio.sleep(self._config["leader.imbalance.check.interval.seconds"])
-            if self.controller.is_controller:
-                try:
-                    await self.controller.look_at_frozen()
+            try:
+                await membership.look_at_store()
+                if self.controller.is_controller and self._config["auto.leader.rebalance.enable"]:
                     await self.controller.rebalance()
-                except (KafkaError, CoordinationError) as error:
-                    _log.warning("preferred leaders stay away: %s: %s", type(error).__name__, error)
-                except Exception:
-                    _log.exception("preferred leaders stay away")
+            except (KafkaError, CoordinationError) as error:
+                _log.warning("the regular look at the metadata failed: %s: %s", type(error).__name__, error)
+            except Exception:
+                _log.exception("the regular look at the metadata failed")
 
     @property
     def broker_epoch(self) -> int:
@@ -205,8 +204,8 @@ class ClusterNode:
 
     async def leave(self) -> None:
         """Gives up membership. The store stays open; closing it removes the registration."""
-        if self._rebalancing is not None:
-            self._rebalancing.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._membership is not None:
             await self._membership.leave()
 

@@ -37,7 +37,7 @@ from pybroker.cluster.image import (
 from pybroker.cluster.internal_topics import internal_topic
 from pybroker.cluster.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.leadership import Leadership, give_up
-from pybroker.cluster.loading import Deleted, load_deleted, load_nodes, load_remains
+from pybroker.cluster.loading import Deleted, load_deleted, load_nodes, load_remains, load_unknown_topics
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.plan import (
@@ -237,13 +237,13 @@ class ControllerService:
         percentage = self._config["leader.imbalance.per.broker.percentage"]
         await self._change_what_can_be(lambda image: self._controller.rebalance(image, percentage))
 
-    async def look_at_frozen(self) -> None:
-        """Topics that were frozen, and whose nodes are whole again, change again; elections are held."""
-        if self._frozen:
-            await self._locked(self._correct_frozen)
+    async def look_at_store(self) -> None:
+        """Topics that were frozen or unknown, and whose nodes are whole again, change again; elections are held."""
+        if self._frozen or await load_unknown_topics(self.store, lambda: self._cache.image):
+            await self._locked(self._correct_topics)
             await self._change_what_can_be(lambda image: self._controller.change_brokers(image, image.brokers))
 
-    async def _correct_frozen(self) -> None:
+    async def _correct_topics(self) -> None:
         if self._recorder is not None:
             await self._correct(self._recorder)
 

@@ -12,7 +12,7 @@ from pybroker.cluster import znodes
 from pybroker.cluster.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import PATIENCE_S, Member, Members, assigned, membership_of, proposal, propose
-from pybroker.coordination.interface import Delete, Operation, Set
+from pybroker.coordination.interface import CoordinationStore, Create, Delete, Operation, Set
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -240,10 +240,54 @@ def test_a_topic_goes_on_when_its_nodes_are_there_again(tmp_path: Path) -> None:
         refused = await service.elect_leaders([TopicPartition("t", 0)], unclean=True)
         assert isinstance(refused[TopicPartition("t", 0)], errors.UnknownServerError)
         await store.create(path, state[0])
-        await service.look_at_frozen()
+        await service.look_at_store()
         assert leaders(members, "t") == [2]
         await members.settled()
         await members.check_store()
         await store.close()
+
+    run(tmp_path / "db", scenario)
+
+
+async def nodes_as_they_are(store: CoordinationStore, name: str, partitions: int) -> list[Operation]:
+    """What makes the nodes of a topic again."""
+    paths = [each.path for each in reversed(nodes_of(name, partitions)) if isinstance(each, Delete)]
+    found = await store.get_many(paths)
+    return [Create(path, node[0]) for path, node in zip(paths, found, strict=True) if node is not None]
+
+
+@pytest.mark.parametrize("again", [[1], [2], [1, 2, 3]], ids=["the controller", "a follower", "all"])
+def test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_are_back(
+    tmp_path: Path, again: list[int]
+) -> None:
+    async def scenario(members: Members) -> None:
+        before = await with_topics(members)
+        backup = await nodes_as_they_are(members.controller.node.controller.store, "t", 2)
+        await by_hand(members, *nodes_of("t", 2))
+        for broker in again:
+            await members.die(broker)
+        for broker in again:
+            await members.start(broker)
+        await members.settled()
+        assert all("t" not in members.alive[broker].image.topics for broker in again)
+        await by_hand(members, *backup)
+        for _ in range(2):  # a change that the controller makes may come between a follower's look and its reading
+            for member in list(members.alive.values()):
+                await membership_of(member).look_at_store()
+            await members.settled()
+        await members.until(lambda: all("t" in member.image.topics for member in members.alive.values()))
+        assert {member.image.topics["t"].id for member in members.alive.values()} == {before.topics["t"].id}
+        await members.check_store()
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_look_at_the_store_reads_nothing_anew_where_all_is_known(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await with_topics(members)
+        seen = {member.id: len(member.deltas) for member in members.alive.values()}
+        for member in members.alive.values():
+            await membership_of(member).look_at_store()
+        assert {member.id: len(member.deltas) for member in members.alive.values()} == seen
 
     run(tmp_path / "db", scenario)

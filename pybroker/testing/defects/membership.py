@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker.cluster import membership, namesake, znodes
 from pybroker.cluster.leadership import Leadership, become_controller
+from pybroker.cluster.membership import Membership
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.owner_process import Owner
 from pybroker.coordination.interface import CoordinationStore, Create, NoNode
@@ -44,3 +45,17 @@ def whoever_has_the_same_log_dirs_is_dead() -> list[Patch]:
 def a_broker_without_a_session_tells_what_it_knew() -> list[Patch]:
     """Verbs believe it, and wait for a controller that is long gone."""
     return [(MetadataCache, "live_controller", property(lambda self: self.image.live_controller))]
+
+
+@defect(
+    "pybroker/cluster/tests/test_missing_topics.py"
+    "::test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_are_back"
+)
+def only_the_controller_looks_at_the_store_again() -> list[Patch]:
+    """A broker that read the store while nodes were away waits for a journal entry that nobody writes."""
+
+    async def look(broker: Membership) -> None:
+        if broker._service.is_controller:
+            await broker._service.look_at_store()
+
+    return [(Membership, "look_at_store", look)]
