@@ -324,35 +324,44 @@ class LogManager:
                 return log_dir
         raise errors.LogDirNotFound(f"{path} is not in log.dirs")
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Deletes one log; see ``delete_all``."""
-        self.delete_all([topic_partition])
+    def take_out(self, topic_partitions: Iterable[TopicPartition]) -> list[Log]:
+        """These logs are found no more, and move no more: ``delete_all`` or ``set_aside`` has them next.
 
-    def delete_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Deletes logs: when this returns that is durable, and their names are free; the files go in the background.
+        Loop's thread, where retention and compaction look whether a log is still there.
+        """
+        logs = [log for tp in topic_partitions if (log := self._logs.pop(tp, None)) is not None]
+        for log in logs:
+            move = self._moves.get(log.topic_partition)
+            if move is not None:
+                move.cancel()
+            log.log_dir.logs.pop(log.topic_partition, None)
+            log.log_dir.stale.add(log.topic_partition)
+        return logs
+
+    def _settle(self, log: Log) -> None:
+        """A move of a log that was taken out has ended; blocks."""
+        move = self._moves.get(log.topic_partition)
+        if move is not None and move.log is log:
+            _logged(move.end)
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Takes one log out and deletes it; see ``delete_all``."""
+        self.delete_all(self.take_out([topic_partition]))
+
+    def delete_all(self, logs: Iterable[Log]) -> None:
+        """Deletes logs that were taken out: when this returns that is durable, and their names are free; the files go
+        in the background.
 
         Blocks while another thread syncs one of their files. A dir that fails meanwhile goes offline.
         """
-        logs = [log for tp in topic_partitions if (log := self._logs.get(tp)) is not None]
+        logs = list(logs)
         for log in logs:
             log.forsake()
-            self._take_out(log.topic_partition)
+            self._settle(log)
         for log_dir in self.online_dirs:
             here = [log for log in logs if log.log_dir is log_dir]
             if here:
                 _logged(partial(self.removals.delete, log_dir, here))
-
-    def _take_out(self, topic_partition: TopicPartition) -> Log | None:
-        """The log, which is found no more and moves no more."""
-        log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return None
-        move = self._moves.get(topic_partition)
-        if move is not None:
-            _logged(move.end)
-        log.log_dir.logs.pop(topic_partition, None)
-        log.log_dir.stale.add(topic_partition)
-        return log
 
     def forget_deleted(self) -> None:
         """Takes logs that are gone out of the checkpoint files, once for all of them; blocks."""
@@ -362,6 +371,10 @@ class LogManager:
 
     # Strays
 
+    def is_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether the partition's log was set aside: ``get_or_create`` opens it, which may take long."""
+        return topic_partition not in self._logs and self._strays.of(topic_partition, topic_id) is not None
+
     @property
     def strays(self) -> list[Stray]:
         """The logs that were set aside, in dirs that have not failed."""
@@ -369,15 +382,15 @@ class LogManager:
 
     def has(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
         """Whether ``get_or_create`` would make none: the log is there, or it is a stray."""
-        return topic_partition in self._logs or self._strays.of(topic_partition, topic_id) is not None
+        return topic_partition in self._logs or self.is_stray(topic_partition, topic_id)
 
-    def set_aside(self, topic_partition: TopicPartition, why: str) -> Stray | None:
-        """Makes a stray of a log, closed and renamed when this returns; blocks.
+    def set_aside(self, log: Log, why: str) -> Stray | None:
+        """Makes a stray of a log that was taken out, closed and renamed when this returns; blocks.
 
-        None where the log is not there or its dir is offline. Raises KafkaStorageError.
+        None where its dir is offline. Raises KafkaStorageError.
         """
-        log = self._take_out(topic_partition)
-        if log is None or log.log_dir.offline:
+        self._settle(log)
+        if log.log_dir.offline:
             return None
         return self._strays.set_aside(log, self._clock.now_ms(), why)
 

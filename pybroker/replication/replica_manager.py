@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
 
 from pybroker.clock import Clock
 from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
@@ -269,7 +270,7 @@ class ReplicaManager(HostedPartitions):
                 return known is not None
             if known is None:
                 self.unopened.add((topic.id, image.index))
-                partition = self._host(topic, image, config)
+                partition = await self._host(topic, image, config)
             elif known.log.config != config:
                 known.log.config = config
             if partition is not None:
@@ -278,19 +279,28 @@ class ReplicaManager(HostedPartitions):
             logger.error("%s-%d: %s", topic.name, image.index, error)
         return known is None
 
-    def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
+    async def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
         """Opens or makes the log of a partition that is new here."""
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)
         if log is None and self._must_wait(topic, image):
             return None
         if log is not None and log.topic_id not in (topic.id, bytes(16)):
-            self._set_logs_aside({tp: reason_to_leave(log, self.image, self.node_id)})
-        log = self.logs.get_or_create(tp, topic.id, config, self.moves.preferred_dir(tp))
+            await self._set_aside([log])
+        log = await self._open(tp, topic.id, config)
         lag_time_max_ms = self.config["replica.lag.time.max.ms"]
         partition = Partition(tp, topic.id, self.node_id, log, lag_time_max_ms)
         self.add(partition)
         return partition
+
+    async def _open(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+        """On a thread where it is a stray: it may have to be recovered. A new one is soon made."""
+        get = partial(self.logs.get_or_create, tp, topic_id, config, self.moves.preferred_dir(tp))
+        if not self.logs.is_stray(tp, topic_id):
+            return get()
+        log = await self._loop.run_in_executor(self._pools.changes, get)
+        log.log_dir.check_online()
+        return log
 
     def _must_wait(self, topic: TopicImage, image: PartitionImage) -> bool:
         """Whether the log may be on a disk that is not there, and nobody else surely has what is in it."""
@@ -324,8 +334,12 @@ class ReplicaManager(HostedPartitions):
         """Replicas leave this broker; when this returns that is durable, and the files go in the background."""
         for partition in partitions:
             self._withdraw(partition)
-        leaving = [partition.topic_partition for partition in partitions]
-        await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, leaving)
+        await self._delete(partition.topic_partition for partition in partitions)
+
+    async def _delete(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        logs = self.logs.take_out(topic_partitions)
+        if logs:
+            await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, logs)
 
     def _hosted_of(self, topic: TopicImage) -> list[Partition]:
         """Its replicas here; none of it is waited for any more."""
@@ -335,31 +349,30 @@ class ReplicaManager(HostedPartitions):
 
     async def _leave_what_is_not_ours(self, deleted: Set[bytes]) -> None:
         """The image was read anew: of what is not in it, only what was noted as deleted is removed."""
-        left = [log.topic_partition for log in self.logs if log.topic_id in deleted]
-        if left:
-            await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, left)
+        await self._delete([log.topic_partition for log in self.logs if log.topic_id in deleted])
         await self._set_aside([log for log in self.logs if reason_to_leave(log, self.image, self.node_id)])
 
     async def _set_aside(self, logs: list[Log]) -> None:
         """These logs belong to no partition of this broker any more; they are strays when this returns."""
-        reasons = {log.topic_partition: reason_to_leave(log, self.image, self.node_id) for log in logs}
-        for tp in reasons:
-            hosted = self.topics.get(tp.topic, {}).get(tp.partition)
+        reasons = {log: reason_to_leave(log, self.image, self.node_id) for log in logs}
+        for log in logs:
+            hosted = self.topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
             if hosted is not None:
                 self._withdraw(hosted)
+        self.logs.take_out(log.topic_partition for log in logs)
         if reasons:
             await self._loop.run_in_executor(self._pools.changes, self._set_logs_aside, reasons)
 
-    def _set_logs_aside(self, reasons: Mapping[TopicPartition, str]) -> None:
+    def _set_logs_aside(self, reasons: Mapping[Log, str]) -> None:
         """Blocks, on a pool thread."""
-        for tp, why in reasons.items():
+        for log, why in reasons.items():
             try:
-                stray = self.logs.set_aside(tp, why)
+                stray = self.logs.set_aside(log, why)
             except errors.KafkaStorageError as error:
-                logger.error("setting %s aside: %s", tp, error)
+                logger.error("setting %s aside: %s", log.topic_partition, error)
                 continue
             if stray is not None:
-                logger.error("%s: %s. %s", tp, why, ADVICE % stray.folder)
+                logger.error("%s: %s. %s", log.topic_partition, why, ADVICE % stray.folder)
         self.logs.forget_deleted()
 
     def _withdraw(self, partition: Partition) -> None:

@@ -80,7 +80,7 @@ class Life:
     def delete(self) -> None:
         topic_id = self.log.topic_id
         self.say(topic_id=None, values=(), synced=0, start=0)
-        self.logs.delete_all([TP])
+        self.logs.delete(TP)
         self.say(topic_id=None, deleted=frozenset({topic_id}), values=(), synced=0, start=0)
 
     def move(self, target: str, meanwhile: Callable[[], object] = lambda: None) -> None:

@@ -80,7 +80,7 @@ def test_of_two_topics_of_one_name_the_metadata_choose(tmp_path):
     logs.load()
     fill(logs.get_or_create(TP, OTHER_ID, CONFIG), [b"the new topic"])
     logs = loaded(tmp_path)
-    logs.set_aside(TP, "of another topic")
+    logs.set_aside(*logs.take_out([TP]), "of another topic")
     log = logs.get_or_create(TP, OTHER_ID, CONFIG)
     assert contents(log) == [(0, b"the new topic")]
     assert folders(tmp_path) == ["a/t-0-stray", "b/t-0"]

@@ -13,11 +13,11 @@ from pybroker.cluster.service import ControllerService
 from pybroker.config import topic_config
 from pybroker.log import missing_directories
 from pybroker.log.config import LogConfig
+from pybroker.log.log import Log
 from pybroker.log.strays import Strays
 from pybroker.replication import replica_manager
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.defects import Patch, defect
-from pybroker.topic_partition import TopicPartition
 
 
 @defect("pybroker/cluster/tests/test_missing_topics.py")
@@ -46,7 +46,7 @@ def logs_of_missing_topics_are_deleted() -> list[Patch]:
 def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
     """An auto-created topic did so after the store was lost."""
 
-    def delete(self: ReplicaManager, reasons: dict[TopicPartition, str]) -> None:
+    def delete(self: ReplicaManager, reasons: dict[Log, str]) -> None:
         self.logs.delete_all(list(reasons))
 
     return [(ReplicaManager, "_set_logs_aside", delete)]
@@ -132,7 +132,7 @@ def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() ->
 def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
     """A store that was lost took the logs along."""
 
-    def delete(self: ReplicaManager, reasons: dict[TopicPartition, str]) -> None:
+    def delete(self: ReplicaManager, reasons: dict[Log, str]) -> None:
         self.logs.delete_all(list(reasons))
 
     return [(ReplicaManager, "_set_logs_aside", delete)]
