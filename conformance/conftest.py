@@ -45,7 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ours: promised by pybroker, not by Kafka")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib.resources")
-    config.addinivalue_line("markers", "long: takes minutes; runs with -m long only")
     config.addinivalue_line("markers", "row: long, but a row of the mission is not shown without it")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config), "conformance-recorder")
@@ -64,9 +63,7 @@ def _unwanted(config: pytest.Config, item: pytest.Item) -> bool:
         return True
     if not str(item.path).startswith(str(Path(__file__).parent)):
         return False
-    if item.get_closest_marker("ours") and config.getoption("--broker") != "ours":
-        return True
-    return bool(item.get_closest_marker("long")) and "long" not in config.getoption("-m")
+    return bool(item.get_closest_marker("ours")) and config.getoption("--broker") != "ours"
 
 
 @pytest.fixture(autouse=True)
