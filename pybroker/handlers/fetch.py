@@ -4,17 +4,20 @@ v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epoch
 KIP-595), v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new
 leader (KIP-951).
 
-Brokers do not authenticate yet, so nobody may fetch as a replica.
+A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``lane``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.call import Call, Connection
+from pybroker.handlers.lane import PIECE
 from pybroker.handlers.leader_hint import add_leader_hint
-from pybroker.replication.fetch_session import Answer, Context, Key
+from pybroker.replication.fetch_session import Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
 from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.follower_session import Asked
@@ -34,24 +37,83 @@ HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
 def handle(request: Fetch.Request, call: Call) -> Any:
     """The response, or its future where there is not enough yet."""
-    broker = call.broker
     replica = replica_of(request, call.version)
     if replica != NOBODY:
         return follow(request, call, replica)
+    if sum(len(topic.partitions) for topic in request.topics) > PIECE:
+        return fetch_many_named(request, call)
     by_id = call.version >= TOPIC_IDS_SINCE
     try:
-        context = broker.replicas.sessions.context(
-            request.session_id,
-            request.session_epoch,
-            wanted(request, by_id),
-            forgotten(request, by_id),
-            by_id,
-            broker.clock.monotonic_ms(),
-        )
+        context = context_of(request, call, wanted(request, by_id))
     except errors.KafkaError as error:
         return Response(error_code=error.code)
+    if len(context.partitions) > PIECE:
+        return fetch_many(context, request, call)
+    fetch = operation(context, request, call)
+    return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
+
+
+async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
+    """As ``handle``, in turns of the lane."""
+    by_id = call.version >= TOPIC_IDS_SINCE
+    found: dict[Key, FetchPartition] = {}
+    with held(call.connection):
+        await call.broker.lane.in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some))
+    try:
+        context = context_of(request, call, found)
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
+    return await fetch_many(context, request, call)
+
+
+async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
+    """Reads and answers in turns of the lane; between them the fetch waits, as any other."""
+    broker, lane = call.broker, call.broker.lane
+    fetch = operation(context, request, call)
+    enough: list[bool] = []
+    with held(call.connection):
+        await lane.in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)))
+    if not any(enough) and not fetch.read_changed() and request.max_wait_ms > 0:
+        await broker.replicas.wait(fetch, request.max_wait_ms, lambda reads: reads)
+    try:
+        session_id, answers = context.answer(fetch.reads, broker.clock.monotonic_ms())
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
+    response = Response(session_id=session_id)
+    with held(call.connection):
+        await lane.in_pieces(answers, partial(add_answers, response, call))
+    return response
+
+
+@contextmanager
+def held(connection: Connection) -> Iterator[None]:
+    """What comes next from this client is served afterwards."""
+    connection.hold()
+    try:
+        yield
+    finally:
+        connection.release()
+
+
+def context_of(request: Fetch.Request, call: Call, partitions: dict[Key, FetchPartition]) -> Context:
+    """What the request means in its session. Raises as ``FetchSessions.context``."""
+    broker, by_id = call.broker, call.version >= TOPIC_IDS_SINCE
+    sessions: FetchSessions = broker.replicas.sessions
+    return sessions.context(
+        request.session_id,
+        request.session_epoch,
+        partitions,
+        forgotten(request, by_id),
+        by_id,
+        broker.clock.monotonic_ms(),
+    )
+
+
+def operation(context: Context, request: Fetch.Request, call: Call) -> FetchOperation:
+    """The reading of its partitions. Raises InvalidRequest, for which there is no place in the response."""
+    broker = call.broker
     redirects = request.rack_id and is_rack_aware(broker.config)
-    fetch = FetchOperation(
+    return FetchOperation(
         context.partitions,
         broker.replicas.resolve,
         min_bytes=request.min_bytes,
@@ -60,7 +122,6 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         must_lead=call.version < FOLLOWER_READS_SINCE,
         select=by_rack(request.rack_id, broker.metadata.image.brokers) if redirects else None,
     )
-    return broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
 
 
 def follow(request: Fetch.Request, call: Call, replica: int) -> Any:
@@ -126,11 +187,15 @@ def isolation(level: int) -> Isolation:
 
 def wanted(request: Fetch.Request, by_id: bool) -> dict[Key, FetchPartition]:
     """The partitions that the request names, each once, in its order."""
-    found = {}
+    return {partition.key: partition for partition in named(request, by_id)}
+
+
+def named(request: Fetch.Request, by_id: bool) -> Iterator[FetchPartition]:
+    """The partitions that the request names, perhaps several times."""
     for topic in request.topics:
         name = None if by_id else topic.topic
         for each in topic.partitions:
-            partition = FetchPartition(
+            yield FetchPartition(
                 name,
                 topic.topic_id,
                 each.partition,
@@ -140,8 +205,6 @@ def wanted(request: Fetch.Request, by_id: bool) -> dict[Key, FetchPartition]:
                 each.last_fetched_epoch,
                 each.log_start_offset,
             )
-            found[partition.key] = partition
-    return found
 
 
 def forgotten(request: Fetch.Request, by_id: bool) -> list[Key]:
@@ -165,18 +228,22 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
 def response_of(call: Call, session_id: int, answers: list[Answer]) -> Fetch.Response:
     """The response that carries these answers."""
     response = Response(session_id=session_id)
-    topic: TopicResponse | None = None
-    key: str | bytes | None = None
+    add_answers(response, call, answers)
+    return response
+
+
+def add_answers(response: Fetch.Response, call: Call, answers: Iterable[Answer]) -> None:
+    """Puts these answers behind those that the response has."""
+    topic = response.responses[-1] if response.responses else None
     for partition, read in answers:
-        if topic is None or partition.key[0] != key:
-            key = partition.key[0]
+        key = partition.key[0]
+        if topic is None or key != (topic.topic_id if partition.topic is None else topic.topic):
             topic = TopicResponse(topic=partition.topic or "", topic_id=partition.topic_id)
             response.responses.append(topic)
         data = partition_data(partition, read)
         topic.partitions.append(data)
         if data.error_code in HINTED and call.version >= HINTS_SINCE:
             add_leader_hint(response, data, call, partition.topic, partition.topic_id, partition.index)
-    return response
 
 
 def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionData:

@@ -15,7 +15,9 @@ response.
 A session lives while its slot is not wanted by another one. With all
 ``max.incremental.fetch.session.cache.slots`` taken, a new session takes the slot of one that was
 not used for two minutes; else of the least valuable one that has held its slot that long: fewer
-partitions are worth less. Otherwise the fetcher gets session id 0 and goes on without one.
+partitions are worth less. Otherwise the fetcher gets session id 0 and goes on without one. So it is where all sessions
+together would remember more than ``MOST_PARTITIONS``, which Kafka does not limit: sessions that were not used for two
+minutes go then, and one that grows too large ends.
 
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """
@@ -32,6 +34,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 0x7FFF_FFFF
 EVICTION_MS = 120_000
+MOST_PARTITIONS = 200_000
+"""Of all sessions; each takes up to a kilobyte."""
 
 Key = tuple[str | bytes, int]
 Answer = tuple[FetchPartition, PartitionRead]
@@ -165,6 +169,8 @@ class FetchSessions:
         self._slots = slots
         self._random_id = random_id
         self._sessions: dict[int, FetchSession] = {}
+        self.partitions = 0
+        """That all sessions together remember."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -183,7 +189,7 @@ class FetchSessions:
         Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             wanted = tuple(partitions.values())
             if epoch == FINAL_EPOCH:
                 return Context(wanted)
@@ -195,16 +201,23 @@ class FetchSessions:
             raise errors.InvalidFetchSessionEpoch(f"session {session_id} is in epoch {session.epoch}, not {epoch}")
         if session.uses_topic_ids != uses_topic_ids:
             raise errors.FetchSessionTopicIdError(f"session {session_id} began otherwise")
+        self.partitions -= len(session.partitions)
         session.update(partitions.values(), forgotten)
+        self.partitions += len(session.partitions)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._end(session_id)
             return Context(())
+        if not self._has_room(now_ms):
+            self._end(session_id)
+            raise errors.FetchSessionIdNotFound(f"session {session_id} has grown too large")
         session.epoch = next_epoch(epoch)
         self._touch(session, now_ms)
         return IncrementalContext(session)
 
     def create(self, partitions: Sequence[FetchPartition], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         """A new session, None where there is no room for one of this size."""
+        if not self._has_room(now_ms, len(partitions)):
+            return None
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
             return None
         id = self._random_id()
@@ -212,7 +225,22 @@ class FetchSessions:
             id = self._random_id()
         own = {partition.key: partition for partition in partitions}
         session = self._sessions[id] = FetchSession(id, own, uses_topic_ids, now_ms)
+        self.partitions += len(own)
         return session
+
+    def _end(self, id: int) -> None:
+        session = self._sessions.pop(id, None)
+        if session is not None:
+            self.partitions -= len(session.partitions)
+
+    def _has_room(self, now_ms: int, more: int = 0) -> bool:
+        """Whether so many more partitions may be remembered; sessions that are not used make room."""
+        while self.partitions + more > MOST_PARTITIONS and self._sessions:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_ms <= EVICTION_MS:
+                break
+            self._end(oldest.id)
+        return self.partitions + more <= MOST_PARTITIONS
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.used_ms = now_ms
@@ -224,11 +252,11 @@ class FetchSessions:
         if oldest is None:
             return False
         if now_ms - oldest.used_ms > EVICTION_MS:
-            del self._sessions[oldest.id]
+            self._end(oldest.id)
             return True
         evictable = [s for s in self._sessions.values() if s.used_ms - s.created_ms > EVICTION_MS]
         least = min(evictable, key=FetchSession.value, default=None)
         if least is None or (size, 0) < least.value():
             return False
-        del self._sessions[least.id]
+        self._end(least.id)
         return True

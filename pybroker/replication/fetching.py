@@ -186,8 +186,12 @@ class Fetch:
 
     def read_all(self) -> bool:
         """Reads every partition; True where the fetch should be answered now."""
-        answer = not self.wanted
-        for wanted in self.wanted:
+        return self.read_some(self.wanted) or not self.wanted
+
+    def read_some(self, some: Sequence[FetchPartition]) -> bool:
+        """Reads the next of ``wanted``; True where the fetch should be answered when all have been read."""
+        answer = False
+        for wanted in some:
             partition: Partition | None = None
             try:
                 partition = self._find(wanted)
@@ -199,6 +203,15 @@ class Fetch:
             self.size += read.size
             answer = answer or read.is_urgent
         return answer or self.size >= self._min_bytes
+
+    def read_changed(self) -> bool:
+        """Reads those again that have changed since they were read; True where the fetch should be answered now."""
+        changed = [
+            number
+            for number, (partition, read) in enumerate(zip(self.partitions, self.reads, strict=True))
+            if partition is not None and partition.log.high_watermark != read.high_watermark
+        ]
+        return any([self.read_again(number) for number in changed])
 
     def read_again(self, number: int) -> bool:
         """The partition at ``number`` has changed; True where the fetch should be answered now."""

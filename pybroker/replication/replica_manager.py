@@ -199,6 +199,12 @@ class ReplicaManager(HostedPartitions):
         """``respond(reads)``, or the future of it where the fetch has to wait."""
         if fetch.read_all() or max_wait_ms <= 0:
             return respond(fetch.reads)
+        return self.wait(fetch, max_wait_ms, respond)
+
+    def wait(
+        self, fetch: Fetch, max_wait_ms: int, respond: Callable[[list[PartitionRead]], object]
+    ) -> WaitingFetch:
+        """The future of ``respond(reads)`` where a fetch that has read everything has not enough."""
         waiting = WaitingFetch(self.purgatory, fetch, respond)
         found = [partition for partition in fetch.partitions if partition is not None]
         self.purgatory.park(waiting, found, max_wait_ms)

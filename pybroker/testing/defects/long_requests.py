@@ -10,6 +10,8 @@ from pybroker.handlers.lane import Turn
 from pybroker.handlers.produce import Appends
 from pybroker.log import log, validation
 from pybroker.net import connection, routes
+from pybroker.replication.fetch_session import FetchSessions
+from pybroker.replication.fetching import Fetch
 from pybroker.testing.defects import Patch, defect
 
 
@@ -107,3 +109,25 @@ def requests_hold_as_much_as_fits() -> list[Patch]:
     """A Metadata request of empty names took 29 bytes of memory for each of its own."""
     plain = routes._route
     return [(routes, "_route", lambda row: plain(row)._replace(most_units=1 << 60))]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_others_are_served_between_two_turns")
+def a_fetch_of_many_partitions_is_read_in_one_turn() -> list[Patch]:
+    """Thirty thousand of them held the loop for a seventh of a second."""
+
+    async def in_pieces(self: lanes.Lane, items: Any, do: Any) -> None:
+        do(list(items))
+
+    return [(lanes.Lane, "in_pieces", in_pieces)]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_what_is_appended_between_two_turns_is_not_waited_for")
+def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[Patch]:
+    """An append that comes between two turns wakes nobody: the fetch does not wait yet."""
+    return [(Fetch, "read_changed", lambda self: False)]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_sessions_remember_is_limited")
+def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
+    """A thousand sessions of thirty thousand partitions each take as many gigabytes."""
+    return [(FetchSessions, "_has_room", lambda self, now_ms, more=0: True)]

@@ -1,0 +1,141 @@
+"""A fetch of many partitions is answered as any other, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pybroker import waiting
+from pybroker.handlers import fetch, lane
+from pybroker.handlers.tests.harness import Node
+from pybroker.handlers.tests.test_fetch import partitions, request
+from pybroker.replication import fetch_session
+from pybroker.replication.tests.harness import values
+
+MANY = 7
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "PIECE", 2)
+    monkeypatch.setattr(lane, "PIECE", 2)
+
+
+def told(response: Any) -> list[tuple[Any, ...]]:
+    return [
+        (topic.topic, topic.topic_id, each.partition_index, each.error_code, each.high_watermark, values(each.records))
+        for topic in response.responses
+        for each in topic.partitions
+    ]
+
+
+def filled(node: Node) -> None:
+    node.create(partitions=MANY)
+    for index in (1, 4):
+        node.append(b"a%d" % index, index=index)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
+def test_many_are_answered_as_few_are(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(node)
+    asked = request(*[0] * (MANY + 2))  # two that are not there
+    asked.topics += request(0, 0, topic="unknown").topics
+    in_turns = node.ask(fetch, asked, version)
+    monkeypatch.setattr(fetch, "PIECE", 100)
+    assert told(in_turns) == told(node.ask(fetch, asked, version))
+    assert len(in_turns.responses) == 2
+    assert node.connection.held == 0
+
+
+def test_a_session_of_many_tells_what_is_new(node: Node) -> None:
+    filled(node)
+    session = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12)
+    assert len(partitions(session)) == MANY
+    node.append(b"b", index=6)
+    more = node.ask(fetch, request(session_id=session.session_id, session_epoch=1), 12)
+    assert [row[2] for row in told(more)] == [1, 4, 6]
+    gone = node.ask(fetch, request(session_id=session.session_id, session_epoch=7), 12)
+    assert gone.error_code == fetch.errors.InvalidFetchSessionEpoch.code
+
+
+def begun(node: Node, asked: Any) -> asyncio.Task[Any]:
+    """The request, served until nothing but time or an append ends it."""
+
+    async def begin() -> Any:
+        task = waiting.start(fetch.handle(asked, node.call(12)), node.loop)
+        for _ in range(1000):
+            if len(node.replicas.purgatory):
+                break
+            await asyncio.sleep(0.001)
+        return task
+
+    return node.run(begin())  # type: ignore[no-any-return]
+
+
+def test_many_wait_and_are_answered_by_an_append(node: Node) -> None:
+    node.create(partitions=MANY)
+    task = begun(node, request(*[0] * MANY, max_wait_ms=60_000))
+    assert node.connection.held == 0
+    node.append(b"x", index=5)
+    assert [row[2] for row in told(node.run(task)) if row[5]] == [5]
+
+
+def test_a_fetch_of_many_that_is_given_up_leaves_no_trace(node: Node) -> None:
+    node.create(partitions=MANY)
+    task = begun(node, request(*[0] * MANY, max_wait_ms=60_000))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        node.run(task)
+    assert len(node.replicas.purgatory) == 0
+    assert node.connection.held == 0
+
+
+def test_what_is_appended_between_two_turns_is_not_waited_for(node: Node) -> None:
+    node.create(partitions=MANY)
+    session = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12).session_id
+    again = request(session_id=session, session_epoch=1, max_wait_ms=60_000)
+
+    async def ask() -> Any:
+        task = waiting.start(fetch.handle(again, node.call(12)), node.loop)
+        node.append(b"x", index=0)  # the first turn has read it
+        return await asyncio.wait_for(task, 20)
+
+    assert [row[2] for row in told(node.run(ask())) if row[5]] == [0]
+
+
+def test_others_are_served_between_two_turns(node: Node) -> None:
+    node.create(partitions=MANY)
+    rounds: list[int] = []
+
+    async def ask() -> Any:
+        def turn() -> None:
+            rounds.append(1)
+            node.loop.call_soon(turn)
+
+        node.loop.call_soon(turn)
+        response = await waiting.start(fetch.handle(request(*[0] * MANY), node.call(12)), node.loop)
+        return len(rounds), response
+
+    many, response = node.run(ask())
+    assert many > 6
+    assert len(partitions(response)) == MANY
+
+
+def test_what_all_sessions_remember_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", MANY + 2)
+    node.create(partitions=MANY)
+    sessions = node.replicas.sessions
+    first = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12).session_id
+    assert node.ask(fetch, request(0, 0, 0, session_epoch=0), 12).session_id == fetch_session.NO_SESSION
+    small = node.ask(fetch, request(0, session_epoch=0), 12).session_id
+    assert (first > 0, small > 0, sessions.partitions) == (True, True, MANY + 1)
+    grown = node.ask(fetch, request(0, 0, 0, session_id=small, session_epoch=1), 12)
+    assert grown.error_code == fetch.errors.FetchSessionIdNotFound.code
+    assert (len(sessions), sessions.partitions) == (1, MANY)
+    node.clock.advance(fetch_session.EVICTION_MS + 1)
+    assert node.ask(fetch, request(0, 0, 0, session_epoch=0), 12).session_id > 0
+    assert (len(sessions), sessions.partitions) == (1, 3)
+    node.ask(fetch, request(session_id=next(iter(sessions._sessions)), session_epoch=-1), 12)
+    assert (len(sessions), sessions.partitions) == (0, 0)
