@@ -22,7 +22,7 @@ from pybroker.handlers.admission import Answers, Inquiry, keep_records
 from pybroker.handlers.call import Call
 from pybroker.handlers.lane import Turn
 from pybroker.handlers.leader_hint import add_leader_hint
-from pybroker.log.validation import Prepared, TooHeavy
+from pybroker.log.validation import Prepared, Rules, TooHeavy
 from pybroker.replication.partition import ACKS_ALL, Partition
 from pyclient.protocol import Produce, errors
 
@@ -91,7 +91,7 @@ def serve_one(
     except TooHeavy as heavy:
         appends = Appends(request, call, said)
         rest = appends.all()
-        return serve_rest(appends, next(rest), rest, heavy)
+        return serve_rest(appends, next(rest), rest, heavy.rules)
     except errors.KafkaError as error:
         if request.acks == 0:
             raise
@@ -151,17 +151,18 @@ def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Respons
         try:
             appends.add(*each)
         except TooHeavy as heavy:
-            return serve_rest(appends, each, rest, heavy)
+            return serve_rest(appends, each, rest, heavy.rules)
         if turn.is_over():
             return serve_rest(appends, None, rest, None)
     return appends.outcome()
 
 
 async def serve_rest(
-    appends: Appends, at: Item | None, rest: Iterator[Item], heavy: TooHeavy | None
+    appends: Appends, at: Item | None, rest: Iterator[Item], heavy: Rules | None
 ) -> Produce.Response | None:
-    """Goes on with the ``rest``; before that with ``at``, where that is ``heavy``. Nothing more is read from the
-    connection meanwhile, so a producer's batches are appended in their order.
+    """Goes on with the ``rest``; before that with ``at``, where that is too heavy for the loop by the rules ``heavy``.
+
+    Nothing more is read from the connection meanwhile, so a producer's batches are appended in their order.
     """
     connection, lane = appends.call.connection, appends.call.broker.lane
     if not connection.pinned:
@@ -243,19 +244,19 @@ class Appends:
     def _refuse(
         self, topic: TopicData, data: PartitionData, answer: PartitionResponse, error: errors.KafkaError
     ) -> None:
-        self._failure = self._failure or without_frames(error)
+        self._failure = self._failure or errors.without_frames(error)
         refuse_with_hint(self.response, answer, self.call, topic, data, error)
 
-    async def prepare(self, data: PartitionData, heavy: TooHeavy) -> Prepared | errors.KafkaError:
+    async def prepare(self, data: PartitionData, heavy: Rules) -> Prepared | errors.KafkaError:
         """The batch that was too heavy, checked on a thread, or what is wrong with it."""
         broker = self.call.broker
         assert data.records is not None
         try:
             return await broker.loop.run_in_executor(
-                broker.unpackers, heavy.rules.prepare, data.records, broker.clock.now_ms()
+                broker.unpackers, heavy.prepare, data.records, broker.clock.now_ms()
             )
         except errors.KafkaError as error:
-            return error
+            return errors.without_frames(error)
 
     def go_on(
         self,
@@ -263,10 +264,10 @@ class Appends:
         rest: Iterator[Item],
         turn: Turn,
         prepared: Prepared | errors.KafkaError | None,
-    ) -> tuple[Item | None, TooHeavy | None]:
+    ) -> tuple[Item | None, Rules | None]:
         """Appends what it can until the turn is over: ``at``, which has been ``prepared``, and of the ``rest``.
 
-        Returns what comes next, and why it cannot be appended yet; None where there is nothing left.
+        Returns what comes next, None where there is nothing left, and the rules by which it is too heavy.
         """
         at = at or next(rest, None)
         while at is not None:
@@ -276,7 +277,7 @@ class Appends:
                 else:
                     self.add(*at, prepared)
             except TooHeavy as heavy:
-                return at, heavy
+                return at, heavy.rules
             prepared = None
             at = next(rest, None)
             if turn.is_over():
@@ -332,12 +333,6 @@ def check(
                 admission.check(partition, records, said, call.version)
             return V2 if call.version >= ADDS_SINCE else V1
     return 0
-
-
-def without_frames(error: errors.KafkaError) -> errors.KafkaError:
-    """The error by itself: the frames behind it hold the request, and whoever keeps the error: a cycle."""
-    error.__traceback__ = error.__cause__ = error.__context__ = None
-    return error
 
 
 def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Response | None:

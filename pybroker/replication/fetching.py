@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from cy.sendfile import FileSlice
-from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.errors import KafkaError, without_frames
 
 if TYPE_CHECKING:
     from pybroker.log.leader_epochs import EpochEnd
@@ -117,7 +117,7 @@ class PartitionRead:
         log_start_offset: int = UNKNOWN,
         error: KafkaError | None = None,
     ) -> None:
-        self.error = error
+        self.error = None if error is None else without_frames(error)
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset

@@ -177,6 +177,12 @@ class KafkaError(Exception):
         super().__init__(message or self.text)
 
 
+def without_frames(error: KafkaError) -> KafkaError:
+    """The error by itself, for those who keep it: the frames behind it hold what they keep it in, which is a cycle."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
+
+
 class _WithRecordErrors(KafkaError):
     """KIP-467: which records of the batch were refused, as (index in the batch, why)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pybroker.handlers import fetch, lane
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_fetch import partitions, request
 from pybroker.replication import fetch_session
+from pybroker.replication.fetching import PartitionRead
 from pybroker.replication.tests.harness import values
 
 MANY = 7
@@ -121,6 +123,16 @@ def test_others_are_served_between_two_turns(node: Node) -> None:
     many, response = node.run(ask())
     assert many > 6
     assert len(partitions(response)) == MANY
+
+
+def test_errors_of_partitions_leave_nothing_to_the_garbage_collector(node: Node) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        node.ask(fetch, request(*[0] * MANY), 12)
+        assert not [each for each in gc.get_objects() if isinstance(each, PartitionRead) and each.error is not None]
+    finally:
+        gc.enable()
 
 
 def test_what_all_sessions_remember_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -403,3 +403,23 @@ def test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_colle
         assert not [each for each in gc.get_objects() if isinstance(each, Request)]
     finally:
         gc.enable()
+
+
+def test_a_batch_that_a_thread_refuses_leaves_nothing_to_the_garbage_collector(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(self: Rules, records: Any, now_ms: int) -> Any:
+        raise errors.InvalidRecord("a zip bomb")
+
+    monkeypatch.setattr(Rules, "prepare", prepare)
+    node.create("t")
+    gc.collect()
+    gc.disable()
+    try:
+        own = of_many([large_batch()] * 2)
+        own.timeout_ms = 4711
+        node.ask(produce, own, 9)
+        del own
+        assert not [each for each in gc.get_objects() if isinstance(each, Request) and each.timeout_ms == 4711]
+    finally:
+        gc.enable()
