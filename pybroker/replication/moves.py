@@ -69,8 +69,11 @@ class Moves:
             if await self._switched(move):
                 await self._loop.run_in_executor(self._settling, move.settle)
                 logger.info("%s is in %s now", tp, move.target.path)
-        except errors.KafkaStorageError as error:
+        except errors.KafkaError as error:
             logger.error("the move of %s to %s: %s", tp, move.target.path, error)
+            move.cancel()
+        except Exception:
+            logger.exception("the move of %s to %s", tp, move.target.path)
             move.cancel()
         finally:
             if self._tasks.get(tp) is asyncio.current_task():

@@ -14,6 +14,7 @@ import pytest
 
 from pybroker.cluster.image import MetadataDelta, PartitionImage, TopicImage
 from pybroker.log.marker import EndTxnMarker
+from pybroker.log.move import Move
 from pybroker.log.storage import Storage
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
@@ -396,6 +397,28 @@ def test_deleted_topic_moves_no_more(make_node: MakeNode) -> None:
     node.run(moving)
     assert folders(node) == []
     assert not node.logs.offline_dirs
+
+
+@pytest.mark.parametrize("error", [errors.CorruptMessage("noise"), ValueError("a fault of ours")], ids=repr)
+def test_a_move_that_fails_in_whatever_way_is_given_up(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Else nobody could move or compact the log before the next start."""
+
+    def copy(self: Move) -> None:
+        raise error
+
+    node = make_node(dirs=2)
+    partition = node.create()
+    target = next(path for path in node.paths if path != partition.log.log_dir.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Move, "copy", copy)
+        node.replicas.moves.start(TP, target)
+        node.run(asyncio.wait([node.replicas.moves._tasks[TP]]))
+    assert node.logs.moving_to(TP) is None
+    node.replicas.moves.start(TP, target)
+    node.run(asyncio.wait([node.replicas.moves._tasks[TP]]))
+    assert partition.log.log_dir.path == target
 
 
 def test_leadership_is_told_when_the_metadata_that_gives_it_is_published(node: Node) -> None:
