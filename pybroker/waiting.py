@@ -1,30 +1,76 @@
 """Runs an ``async def`` handler: at once up to its first real wait, from there as a task.
 
 Most such handlers answer without waiting at all, and those that do wait use the views of their
-request before. Python 3.12 has eager tasks for this; a first step that is taken by hand costs a
-half of one, and 3.11 has none. Until the first wait there is no current task (``asyncio.timeout``
-wants one).
+request before. Python 3.12 has eager tasks for this; a first step that is taken by hand costs less,
+and 3.11 has none. What limits the first wait (``asyncio.timeout``; since 3.12 ``wait_for`` too)
+wants a current task, which it cancels later: during the first step a stand-in is that.
 """
 
 from __future__ import annotations
 
 import asyncio
+from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Coroutine, Generator
 from types import coroutine
-from typing import Any
+from typing import Any, cast
+
+
+class _StandIn:
+    """The current task of a first step. What is asked of it later goes to the task that there is then."""
+
+    __slots__ = ("_cancellations", "_task")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._cancellations = 0
+
+    def done(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self._task is not None:
+            return self._task.cancel(msg)
+        self._cancellations += 1
+        return True
+
+    def cancelling(self) -> int:
+        return self._cancellations if self._task is None else self._task.cancelling()
+
+    def uncancel(self) -> int:
+        if self._task is not None:
+            return self._task.uncancel()
+        self._cancellations = max(0, self._cancellations - 1)
+        return self._cancellations
+
+    def become(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+        """``task`` is what this stood for; it is cancelled where its first step said so."""
+        self._task = task
+        for _ in range(self._cancellations):
+            task.cancel()
+        return task
 
 
 def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
     """The result of ``work`` if it did not have to wait, else a task that ends with it. Raises what
     ``work`` raises.
     """
+    stand_in = _StandIn()
+    current = cast("asyncio.Task[Any]", stand_in)
+    outer = asyncio.current_task(loop)
+    if outer is not None:
+        _leave_task(loop, outer)
+    _enter_task(loop, current)
     try:
         awaited = work.send(None)
     except StopIteration as stop:
         return stop.value
+    finally:
+        _leave_task(loop, current)
+        if outer is not None:
+            _enter_task(loop, outer)
     rest = _rest(work, awaited)
     rest.send(None)
-    return loop.create_task(rest)
+    return stand_in.become(loop.create_task(rest))
 
 
 async def _rest(work: Coroutine[Any, Any, Any], awaited: Any) -> Any:

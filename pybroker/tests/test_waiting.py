@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 import uvloop
 
 from pybroker import waiting
 
+P = ParamSpec("P")
 
-def on_a_loop(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+
+def on_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Runs the test on the loop of the broker."""
 
     @wraps(test)
-    def run() -> None:
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(test())  # type: ignore[arg-type]
+            runner.run(test(*arguments, **named))
 
     return run
 
@@ -156,12 +160,144 @@ async def test_a_cancellation_may_be_answered_with_a_result() -> None:
     assert await task == "given up"
 
 
-@on_a_loop
-async def test_behind_the_first_wait_the_work_has_a_task() -> None:
-    async def work() -> bool:
-        await asyncio.sleep(0)
-        async with asyncio.timeout(5):
-            await asyncio.sleep(0)
-        return asyncio.current_task() is not None
+LIMITS: list[Callable[[asyncio.Future[None]], Awaitable[None]]] = []
 
-    assert await start(work())
+
+@LIMITS.append
+async def by_timeout(never: asyncio.Future[None]) -> None:
+    async with asyncio.timeout(0.001):
+        await never
+
+
+@LIMITS.append
+async def by_wait_for(never: asyncio.Future[None]) -> None:
+    await asyncio.wait_for(never, 0.001)
+
+
+@LIMITS.append
+async def by_group(never: asyncio.Future[None]) -> None:
+    async def fail() -> None:
+        raise TimeoutError
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            await never
+    except* TimeoutError as errors:
+        raise errors.exceptions[0] from None
+
+
+@pytest.mark.parametrize("waits", [0, 1], ids=["the first", "a later one"])
+@pytest.mark.parametrize("limit", LIMITS)
+@on_a_loop
+async def test_any_wait_may_be_limited(limit: Any, waits: int) -> None:
+    async def work() -> str:
+        for _ in range(waits):
+            await asyncio.sleep(0)
+        never = asyncio.get_running_loop().create_future()
+        with pytest.raises(TimeoutError):
+            await limit(never)
+        assert never.cancelled()
+        await asyncio.sleep(0)
+        return "gave up"
+
+    assert await started_by_the_loop(work()) == "gave up"
+    task = start(work())
+    assert await task == "gave up"
+    assert not task.cancelling()
+
+
+async def started_by_the_loop(work: Any) -> Any:
+    """As a socket that is readable does it: there is no task."""
+    loop = asyncio.get_running_loop()
+    begun = loop.create_future()
+
+    def begin() -> None:
+        try:
+            begun.set_result(start(work))
+        except BaseException as error:
+            begun.set_exception(error)
+
+    loop.call_soon(begin)
+    return await (await begun)
+
+
+@on_a_loop
+async def test_a_cancellation_during_a_limited_first_wait_is_no_timeout() -> None:
+    async def work() -> None:
+        async with asyncio.timeout(60):
+            await asyncio.get_running_loop().create_future()
+
+    task = start(work())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("waits", [0, 1], ids=["during its first step", "later"])
+@on_a_loop
+async def test_work_may_cancel_itself(waits: int) -> None:
+    async def work() -> None:
+        for _ in range(waits):
+            await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        assert task.cancelling() == 1
+        await asyncio.sleep(0)
+
+    with pytest.raises(asyncio.CancelledError):
+        await start(work())
+
+
+@on_a_loop
+async def test_who_starts_work_is_another_task_than_the_work() -> None:
+    own = asyncio.current_task()
+    seen: list[object] = []
+
+    async def at_once() -> None:
+        seen.append(asyncio.current_task())
+
+    async def waits() -> None:
+        await at_once()
+        await asyncio.sleep(0)
+
+    async def fails() -> None:
+        await at_once()
+        raise KeyError
+
+    assert start(at_once()) is None
+    task = start(waits())
+    with pytest.raises(KeyError):
+        start(fails())
+    assert len(seen) == 3
+    assert None not in seen
+    assert own not in seen
+    assert asyncio.current_task() is own
+    await task
+
+
+@on_a_loop
+async def test_what_was_waited_for_leaves_nothing_to_the_garbage_collector() -> None:
+    class Request:
+        """Something that the work holds."""
+
+    async def work(request: Request) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.get_running_loop().create_future(), 0.001)
+        raise KeyError
+
+    gc.collect()
+    gc.disable()
+    try:
+        request = Request()
+        alive = weakref.ref(request)
+        task = start(work(request))
+        del request
+        await asyncio.wait([task])
+        assert isinstance(task.exception(), KeyError)
+        del task
+        await asyncio.sleep(0)
+        assert alive() is None
+    finally:
+        gc.enable()
