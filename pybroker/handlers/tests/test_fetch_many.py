@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from pybroker.handlers.tests.test_fetch import partitions, request
 from pybroker.replication import fetch_session
 from pybroker.replication.fetching import PartitionRead
 from pybroker.replication.tests.harness import values
+from pybroker.testing.garbage import leaves_nothing
 
 MANY = 7
 
@@ -126,13 +126,8 @@ def test_others_are_served_between_two_turns(node: Node) -> None:
 
 
 def test_errors_of_partitions_leave_nothing_to_the_garbage_collector(node: Node) -> None:
-    gc.collect()
-    gc.disable()
-    try:
+    with leaves_nothing(PartitionRead):
         node.ask(fetch, request(*[0] * MANY), 12)
-        assert not [each for each in gc.get_objects() if isinstance(each, PartitionRead) and each.error is not None]
-    finally:
-        gc.enable()
 
 
 def test_what_all_sessions_remember_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import itertools
 import threading
@@ -19,6 +18,7 @@ from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
 from pybroker.log.validation import Rules
 from pybroker.replication.tests.harness import NOW, batch, idempotent, topic_id
+from pybroker.testing.garbage import leaves_nothing
 from pyclient.protocol import Produce, errors
 
 Request = Produce.Request
@@ -396,13 +396,8 @@ def test_the_error_of_a_large_request_without_acks_ends_it_when_all_is_served(no
 def test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector(node: Node) -> None:
     """Which seldom looks at all there is; the request's bytes would stay until then."""
     node.create("t")
-    gc.collect()
-    gc.disable()
-    try:
+    with leaves_nothing(Request):
         node.ask(produce, of_many([large_batch()[:-1] + b"!"] * 3), 9)
-        assert not [each for each in gc.get_objects() if isinstance(each, Request)]
-    finally:
-        gc.enable()
 
 
 def test_a_batch_that_a_thread_refuses_leaves_nothing_to_the_garbage_collector(
@@ -413,13 +408,5 @@ def test_a_batch_that_a_thread_refuses_leaves_nothing_to_the_garbage_collector(
 
     monkeypatch.setattr(Rules, "prepare", prepare)
     node.create("t")
-    gc.collect()
-    gc.disable()
-    try:
-        own = of_many([large_batch()] * 2)
-        own.timeout_ms = 4711
-        node.ask(produce, own, 9)
-        del own
-        assert not [each for each in gc.get_objects() if isinstance(each, Request) and each.timeout_ms == 4711]
-    finally:
-        gc.enable()
+    with leaves_nothing(Request):
+        node.ask(produce, of_many([large_batch()] * 2), 9)
