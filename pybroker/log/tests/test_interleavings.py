@@ -134,6 +134,8 @@ class Scenario:
         )
         self.logs.load()
         self.log: Log = self.logs.get_or_create(TP, TOPIC_ID, CONFIG)
+        self.cleaner = Cleaner(self.logs, ManualClock(NOW), Throttle(), self.in_turn)
+        """One for all its threads, as a broker has: no two of them compact a log at a time."""
         self.commit = GroupCommit(self.log, self.on_pool)
         self.promised: list[tuple[int, int]] = []
         """Which records were told to be safe: the offset below which, and the log's cuts by then."""
@@ -206,14 +208,13 @@ class Scenario:
         self.log.log_dir.checkpoint_recovery_points()
 
     def clean(self) -> None:
-        def in_turn(work: Callable[[], Any]) -> Any:
-            with self.loop:
-                self.log.update_high_watermark(self.log.log_end_offset)
-                return work()
+        self.cleaner.clean_next(Resources(1 << 16), _Patient(self.run))
+        assert not self.cleaner.uncleanable
 
-        cleaner = Cleaner(self.logs, ManualClock(NOW), Throttle(), in_turn)
-        cleaner.clean_next(Resources(1 << 16), _Patient(self.run))
-        assert not cleaner.uncleanable
+    def in_turn(self, work: Callable[[], Any]) -> Any:
+        with self.loop:
+            self.log.update_high_watermark(self.log.log_end_offset)
+            return work()
 
     # What must be so
 
