@@ -117,6 +117,8 @@ class Membership:
         self._prepare = prepare
         self._has_failed = False
         self._standing = asyncio.Lock()
+        self._rejoined = 0
+        """The session in which this broker has joined again."""
         self._watches: list[Watch] = []
         self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
         self._worker: asyncio.Task[None] | None = None
@@ -141,7 +143,7 @@ class Membership:
         is waited for.
         """
         while not await self._is_done(self._register):
-            if self._store.session.state is SessionState.EXPIRED:
+            if self._is_expired:
                 await self._is_done(self._store.new_session)
         self._watches = [
             self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand)),
@@ -307,15 +309,25 @@ class Membership:
             await self._service.set_brokers(await load_brokers(self._store))
 
     async def _rejoin(self) -> None:
-        """The session expired: begins another, with a new broker epoch."""
+        """The session expired: begins another, with a new broker epoch. Nothing where that is done: attempts that
+        failed are repeated, also when a session that ended meanwhile has begun one that succeeded.
+        """
+        if self._rejoined == self._store.session.id and not self._is_expired:
+            return
         self._service.step_down()
-        await self._store.new_session()
+        session = (await self._store.new_session()).id
         await self._find_cluster()
         await self._register()
         if self._is_leaving or self._offline:
             await self._tell()
         await self._stand()
-        self._cache.is_in_touch = True
+        if session == self._store.session.id and not self._is_expired:
+            self._rejoined = session
+            self._cache.is_in_touch = True
+
+    @property
+    def _is_expired(self) -> bool:
+        return self._store.session.state is SessionState.EXPIRED
 
     async def _find_cluster(self) -> None:
         """Raises StoreIsEmpty, or ClusterMismatch, where the store is not the one that this broker has joined."""

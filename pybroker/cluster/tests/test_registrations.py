@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import namesake, owner_process, znodes
+from pybroker.cluster import membership, namesake, owner_process, znodes
 from pybroker.cluster.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode, _boot
@@ -266,6 +266,42 @@ def test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_
         awake.set()
         await members.until(lambda: cache.live_controller == members.controller.id)
         await members.settled()
+
+    run(tmp_path / "store", scenario)
+
+
+def test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the simulator: the first attempt was repeated when the second had succeeded, and the broker took off its
+    own registration, and its own /controller.
+    """
+    monkeypatch.setattr(membership, "RETRY_S", 0.0)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        late = members.controller
+        renew, created, registered = late.store.new_session, late.store.create, []
+
+        async def expires_once_more() -> Session:
+            monkeypatch.setattr(late.store, "new_session", renew)
+            session = await renew()
+            await members.server.expire(session.id)
+            return session
+
+        async def create(path: str, *arguments: Any, **options: Any) -> str:
+            found = await created(path, *arguments, **options)
+            registered.append(path)
+            return found
+
+        monkeypatch.setattr(late.store, "new_session", expires_once_more)
+        monkeypatch.setattr(late.store, "create", create)
+        await members.server.expire(late.store.session.id)
+        work = membership_of(late)
+        await members.until(lambda: registered and work._worker is not None and work._worker.done())
+        await members.settled()
+        assert registered == [znodes.broker_path(late.id)]
 
     run(tmp_path / "store", scenario)
 

@@ -59,3 +59,18 @@ def only_the_controller_looks_at_the_store_again() -> list[Patch]:
             await broker._service.look_at_store()
 
     return [(Membership, "look_at_store", look)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_registrations.py"
+    "::test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once"
+)
+def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
+    """Each attempt that failed is repeated later, and takes off what another one has registered meanwhile."""
+    rejoin = Membership._rejoin
+
+    async def again(broker: Membership) -> None:
+        broker._rejoined = 0
+        await rejoin(broker)
+
+    return [(Membership, "_rejoin", again)]
