@@ -48,6 +48,10 @@ class Chain:
         mine = self.digest_at(offset)
         return mine is not None and mine == other.digest_at(offset)
 
+    def common_end(self, other: Chain) -> int:
+        """Up to where both are the same."""
+        return next((end for end in reversed(self.ends) if self.agrees(other, end)), 0)
+
     def add(self, batch: bytes, end: int) -> None:
         """The next batch."""
         self.digests.append(hash((self.digests[-1] if self.digests else 0, batch)))

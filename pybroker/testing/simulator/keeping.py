@@ -1,7 +1,8 @@
 """What must stay on the disks, whatever becomes of the coordination store.
 
 * No folder of a log that has records goes, unless the deletion of its topic was noted, the replica has moved to
-  other brokers, or the same records lie in another folder of the machine (``kept``).
+  other brokers, or the same records lie in another folder of the machine (``kept``). A copy that a move makes begins
+  anew where its log was cut: of it only what was committed has to lie there.
 * A log that is opened again does not begin anew (``kept``): a machine that has not lost its disk has what it had.
 * A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more, but at the
   end every replica that was in sync has every acknowledged record on its disk (``kept``).
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pybroker.log import partition_metadata
-from pybroker.log.folders import parse_folder
+from pybroker.log.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_folder
 from pybroker.log.log import Log
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.cluster import Machine
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pybroker.testing.simulator.oracle import Oracle
 
 Place = tuple[int, TopicPartition]
-MARKS = ("-delete", "-future", "-stray")
+MARKS = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 
 
 class Keeping:
@@ -81,7 +82,9 @@ class Keeping:
     def _has_more(self, disk: Disk, path: str, key: TopicPartition, chain: Chain) -> bool:
         others = [each for each in self._folders(disk, key) if each != path]
         before = self.oracle.committed.get(key)
-        return any(log_on(disk, each, before).agrees(chain, chain.end) for each in others)
+        is_copy = path.endswith(FUTURE_SUFFIX)
+        end = chain.common_end(before or Chain()) if is_copy else chain.end
+        return end == 0 or any(log_on(disk, each, before).agrees(chain, end) for each in others)
 
     def opened_anew(self, place: Place, before: Chain, log: Log) -> None:
         """A broker has opened the log again."""

@@ -277,12 +277,11 @@ class World:
         serving = [broker.node_id for broker in self.cluster.brokers()]
         for node_id in serving:
             self.cluster.stop(node_id)
-        self.faults.has_ended = False  # nobody is started again
 
         def have_stopped() -> bool:
             return not any(self.cluster.serving(node_id) for node_id in serving)
 
-        if not self._wait(STOP_S, have_stopped):
+        if not self._wait(STOP_S, have_stopped, mends=False):
             left = [node_id for node_id in serving if self.cluster.machines[node_id].process is not None]
             raise Violation("stops", f"brokers {left} of {serving} do not stop")
 
@@ -303,14 +302,16 @@ class World:
         for audit in audits:
             audit.result()
 
-    def _wait(self, timeout_s: float, holds: Callable[[], bool]) -> bool:
-        """Lets time pass until ``holds()``; False where that takes too long."""
+    def _wait(self, timeout_s: float, holds: Callable[[], bool], *, mends: bool = True) -> bool:
+        """Lets time pass until ``holds()``; False where that takes too long. ``mends``: once faults have ended, who has
+        stopped is started again.
+        """
         until = self.scheduler.now + timeout_s
         while self.scheduler.now < until:
             self.scheduler.run(self.scheduler.now + STEP_S)
             if holds():
                 return True
-            if self.faults.has_ended:
+            if mends and self.faults.has_ended:
                 self.faults.mend()
         return False
 

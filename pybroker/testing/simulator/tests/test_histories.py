@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,16 @@ def test_groups_are_joined_in_histories() -> None:
     assert world.run().invariant == ""
     assert world.groups.joined >= world.settings.lives
     assert world.groups.places
+
+
+def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
+    """A broker that had stopped was started again, and was not told to stop."""
+    struck: list[float] = []
+
+    def strikes_later(world: World) -> None:
+        for _ in range(10):
+            world.faults.later(lambda: struck.append(world.scheduler.now), 0.001)
+
+    with patched([(World, "_check_factor", strikes_later)]):
+        assert run(0, replace(drawn(0, ""), is_stopped=True)).invariant == ""
+    assert struck == []

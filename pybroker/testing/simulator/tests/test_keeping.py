@@ -1,0 +1,64 @@
+"""Which folders may go from a disk: the oracle's rule."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from pybroker.log import partition_metadata
+from pybroker.testing.simulator.chain import Chain
+from pybroker.testing.simulator.disk import Disk, SimulatedInode
+from pybroker.testing.simulator.oracle import Violation
+from pybroker.testing.simulator.world import World, drawn
+
+TOPIC_ID = bytes(range(16))
+LOG, COPY = "/disk/t-0", "/disk2/t-0.4f1d-future"
+
+
+def batch(offset: int, epoch: int) -> bytes:
+    """One record."""
+    return struct.pack(">qiibihi", offset, 15, epoch, 2, 0, 0, 0)
+
+
+OLD = batch(0, 0) + batch(1, 0)
+CUT = batch(0, 0) + batch(1, 1)
+
+
+def folder(disk: Disk, path: str, data: bytes) -> None:
+    disk.add(path, None)
+    disk.add(f"{path}/{partition_metadata.FILE_NAME}", SimulatedInode(partition_metadata.encode(TOPIC_ID)))
+    disk.add(f"{path}/{0:020d}.log", SimulatedInode(data))
+
+
+def is_allowed(removed: str, folders: dict[str, bytes], committed: bytes) -> bool:
+    """Whether the oracle lets a folder go."""
+    world = World(0, drawn(0, ""))
+    oracle, machine = world.oracle, world.cluster.add_machine(1)
+    oracle.keeping.watch(machine)
+    chain = oracle.committed[oracle.incarnations.key(TOPIC_ID, "t", 0)] = Chain()
+    chain.add_all(committed)
+    for path, data in folders.items():
+        folder(machine.disk, path, data)
+    machine.disk.on_removal(removed)
+    try:
+        oracle.check()
+    except Violation:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("committed", [b"", batch(0, 0), CUT], ids=["nothing", "less", "all"])
+def test_a_copy_goes_where_its_log_was_cut_and_has_all_that_was_committed(committed: bytes) -> None:
+    assert is_allowed(COPY, {LOG: CUT, COPY: OLD}, committed)
+
+
+def test_a_copy_stays_that_has_more_of_what_was_committed_than_its_log() -> None:
+    assert not is_allowed(COPY, {LOG: batch(0, 0), COPY: OLD}, OLD)
+    assert not is_allowed(COPY, {COPY: OLD}, OLD)
+
+
+def test_a_log_stays_though_nothing_of_it_was_committed() -> None:
+    assert not is_allowed(LOG, {LOG: OLD}, b"")
+    assert not is_allowed(LOG, {LOG: OLD, COPY: CUT}, b"")
+    assert is_allowed(LOG, {LOG: OLD, COPY: OLD}, OLD)
