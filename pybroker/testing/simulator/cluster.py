@@ -49,6 +49,9 @@ class Process:
         self.is_stopping = False
         self.has_failed = ""
 
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
     async def open_store(self) -> StoreClient:
         """The broker's session."""
         assert self.store is None

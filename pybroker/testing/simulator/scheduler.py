@@ -82,6 +82,7 @@ class Scheduler:
         """Where pool threads have turns: None where their work is done at once."""
         self.tasks: list[Any] = []
         """All tasks of all processes."""
+        self._failures: list[tuple[ProcessLoop, Exception]] = []
         self._queue: list[tuple[float, int, Handle]] = []
         self._ready: deque[Handle] = deque()
         self._number = 0
@@ -115,7 +116,27 @@ class Scheduler:
             self._drain()
             self.events += 1
             self.after_event()
+            if self._failures:
+                self._tell_failure()
         self.now = until
+
+    def failed(self, loop: ProcessLoop, error: Exception) -> None:
+        """Something has failed that nobody waits for. It is told after the event: this may be a finalizer, in which
+        what is raised goes unheard.
+        """
+        self._failures.append((loop, error))
+
+    def check_tasks(self) -> None:
+        """What a task has raised and nobody has looked at is told, though the task lives on here."""
+        for task in self.tasks:
+            if task.done() and not task.cancelled() and task._log_traceback:
+                task.get_loop().call_exception_handler({"exception": task.exception()})
+        if self._failures:
+            self._tell_failure()
+
+    def _tell_failure(self) -> None:
+        failures, self._failures = self._failures, []
+        self.on_failure(*failures[0])
 
     def _drain(self) -> None:
         ready = self._ready
@@ -153,7 +174,9 @@ class Scheduler:
         events._set_running_loop(cast(Any, gone))
         try:
             for task in self.tasks:
-                if not task.done():
+                if task.done():
+                    task._log_traceback = False
+                else:
                     task._log_destroy_pending = False
                     _close(task.get_coro())
         finally:
@@ -271,7 +294,7 @@ class ProcessLoop:
         """What nobody has caught is a failure of the history."""
         error = context.get("exception")
         if isinstance(error, Exception) and not isinstance(error, _UNHEARD) and not self.is_dead:
-            self.scheduler.on_failure(self, error)
+            self.scheduler.failed(self, error)
 
 
 def pool_delay(rng: Random) -> float:

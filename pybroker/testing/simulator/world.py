@@ -154,6 +154,7 @@ class World:
             self._stop()
         self.oracle.check()
         self.oracle.keeping.check_end()
+        self.scheduler.check_tasks()
 
     def _start(self) -> None:
         for node_id in range(1, self.settings.brokers + 1):
