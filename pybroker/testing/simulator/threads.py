@@ -1,6 +1,6 @@
 """Pool threads that really have turns: between two steps of one, the loop and other threads run.
 
-Each piece of work has a thread of its own, which runs only while the scheduler waits for it: one baton goes round, so
+Each piece of work has a thread, which runs only while the scheduler waits for it: one baton goes round, so
 a seed is a history still. Work hands the baton back where a real thread would wait, in a sync, a rename, or for a lock
 that another has, and gets it again at a virtual time that the seed draws. So a log may be cut while it is synced, and a
 topic deleted while its log is.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from pybroker.testing.simulator.scheduler import ProcessLoop, Scheduler
@@ -79,8 +79,8 @@ class Thread:
         """What it waits for."""
         self._threads = threads
         self._work = work
-        self._thread: threading.Thread | None = None
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._has_begun = False
+        self._go, self._back = _closed_gate(), _closed_gate()
         self._error: BaseException | None = None
 
     def step(self) -> None:
@@ -89,19 +89,20 @@ class Thread:
             return
         threads = self._threads
         before, threads.current = threads.current, self
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
-        else:
+        if self._has_begun:
             threads.parked.pop(self, None)
             self._go.release()
+        else:
+            self._has_begun = True
+            _begin(self)
         self._back.acquire()
         threads.current = before
         error, self._error = self._error, None
         if error is not None:
             raise error
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """The work, on a real thread."""
         try:
             self._work()
         except Killed:
@@ -109,6 +110,9 @@ class Thread:
         except BaseException as error:
             self._error = error
         self.is_done = True
+
+    def has_run(self) -> None:
+        """Hands the baton back for good."""
         self._back.release()
 
     def park(self) -> None:
@@ -120,6 +124,44 @@ class Thread:
         self._go.acquire()
         if self.is_killed:
             raise Killed
+
+
+class _Real:
+    """A real thread, which does one piece of work after the other: most end before the next begins."""
+
+    idle: ClassVar[list[_Real]] = []
+
+    def __init__(self) -> None:
+        self._wake = _closed_gate()
+        self._next: Thread | None = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def begin(self, work: Thread) -> None:
+        """Does it."""
+        self._next = work
+        self._wake.release()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.acquire()
+            work, self._next = self._next, None
+            assert work is not None
+            work.run()
+            self.idle.append(self)
+            work.has_run()
+            del work  # and all of its history
+
+
+def _begin(work: Thread) -> None:
+    real = _Real.idle.pop() if _Real.idle else _Real()
+    real.begin(work)
+
+
+def _closed_gate() -> threading.Lock:
+    """``acquire`` waits for one ``release``."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
 
 
 class Lock:
