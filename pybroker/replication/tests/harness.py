@@ -102,8 +102,13 @@ class Node:
         self.logs.close()
 
     def close(self) -> None:
-        """The end of the test."""
+        """The end of the test. What is cancelled has its turn, as in a broker: else it was never awaited."""
         self.stop()
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self.loop.run_until_complete(asyncio.wait(left))
         self.loop.close()
 
     # Metadata

@@ -1,0 +1,26 @@
+"""The broker of these tests leaves nothing behind that another test would hear of."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pybroker.replication.tests.harness import Node
+
+
+def test_what_a_broker_has_begun_is_over_when_it_is_closed(tmp_path: Path) -> None:
+    node, tidied_up = Node(tmp_path), []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            tidied_up.append(True)
+
+    waiting = node.loop.create_task(wait())
+    node.turn()
+    not_begun = node.loop.create_task(wait())
+    node.close()
+    assert waiting.done()
+    assert not_begun.done()
+    assert tidied_up == [True]
