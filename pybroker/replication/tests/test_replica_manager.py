@@ -395,6 +395,7 @@ def test_deleted_topic_moves_no_more(make_node: MakeNode) -> None:
     moving = node.replicas.moves._tasks[TP]
     node.delete()
     node.run(moving)
+    node.pools.removals.submit(lambda: None).result()  # and with it all that was removed before
     assert folders(node) == []
     assert not node.logs.offline_dirs
 
