@@ -116,7 +116,7 @@ class Report:
             "transactions": dict(sorted(self.transactions.items())),
             "errors_that_clients_were_told": dict(sorted(self.hiccups.items())),
             "why_transactional_clients_were_given_up": dict(sorted(self.given_up.items())),
-            "zombies_that_hung_in_their_library": self.hung,
+            "clients_that_hung_in_their_library": self.hung,
             "seconds_from_a_fault_to_acks_in_every_load": _spread(self.pauses_s),
             "seconds_from_a_fault_until_all_is_in_sync": _spread(self.heals_s),
             "longest_silence_of_each_loop_in_seconds": {id: round(s, 2) for id, s in self.silences_s.items()},

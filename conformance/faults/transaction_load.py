@@ -264,10 +264,18 @@ class Transactions:
         with contextlib.suppress(AssertionError):
             until(is_told, f"{role}'s zombie is told", STALLED_S)
             return
-        zombie.signal(signal.SIGQUIT)
-        until(lambda: "File " in zombie.trouble(), "its stack", STALLED_S)
-        assert "in send_offsets" in zombie.trouble(), f"{role}'s zombie is not told:\n{zombie.trouble()}"
-        self.report.hung.append(f"{role}: {zombie.trouble()}")
+        assert self._has_hung(zombie), f"{role}'s zombie is not told:\n{zombie.trouble()}"
+
+    def _has_hung(self, process: Process) -> bool:
+        """Whether a worker stands in the call in which librdkafka is known to hang; reported then, with the stack."""
+        if process.options.driver != "confluent":
+            return False
+        process.signal(signal.SIGQUIT)
+        until(lambda: "File " in process.trouble(), "its stack", STALLED_S)
+        if "in send_offsets" not in process.trouble():
+            return False
+        self.report.hung.append(f"{process.options.transactional_id}: {process.trouble()}")
+        return True
 
     def end(self) -> None:
         """Lets the workers finish what they have begun; then all have ended and no transaction is open."""
@@ -290,6 +298,14 @@ class Transactions:
         self._check(logs)
         return self.report
 
+    def _end_hung(self, application: Application) -> bool:
+        """Kills those of its workers that hang; False where none does."""
+        workers = [self.workers[f"{application.name}{number}"] for number in range(application.workers)]
+        hung = [worker for worker in workers if worker.alive and self._has_hung(worker)]
+        for worker in hung:
+            worker.kill()
+        return bool(hung)
+
     def _roles(self, prefix: str) -> list[Process]:
         return [process for role, process in self.workers.items() if role.startswith(prefix)]
 
@@ -298,13 +314,19 @@ class Transactions:
         self._await(lambda: not process.alive, f"{process.options.name} ends")
 
     def _await_copies(self) -> None:
-        """Until each application has copied the whole input."""
+        """Until each application has copied the whole input. A worker that hangs in librdkafka is replaced."""
         for partition in range(TOPICS["input"]):
             count = len(read_committed(self.target, Place("input", partition)))
             for application in self.plan.applications:
                 place = Place(application.target, partition)
                 copied = functools.partial(self._is_copied, place, count)
-                self._await(copied, f"{count} records in {place}")
+                what = f"{count} records in {place}"
+                try:
+                    self._await(copied, what)
+                except AssertionError:
+                    if not self._end_hung(application):
+                        raise
+                    self._await(copied, what)
 
     def _is_copied(self, place: Place, count: int) -> bool:
         """Whether the reader on the way has seen so many records there."""
