@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.testing.simulator.oracle import Violation
 from pybroker.testing.simulator.settings import Settings
 from pybroker.topic_partition import TopicPartition
@@ -69,10 +70,10 @@ class History:
         """Writers that do not know what became of a batch; it may still come."""
         self.is_over: Callable[[TopicPartition], bool] = lambda tp: False
         """Whether nobody needs to write there any more."""
-        self._producers = 1 << 40
+        self._producers = MAX_KNOWN_ID
 
     def new_producer(self) -> int:
-        """An id that no producer had before."""
+        """An id that no producer had before, and none is given: brokers go on behind the lower ones of their logs."""
         self._producers += 1
         return self._producers
 

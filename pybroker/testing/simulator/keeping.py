@@ -5,7 +5,8 @@
   anew where its log was cut: of it only what was committed has to lie there.
 * A log that is opened again does not begin anew (``kept``): a machine that has not lost its disk has what it had.
 * A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more, but at the
-  end every replica that was in sync has every acknowledged record on its disk (``kept``).
+  end every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic
+  may go on with it: who is out of sync since then owes nothing.
 * Where the whole store went back in time, some machine has them: which replicas are in sync is not known any more.
 """
 
@@ -14,6 +15,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pybroker.cluster import znodes
+from pybroker.cluster.loading import NOT_OURS
 from pybroker.log import partition_metadata
 from pybroker.log.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_folder
 from pybroker.log.log import Log
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from pybroker.testing.simulator.oracle import Oracle
 
 Place = tuple[int, TopicPartition]
+UNKNOWN = znodes.Assignment(())
 MARKS = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 
 
@@ -53,6 +57,18 @@ class Keeping:
     def estrange(self, key: TopicPartition, holders: tuple[int, ...]) -> None:
         """Nobody can read any more where that partition is."""
         self.estranged.setdefault(key, holders)
+
+    def state_written(self, tp: TopicPartition, topic_id: bytes | None, data: bytes) -> None:
+        """A partition's state is another one; ``topic_id``: what its topic's node says, None: unreadable."""
+        try:
+            state = znodes.decode_state(tp.partition, data, 0, UNKNOWN)
+        except NOT_OURS:
+            return
+        id_of = self.oracle.incarnations.id_of
+        known = [key for key in self.oracle.incarnations.all_of(tp) if topic_id in (None, id_of(key))]
+        for key in known[-1:]:
+            if key in self.estranged:
+                self.estranged[key] = tuple(id for id in self.estranged[key] if id in (*state.isr, *state.elr))
 
     def is_hopeless(self, tp: TopicPartition) -> bool:
         """Whether nobody needs to be able to write there any more."""

@@ -148,6 +148,8 @@ class Oracle:
                 self._gone(tp)
         elif tp not in self.keeping.estranged:
             self._decided(tp, state)
+        if node is not None:
+            self.keeping.state_written(TopicPartition(name, int(index)), topic and topic[0], node.data)
 
     def _gone(self, tp: TopicPartition) -> None:
         """Of a partition nobody can read any more where it is."""

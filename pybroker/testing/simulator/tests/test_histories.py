@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.replication.promises import Promises
 from pybroker.testing.simulator.__main__ import main
 from pybroker.testing.simulator.environment import patched
+from pybroker.testing.simulator.history import History
 from pybroker.testing.simulator.report import simulate
 from pybroker.testing.simulator.settings import FAULTS, IN_USE, ROOMS
 from pybroker.testing.simulator.world import World, drawn, run
@@ -71,6 +73,11 @@ def test_groups_are_joined_in_histories() -> None:
     assert world.run().invariant == ""
     assert world.groups.joined >= world.settings.lives
     assert world.groups.places
+
+
+def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
+    """Brokers go on behind the ids that their logs know: so two producers had one id."""
+    assert History(drawn(0)).new_producer() > MAX_KNOWN_ID
 
 
 def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 
 import pytest
@@ -11,6 +12,7 @@ from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.disk import Disk, SimulatedInode
 from pybroker.testing.simulator.oracle import Violation
 from pybroker.testing.simulator.world import World, drawn
+from pybroker.topic_partition import TopicPartition
 
 TOPIC_ID = bytes(range(16))
 LOG, COPY = "/disk/t-0", "/disk2/t-0.4f1d-future"
@@ -31,13 +33,20 @@ def folder(disk: Disk, path: str, data: bytes) -> None:
     disk.add(f"{path}/{0:020d}.log", SimulatedInode(data))
 
 
+def world_with(committed: bytes) -> tuple[World, TopicPartition]:
+    """A world in which that much of ``t-0`` was committed."""
+    world = World(0, drawn(0, ""))
+    key = world.oracle.incarnations.key(TOPIC_ID, "t", 0)
+    chain = world.oracle.committed[key] = Chain()
+    chain.add_all(committed)
+    return world, key
+
+
 def is_allowed(removed: str, folders: dict[str, bytes], committed: bytes) -> bool:
     """Whether the oracle lets a folder go."""
-    world = World(0, drawn(0, ""))
+    world, _ = world_with(committed)
     oracle, machine = world.oracle, world.cluster.add_machine(1)
     oracle.keeping.watch(machine)
-    chain = oracle.committed[oracle.incarnations.key(TOPIC_ID, "t", 0)] = Chain()
-    chain.add_all(committed)
     for path, data in folders.items():
         folder(machine.disk, path, data)
     machine.disk.on_removal(removed)
@@ -62,3 +71,24 @@ def test_a_log_stays_though_nothing_of_it_was_committed() -> None:
     assert not is_allowed(LOG, {LOG: OLD}, b"")
     assert not is_allowed(LOG, {LOG: OLD, COPY: CUT}, b"")
     assert is_allowed(LOG, {LOG: OLD, COPY: OLD}, OLD)
+
+
+@pytest.mark.parametrize("topic_id", [None, TOPIC_ID], ids=["unreadable", "known"])
+def test_who_is_out_of_sync_owes_nothing_of_a_topic_with_which_brokers_go_on(topic_id: bytes | None) -> None:
+    world, key = world_with(OLD)
+    keeping = world.oracle.keeping
+    world.oracle.acked[key] = 2
+    for node_id, data in {1: batch(0, 0), 2: OLD, 3: OLD}.items():
+        folder(world.cluster.add_machine(node_id).disk, LOG, data)
+    keeping.estrange(key, (1, 2, 3))
+    keeping.state_written(key, bytes(16), state(isr=[2], elr=[3]))  # of another topic
+    keeping.state_written(key, topic_id, b"{]")
+    with pytest.raises(Violation, match="broker 1 was in sync"):
+        keeping.check_end()
+    keeping.state_written(key, topic_id, state(isr=[2], elr=[3]))
+    keeping.check_end()
+    assert keeping.estranged[key] == (2, 3)
+
+
+def state(**fields: object) -> bytes:
+    return json.dumps({"leader": 2, "leader_epoch": 0, **fields}).encode()
