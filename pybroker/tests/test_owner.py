@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pybroker.supervisor import OWNER_GONE_S
@@ -25,25 +27,31 @@ def test_brokers_whose_supervisor_was_killed_stop_in_order(tmp_path: Path) -> No
     assert all((tmp_path / f"broker-{node_id}" / CLEAN).exists() for node_id in (1, 2))
 
 
+@contextmanager
+def hangup(handler: signal.Handlers) -> Iterator[None]:
+    """How children take SIGHUP, however the tests themselves were started."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_terminal_that_is_closed_stops_a_broker_in_order(tmp_path: Path) -> None:
-    with broker(tmp_path) as running:
+    with hangup(signal.SIG_DFL), broker(tmp_path) as running:
         assert running.stop(signal.SIGHUP).code == 0
     assert (tmp_path / "broker-1" / CLEAN).exists()
 
 
 def test_a_terminal_that_is_closed_stops_several_brokers_in_order(tmp_path: Path) -> None:
-    with fleet(tmp_path, "--processes", 2) as running:
+    with hangup(signal.SIG_DFL), fleet(tmp_path, "--processes", 2) as running:
         assert running.stop(signal.SIGHUP).code == 0
     assert all((tmp_path / f"broker-{node_id}" / CLEAN).exists() for node_id in (1, 2))
 
 
 def test_a_broker_that_was_started_with_nohup_outlives_its_terminal(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with broker(tmp_path) as running:
-            running.process.send_signal(signal.SIGHUP)
-            with Admin(f"127.0.0.1:{running.port}") as admin:
-                admin.create_topics("t", num_partitions=1)
-            assert running.stop().code == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with hangup(signal.SIG_IGN), broker(tmp_path) as running:
+        running.process.send_signal(signal.SIGHUP)
+        with Admin(f"127.0.0.1:{running.port}") as admin:
+            admin.create_topics("t", num_partitions=1)
+        assert running.stop().code == 0
