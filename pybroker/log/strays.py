@@ -15,13 +15,14 @@ set aside and why. It is written before the folder is renamed, and stays when th
 next start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
 its ordinary name is a log, whatever else is in it.
 
-Thread-safety: functions on files, which may block.
+Thread-safety: the functions on files may block. Any thread may call the methods of ``Strays``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -134,6 +135,8 @@ class Strays:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
+        self._lock = threading.Lock()
+        """Guards ``_found``, and is never held while a disk works."""
 
     def look_into(self, log_dir: LogDir) -> None:
         """Finds those that are in ``log_dir``; raises OSError."""
@@ -141,17 +144,29 @@ class Strays:
             self._add(Stray(log_dir, folder, topic_id, note, sum(self._storage.files(folder).values())))
 
     def _add(self, stray: Stray) -> None:
-        self._found.setdefault((stray.topic_id, stray.note.topic_partition), []).append(stray)
+        with self._lock:
+            self._found.setdefault((stray.topic_id, stray.note.topic_partition), []).append(stray)
+
+    def _remove(self, stray: Stray) -> bool:
+        """False where another thread has taken it."""
+        with self._lock:
+            found = self._found.get((stray.topic_id, stray.note.topic_partition), [])
+            is_there = stray in found
+            if is_there:
+                found.remove(stray)
+            return is_there
 
     def online(self) -> list[Stray]:
         """Those in dirs that have not failed."""
-        return [stray for found in list(self._found.values()) for stray in found if not stray.log_dir.offline]
+        with self._lock:
+            return [stray for found in self._found.values() for stray in found if not stray.log_dir.offline]
 
     def of(self, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
         """The one that is the log of this topic's partition, the newest where there are several, unless a person has
         removed it meanwhile.
         """
-        found = self._found.get((topic_id, topic_partition), ())
+        with self._lock:
+            found = list(self._found.get((topic_id, topic_partition), ()))
         online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
         return max(online, key=lambda stray: stray.note.since_ms, default=None)
 
@@ -175,11 +190,13 @@ class Strays:
     def take_back(self, stray: Stray) -> str:
         """Gives the folder its old name, which it returns. Raises KafkaStorageError."""
         folder = stray.log_dir.file(str(stray.note.topic_partition))
+        if not self._remove(stray):
+            raise errors.KafkaStorageError(f"{stray.folder} is being taken back already")
         try:
             stray.log_dir.rename(stray.folder, folder)
         except OSError as error:
+            self._add(stray)
             raise stray.log_dir.fail(error, f"taking {stray.folder} back") from error
-        self._found[stray.topic_id, stray.note.topic_partition].remove(stray)
         logger.warning("%s is %s again: its topic is there again", stray.folder, folder)
         return folder
 

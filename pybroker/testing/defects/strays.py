@@ -14,10 +14,11 @@ from pybroker.config import topic_config
 from pybroker.log import missing_directories
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
-from pybroker.log.strays import Strays
+from pybroker.log.strays import Stray, Strays
 from pybroker.replication import replica_manager
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.defects import Patch, defect
+from pybroker.topic_partition import TopicPartition
 
 
 @defect("pybroker/cluster/tests/test_missing_topics.py")
@@ -136,3 +137,27 @@ def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
         self.logs.delete_all(list(reasons))
 
     return [(ReplicaManager, "_set_logs_aside", delete)]
+
+
+@defect("pybroker/log/tests/test_strays.py::test_a_stray_is_found_while_another_thread_takes_one_back")
+def strays_are_looked_through_while_they_change() -> list[Patch]:
+    """One was passed over, and a new log began beside it."""
+
+    def of(self: Strays, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
+        found = self._found.get((topic_id, topic_partition), ())
+        online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
+        return max(online, key=lambda stray: stray.note.since_ms, default=None)
+
+    return [(Strays, "of", of)]
+
+
+@defect("pybroker/log/tests/test_strays.py::test_two_threads_that_take_a_stray_back_fail_no_log_dir")
+def a_stray_may_be_taken_back_twice() -> list[Patch]:
+    """The second rename found no folder, which counted as a failure of the disk."""
+
+    def remove(self: Strays, stray: Stray) -> bool:
+        found = self._found[stray.topic_id, stray.note.topic_partition]
+        found[:] = [each for each in found if each is not stray]
+        return True
+
+    return [(Strays, "_remove", remove)]
