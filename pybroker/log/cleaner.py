@@ -144,7 +144,7 @@ class Cleaner:
             todo = cleanable(log, self._clock.now_ms())
             return todo if todo is not None and todo.is_due else None
         except OSError as error:
-            log.log_dir.fail(error, f"looking for what to compact in {log.folder}")
+            log.log_dir.refuse(error, f"looking for what to compact in {log.folder}")
         except (ValueError, errors.KafkaError) as error:
             self._give_up(log, error)
         return None

@@ -30,6 +30,7 @@ class Durability:
     __slots__ = (
         "_lock",
         "_log",
+        "_lowered",
         "_point",
         "deleted",
         "doubted",
@@ -45,6 +46,8 @@ class Durability:
         self._point = threading.Lock()
         """Guards ``recovery_point`` and ``truncations``, for a moment; ``_lock`` may be held for a whole sync."""
         self.recovery_point = recovery_point
+        self._lowered = False
+        """True where the checkpoint file may have a recovery point from before a cut."""
         self.topic_id_synced = True
         """False where ``partition.metadata`` was written and may be lost."""
         self.names_synced = False
@@ -78,8 +81,9 @@ class Durability:
         """Syncs everything below the offset that ``find_end`` gives; blocks. Returns the recovery point.
 
         The end is asked for here, behind the wait for another sync and behind the number of cuts: an end from before
-        a cut would vouch for what is appended after it. Raises OSError, never to be retried; KafkaStorageError where
-        the log has been deleted, or its dir has failed.
+        a cut would vouch for what is appended after it. Raises OSError, to be retried only where there was no
+        descriptor: what was not synced is known as such then. KafkaStorageError where the log has been deleted, or its
+        dir has failed.
         """
         with self._lock:
             if self.deleted:
@@ -104,13 +108,14 @@ class Durability:
         """
         with self._point:
             self.truncations += 1
-            is_lower = offset < self.recovery_point
-            if is_lower:
+            if offset < self.recovery_point:
                 self.recovery_point = offset
+                self._lowered = True
             if self.doubted is not None:
                 self.doubted = min(self.doubted, offset)
-        if is_lower:
+        if self._lowered:
             self._log.log_dir.checkpoint_recovery_points()
+            self._lowered = False
 
     def save_files(self, segments: Iterable[Segment] = ()) -> None:
         """Writes ``leader-epoch-checkpoint`` and the indexes of ``segments`` where they lag.
@@ -133,7 +138,11 @@ class Durability:
         if lags:
             log.leader_epochs.dirty = False
             path = f"{log.folder}/{leader_epochs.FILE_NAME}"
-            log.log_dir.storage.replace(path, log.leader_epochs.encode())
+            try:
+                log.log_dir.storage.replace(path, log.leader_epochs.encode())
+            except OSError:
+                log.leader_epochs.dirty = True
+                raise
         return lags
 
     def _sync_names(self) -> None:
@@ -142,11 +151,20 @@ class Durability:
         needed = not self.names_synced
         if needed:
             self.names_synced = True  # before the sync: a file that is made meanwhile needs another
-        if not self._save_epochs() and needed:
-            log.log_dir.storage.sync_folder(log.folder)
+        try:
+            if not self._save_epochs() and needed:
+                log.log_dir.storage.sync_folder(log.folder)
+        except OSError:
+            if needed:
+                self.names_synced = False
+            raise
         log.log_dir.sync_names()
 
     def _sync_topic_id(self) -> None:
         if not self.topic_id_synced:
             self.topic_id_synced = True
-            self._log.log_dir.storage.open(f"{self._log.folder}/{partition_metadata.FILE_NAME}").sync()
+            try:
+                self._log.log_dir.storage.open(f"{self._log.folder}/{partition_metadata.FILE_NAME}").sync()
+            except OSError:
+                self.topic_id_synced = False
+                raise

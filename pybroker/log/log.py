@@ -412,7 +412,7 @@ class Log(ReadableLog):
         self.log_dir.check_online()
         if self.log_end_offset == self.first_segment_offset:
             return 0
-        with self._failing("applying retention"):
+        with self._refusing("applying retention"):
             candidates = [
                 Candidate(self.segments.end_offset(number, self.log_end_offset), segment)
                 for number, segment in enumerate(self.segments)

@@ -226,7 +226,8 @@ class LogDir:
                 try:
                     self.storage.sync_folder(self.path)
                 except OSError as error:
-                    raise self.fail(error, "syncing the names of logs") from error
+                    self.names_synced = False
+                    raise self.refuse(error, "syncing the names of logs") from error
 
     def rename(self, old: str, new: str) -> None:
         """Gives one of the dir's folders another name, durably; raises OSError."""

@@ -2,7 +2,8 @@
 
 Here is what does not depend on what the records mean; ``Log`` goes on from it. Every use of the
 disk stands in ``_failing``: an OSError takes the log dir offline and becomes KafkaStorageError,
-broken framing becomes CorruptMessage.
+broken framing becomes CorruptMessage. What may be tried again as if it had not been begun stands in
+``_refusing``: a lack of descriptors fails no dir there.
 
 Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
 call at any time.
@@ -111,7 +112,7 @@ class LogFiles:
     def _sync(self, find_end: Callable[[], int]) -> int:
         with self.undisturbed():  # whoever waited for a sync that failed must not try again
             self.log_dir.check_online()
-            with self._failing("syncing"):
+            with self._refusing("syncing"):
                 return self._durability.sync(find_end)
 
     def save_lagging_files(self) -> None:
@@ -119,7 +120,7 @@ class LogFiles:
 
         Raises KafkaStorageError.
         """
-        with self._failing("writing indexes"):
+        with self._refusing("writing indexes"):
             self._durability.save_files((self._active,))
 
     @property
@@ -186,13 +187,13 @@ class LogFiles:
 
         Raises KafkaStorageError.
         """
-        with self._failing("closing"):
+        with self._refusing("closing"):
             if self.log_end_offset > self.log_start_offset:
                 self.producers.take_snapshot(self.log_end_offset)
             for segment in self.segments:
                 segment.close()
         self.flush()
-        with self._failing("closing"):
+        with self._refusing("closing"):
             self._durability.save_files()
             self.release()
 

@@ -56,7 +56,11 @@ class TransactionIndex(IndexFile):
         """Returns when every entry is on the disk; raises OSError."""
         if not self._synced:
             self._synced = True  # before the sync: an entry that is added meanwhile needs another
-            self.save(sync=True)
+            try:
+                self.save(sync=True)
+            except OSError:
+                self._synced = False
+                raise
 
     def doubt(self) -> None:
         """The file may not be on the disk: the next ``sync`` does it."""

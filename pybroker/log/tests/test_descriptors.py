@@ -6,8 +6,10 @@ import errno
 
 import pytest
 
+from pybroker.log import checkpoints
+from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
-from pybroker.log.tests.helpers import NOW, batch, contents, open_log
+from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, contents, idempotent, manager, marker, open_log
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
@@ -62,3 +64,80 @@ def test_a_disk_that_fails_is_offline_as_ever(tmp_path):
     with pytest.raises(errors.KafkaStorageError):
         log.append_as_leader(batch(b"b"), 0, NOW)
     assert log.log_dir.offline
+
+
+def synced(storage, since):
+    """Which files and folders were synced since that call."""
+    return {path.rpartition("/")[2] for kind, path in storage.calls[since:] if kind in ("sync", "sync_folder")}
+
+
+@pytest.mark.parametrize("failing", [".log", ".txnindex", "partition.metadata", "leader-epoch", "t-0"])
+def test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one(tmp_path, failing):
+    storage = FaultyStorage()
+    log = open_log(tmp_path, storage=storage)
+    log.append_as_leader(idempotent(0, transactional=True), 3, NOW)
+    log.append_as_leader(marker(0), 3, NOW, origin=Origin.COORDINATOR)
+    log.set_topic_id(b"\2" * 16)
+    log.release()
+    for kind in ("open", "sync_folder"):
+        storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2])
+    with pytest.raises(errors.KafkaStorageError):
+        log.flush()
+    assert not log.log_dir.offline
+    assert log.recovery_point == 0
+    storage.heal()
+    before = len(storage.calls)
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+    assert any(failing in name for name in synced(storage, before))
+
+
+def test_a_cut_that_was_refused_before_its_checkpoint_was_written_writes_it_the_next_time(tmp_path):
+    """Else a crash would find what is appended after the cut below a recovery point that is too high."""
+    storage = FaultyStorage()
+    logs = manager(tmp_path, storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    for _ in range(10):
+        log.append_as_leader(batch(b"x"), 0, NOW)
+    log.flush()
+    log.log_dir.checkpoint_recovery_points()
+    storage.fail("open", errno.EMFILE, lambda path: "recovery-point" in path)
+    with pytest.raises(errors.KafkaStorageError):
+        log.truncate_to(4, NOW)
+    assert not log.log_dir.offline
+    assert log.log_end_offset == 10
+    storage.heal()
+    assert log.truncate_to(4, NOW)
+    assert log.log_dir.read_checkpoint(checkpoints.RECOVERY_POINT) == {TP: 4}
+
+
+def test_a_log_that_could_not_be_closed_without_descriptors_is_whole(tmp_path):
+    storage = FaultyStorage()
+    log = open_log(tmp_path, storage=storage)
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    log.release()
+    storage.fail("open", errno.EMFILE)
+    with pytest.raises(errors.KafkaStorageError):
+        log.close()
+    assert not log.log_dir.offline
+    storage.heal()
+    log.close()
+    assert [value for _, value in contents(open_log(tmp_path))] == [b"a"]
+
+
+def test_retention_without_descriptors_waits(tmp_path):
+    storage = FaultyStorage()
+    config = LogConfig(segment_bytes=300, retention_ms=1000)
+    log = open_log(tmp_path, config, storage=storage)
+    for _ in range(10):
+        log.append_as_leader(batch(b"x" * 100), 0, NOW)
+    log.close()
+    log = open_log(tmp_path, config, storage=storage)
+    log.update_high_watermark(10)
+    storage.fail("open", errno.EMFILE)
+    with pytest.raises(errors.KafkaStorageError):
+        log.apply_retention(NOW + 10_000)
+    assert not log.log_dir.offline
+    storage.heal()
+    assert log.apply_retention(NOW + 10_000)

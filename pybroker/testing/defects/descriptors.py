@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
+from pybroker.log.durability import Durability
 from pybroker.log.log_dir import LogDir
+from pybroker.log.log_files import LogFiles
 from pybroker.net import limits
 from pybroker.testing.defects import Patch, defect
 
@@ -13,6 +18,57 @@ TESTS = "pybroker/log/tests/test_descriptors.py"
 def without_descriptors_a_log_dir_fails() -> list[Patch]:
     """EMFILE was taken for a failure of the disk, and ended the broker with its last log dir."""
     return [(LogDir, "refuse", LogDir.fail)]
+
+
+@defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one[.log]")
+def a_sync_without_descriptors_fails_the_log_dir() -> list[Patch]:
+    """It was treated as an fsync that had failed, of which nothing is known."""
+
+    def sync(self: LogFiles, find_end: Callable[[], int]) -> int:
+        with self.undisturbed(), self._failing("syncing"):
+            return self._durability.sync(find_end)
+
+    return [(LogFiles, "_sync", sync)]
+
+
+@defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one[partition.metadata]")
+def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
+    """It was noted as synced before it was; nobody looked again."""
+    sync_topic_id = Durability._sync_topic_id
+
+    def sync(self: Durability) -> None:
+        try:
+            sync_topic_id(self)
+        except OSError:
+            self.topic_id_synced = True
+            raise
+
+    return [(Durability, "_sync_topic_id", sync)]
+
+
+@defect(f"{TESTS}::test_a_cut_that_was_refused_before_its_checkpoint_was_written_writes_it_the_next_time")
+def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Patch]:
+    """The second cut found it low enough; a crash would have trusted what was appended then."""
+    lower = Durability.lower
+
+    def lower_once(self: Durability, offset: int) -> None:
+        self._lowered = False
+        lower(self, offset)
+
+    return [(Durability, "lower", lower_once)]
+
+
+@defect(f"{TESTS}::test_a_log_that_could_not_be_closed_without_descriptors_is_whole")
+def closing_without_descriptors_fails_the_log_dir() -> list[Patch]:
+    """Setting one log aside took all others of its dir offline."""
+    refusing = LogFiles._refusing
+
+    @contextlib.contextmanager
+    def failing(self: LogFiles, doing: str) -> Iterator[None]:
+        with self._failing(doing) if doing == "closing" else refusing(self, doing):
+            yield
+
+    return [(LogFiles, "_refusing", failing)]
 
 
 @defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")
