@@ -230,9 +230,16 @@ class LogDir:
                     raise self.refuse(error, "syncing the names of logs") from error
 
     def rename(self, old: str, new: str) -> None:
-        """Gives one of the dir's folders another name, durably; raises OSError."""
+        """Gives one of the dir's folders another name, durably; raises OSError. Without descriptors it has its old name
+        again.
+        """
         self.storage.rename(old, new)
-        self.storage.sync_folder(self.path)
+        try:
+            self.storage.sync_folder(self.path)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self.storage.rename(new, old)
+            raise
 
     def unlink(self, paths: list[str]) -> None:
         """Removes files at once; raises KafkaStorageError."""

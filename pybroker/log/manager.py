@@ -372,8 +372,11 @@ class LogManager:
     # Strays
 
     def is_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Whether the partition's log was set aside: ``get_or_create`` opens it, which may take long."""
-        return topic_partition not in self._logs and self._strays.of(topic_partition, topic_id) is not None
+        """Whether the partition's log was set aside, or is to be: ``get_or_create`` may take long."""
+        if topic_partition in self._logs:
+            return False
+        is_to_be = self._strays.put_off(topic_partition) is not None
+        return is_to_be or self._strays.of(topic_partition, topic_id) is not None
 
     @property
     def strays(self) -> list[Stray]:
@@ -381,8 +384,11 @@ class LogManager:
         return self._strays.online()
 
     def has(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Whether ``get_or_create`` would make none: the log is there, or it is a stray."""
-        return topic_partition in self._logs or self.is_stray(topic_partition, topic_id)
+        """Whether ``get_or_create`` would make none: the log is there, or it is a stray, or is to be."""
+        waiting = self._strays.put_off(topic_partition)
+        if topic_partition in self._logs or (waiting is not None and waiting.topic_id == topic_id):
+            return True
+        return self._strays.of(topic_partition, topic_id) is not None
 
     def set_aside(self, log: Log, why: str) -> Stray | None:
         """Makes a stray of a log that was taken out, closed and renamed when this returns; blocks.
@@ -392,10 +398,11 @@ class LogManager:
         self._settle(log)
         if log.log_dir.offline:
             return None
-        return self._strays.set_aside(log, self._clock.now_ms(), why)
+        return self._strays.set_aside_or_put_off(log, self._clock.now_ms(), why)
 
     def _take_back(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log | None:
         """The stray of this topic's partition, which is its log again. Raises KafkaStorageError."""
+        self._strays.set_aside_what_was_put_off(self._clock.now_ms(), topic_partition)
         found = self._strays.of(topic_partition, topic_id)
         if found is None:
             return None
@@ -469,8 +476,9 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Writes ``recovery-point-offset-checkpoint`` of every dir, and index and epoch files
-        that lag; blocks.
+        that lag; blocks. Sets aside what had to wait for descriptors.
         """
+        _logged(partial(self._strays.set_aside_what_was_put_off, self._clock.now_ms()))
         for log in self._online_logs():
             _logged(log.save_lagging_files)
         for log_dir in self.online_dirs:

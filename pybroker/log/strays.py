@@ -135,8 +135,12 @@ class Strays:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
+        self._put_off: dict[TopicPartition, tuple[Log, str]] = {}
+        """Logs that could not be set aside yet, and why they are to be."""
         self._lock = threading.Lock()
-        """Guards ``_found``, and is never held while a disk works."""
+        """Guards both, and is never held while a disk works."""
+        self._trying = threading.Lock()
+        """Held while logs that were put off are set aside: whoever needs the name of one waits."""
 
     def look_into(self, log_dir: LogDir) -> None:
         """Finds those that are in ``log_dir``; raises OSError."""
@@ -170,6 +174,44 @@ class Strays:
         online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
         return max(online, key=lambda stray: stray.note.since_ms, default=None)
 
+    def set_aside_or_put_off(self, log: Log, now_ms: int, why: str) -> Stray:
+        """As ``set_aside``. A log that keeps its folder, for a lack of descriptors, stays in the checkpoint files, and
+        ``set_aside_what_was_put_off`` tries again.
+        """
+        try:
+            return self.set_aside(log, now_ms, why)
+        except errors.KafkaStorageError:
+            if not log.log_dir.offline:
+                with self._lock:
+                    self._put_off[log.topic_partition] = (log, why)
+                log.log_dir.logs[log.topic_partition] = log
+                log.log_dir.stale.discard(log.topic_partition)
+            raise
+
+    def put_off(self, topic_partition: TopicPartition) -> Log | None:
+        """The log of that name that has its folder still and is to lose it."""
+        with self._lock:
+            return self._put_off.get(topic_partition, (None, ""))[0]
+
+    def set_aside_what_was_put_off(self, now_ms: int, topic_partition: TopicPartition | None = None) -> None:
+        """All such logs, or that one; blocks. Raises KafkaStorageError."""
+        for each in list(self._put_off) if topic_partition is None else [topic_partition]:
+            if each in self._put_off:
+                with self._trying:
+                    self._set_aside_again(each, now_ms)
+
+    def _set_aside_again(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        with self._lock:
+            log, why = self._put_off.get(topic_partition, (None, ""))
+        if log is None:
+            return
+        if not log.log_dir.offline:
+            self.set_aside(log, now_ms, why)
+            log.log_dir.logs.pop(topic_partition, None)
+            log.log_dir.stale.add(topic_partition)
+        with self._lock:
+            del self._put_off[topic_partition]
+
     def set_aside(self, log: Log, now_ms: int, why: str) -> Stray:
         """Closes a log that is found no more, and renames its folder. Raises KafkaStorageError."""
         log_dir, old = log.log_dir, log.folder
@@ -180,7 +222,7 @@ class Strays:
                 self._storage.replace(f"{old}/{FILE_NAME}", note.encode())
                 log_dir.rename(old, folder)
             except OSError as error:
-                raise log_dir.fail(error, f"setting {old} aside") from error
+                raise log_dir.refuse(error, f"setting {old} aside") from error
             log.relocate(log_dir, folder)
             log.abandon()
         stray = Stray(log_dir, folder, log.topic_id, note, log.size)
@@ -196,7 +238,7 @@ class Strays:
             stray.log_dir.rename(stray.folder, folder)
         except OSError as error:
             self._add(stray)
-            raise stray.log_dir.fail(error, f"taking {stray.folder} back") from error
+            raise stray.log_dir.refuse(error, f"taking {stray.folder} back") from error
         logger.warning("%s is %s again: its topic is there again", stray.folder, folder)
         return folder
 

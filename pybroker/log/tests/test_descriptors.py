@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 
 import pytest
@@ -141,3 +142,59 @@ def test_retention_without_descriptors_waits(tmp_path):
     assert not log.log_dir.offline
     storage.heal()
     assert log.apply_retention(NOW + 10_000)
+
+
+@pytest.mark.parametrize("kind", ["open", "sync_folder"])
+@pytest.mark.parametrize("failing", [".log", "stray.json", "root"])
+def test_a_log_that_cannot_be_set_aside_without_descriptors_is_set_aside_later(tmp_path, failing, kind):
+    storage = FaultyStorage()
+    logs = manager(tmp_path / "root", storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    log.release()
+    storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2] or kind == "sync_folder")
+    with contextlib.suppress(errors.KafkaStorageError):
+        logs.set_aside(*logs.take_out([TP]), "it is nobody's")
+    logs.forget_deleted()
+    assert not log.log_dir.offline
+    storage.heal()
+    logs.checkpoint_recovery_points()
+    assert [stray.note.why for stray in logs.strays] == ["it is nobody's"]
+    assert [value for _, value in contents(logs.get_or_create(TP, TOPIC_ID, LogConfig()))] == [b"a"]
+
+
+def test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside(tmp_path):
+    storage = FaultyStorage()
+    logs = manager(tmp_path, storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    log.release()
+    storage.fail("open", errno.EMFILE)
+    with pytest.raises(errors.KafkaStorageError):
+        logs.set_aside(*logs.take_out([TP]), "of another topic")
+    with pytest.raises(errors.KafkaStorageError):
+        logs.get_or_create(TP, b"\2" * 16, LogConfig())
+    storage.heal()
+    assert logs.get_or_create(TP, b"\2" * 16, LogConfig()).log_end_offset == 0
+    assert [stray.topic_id for stray in logs.strays] == [TOPIC_ID]
+
+
+def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_later(tmp_path):
+    storage = FaultyStorage()
+    logs = manager(tmp_path, storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    for value in (b"deleted", b"a"):
+        log.append_as_leader(batch(value), 0, NOW)
+    log.update_high_watermark(2)
+    log.raise_log_start_offset(1)
+    logs.set_aside(*logs.take_out([TP]), "")
+    logs.forget_deleted()
+    storage.fail("sync_folder", errno.EMFILE)
+    with pytest.raises(errors.KafkaStorageError):
+        logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    assert logs.online_dirs
+    storage.heal()
+    assert [value for _, value in contents(logs.get_or_create(TP, TOPIC_ID, LogConfig()))] == [b"a"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pybroker.log.durability import Durability
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_files import LogFiles
+from pybroker.log.strays import Strays
 from pybroker.net import limits
 from pybroker.testing.defects import Patch, defect
 
@@ -69,6 +70,23 @@ def closing_without_descriptors_fails_the_log_dir() -> list[Patch]:
             yield
 
     return [(LogFiles, "_refusing", failing)]
+
+
+@defect(f"{TESTS}::test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside")
+def a_log_that_could_not_be_set_aside_is_forgotten() -> list[Patch]:
+    """Its folder kept the name, and who needed that got the log of another topic."""
+    return [(Strays, "set_aside_or_put_off", Strays.set_aside)]
+
+
+@defect(f"{TESTS}::test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_later")
+def a_name_that_could_not_be_synced_stays() -> list[Patch]:
+    """The second rename found no folder."""
+
+    def rename(self: LogDir, old: str, new: str) -> None:
+        self.storage.rename(old, new)
+        self.storage.sync_folder(self.path)
+
+    return [(LogDir, "rename", rename)]
 
 
 @defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")
