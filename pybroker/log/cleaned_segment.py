@@ -53,6 +53,7 @@ class CleanedSegment:
         self._file = storage.open(self._path(SUFFIX, CLEANED_SUFFIX), create=True)
         self._file.truncate(0)
         self._segment: Segment | None = None
+        self._has_aborted = False
 
     @property
     def size(self) -> int:
@@ -77,6 +78,7 @@ class CleanedSegment:
         ``aborted``: the entries of its ``.txnindex``; ``modified_ms``: how old its youngest part is.
         """
         contents = (*self._indexer.finish(), aborted)
+        self._has_aborted = bool(aborted)
         for suffix, content in zip(INDEX_SUFFIXES, contents, strict=True):
             path = self._path(suffix, CLEANED_SUFFIX)
             self._storage.write(path, content)
@@ -94,8 +96,8 @@ class CleanedSegment:
             self._storage.rename(self._path(suffix, CLEANED_SUFFIX), self._path(suffix, SWAP_SUFFIX))
 
     def to_final(self) -> None:
-        """The old segments are gone: the files get their names."""
-        finish_swap(self._storage, self._stem)
+        """The old segments are gone: the files get their names. Opens no file."""
+        finish_swap(self._storage, self._stem, self._has_aborted)
 
     def remove(self) -> None:
         """Takes back what was written, unless it has been swapped in."""
@@ -106,13 +108,15 @@ class CleanedSegment:
         return f"{self._stem}{suffix}{state}"
 
 
-def finish_swap(storage: Storage, stem: str) -> None:
+def finish_swap(storage: Storage, stem: str, has_aborted: bool | None = None) -> None:
     """Gives the ``.swap`` files at ``stem`` (folder and 20 digits) their names; may be repeated.
 
-    Raises OSError.
+    ``has_aborted``: whether the transaction index has entries; None: its file tells. Raises OSError.
     """
     aborted = f"{stem}{TransactionIndex.SUFFIX}"
-    if storage.exists(aborted + SWAP_SUFFIX) and not storage.read(aborted + SWAP_SUFFIX):
+    if has_aborted is None:
+        has_aborted = not storage.exists(aborted + SWAP_SUFFIX) or bool(storage.read(aborted + SWAP_SUFFIX))
+    if not has_aborted:
         storage.unlink(aborted)
         storage.unlink(aborted + SWAP_SUFFIX)
     for suffix in (*INDEX_SUFFIXES, SUFFIX):

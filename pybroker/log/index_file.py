@@ -15,7 +15,7 @@ import mmap
 import threading
 
 from pybroker.log.file_cache import FileCache
-from pybroker.log.storage import Storage
+from pybroker.log.storage import EXHAUSTED, Storage
 
 SAVE_EVERY_ENTRIES = 64
 
@@ -80,7 +80,12 @@ class IndexFile:
             entries = self._make_writable()
         entries += entry
         if len(entries) - self._saved >= SAVE_EVERY_ENTRIES * self.ENTRY_SIZE:
-            self.save()
+            self.save_if_possible()
+
+    def hold(self) -> None:
+        """Reads the entries, so that changes need no descriptor; raises OSError."""
+        if type(self._entries) is not bytearray:
+            self._make_writable()
 
     def truncate(self, count: int) -> None:
         """Keeps the first ``count`` entries."""
@@ -88,7 +93,15 @@ class IndexFile:
         if len(entries) > count * self.ENTRY_SIZE:
             del entries[count * self.ENTRY_SIZE :]
             self._saved = -1
+            self.save_if_possible()
+
+    def save_if_possible(self) -> None:
+        """As ``save``; without descriptors the file lags until the next one. Raises OSError."""
+        try:
             self.save()
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
 
     def save(self, *, sync: bool = False) -> None:
         """Brings the file up to date; raises OSError."""

@@ -33,7 +33,7 @@ from pybroker.log.batches import MalformedBatch
 from pybroker.log.config import LogConfig
 from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.log_dir import LogDir
-from pybroker.log.marker import Marker
+from pybroker.log.marker import ABORT, Marker
 from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_entry import BatchMetadata
 from pybroker.log.producer_state import ProducerStates
@@ -43,7 +43,7 @@ from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
-from pybroker.log.storage import Bytes
+from pybroker.log.storage import EXHAUSTED, Bytes
 from pybroker.log.validation import UNPACKED_ON_LOOP, Prepared, rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -213,6 +213,8 @@ class Log(ReadableLog):
         assign(records, first, leader_epoch)
         segment = self._segment_for(len(records), last, timestamp, now_ms, first)
         try:
+            if marker is not None and marker.kind == ABORT:
+                segment.txn_index.hold()
             segment.append(records, last, timestamp)
         except OSError as error:
             raise self._append_failed(segment, error) from error
@@ -253,6 +255,8 @@ class Log(ReadableLog):
         last, timestamp = run[-1].last_offset, max(batch.max_timestamp for batch in run)
         segment = self._segment_for(len(data), last, timestamp, now_ms, run[0].base_offset)
         try:
+            if any(batch.is_control for batch in run):
+                segment.txn_index.hold()
             segment.append_all(data, run)
         except OSError as error:
             raise self._append_failed(segment, error) from error
@@ -296,7 +300,7 @@ class Log(ReadableLog):
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
         """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
         doing = f"appending to {segment.path}"
-        if not segment.is_open:
+        if not segment.is_open or error.errno in EXHAUSTED:
             return self.log_dir.refuse(error, doing)  # nothing was written
         segment.cut_failed_write()
         return self.log_dir.fail(error, doing)
@@ -310,7 +314,7 @@ class Log(ReadableLog):
             index = self._active.txn_index
             with self._failing("writing the transaction index"):
                 if append_marker(self.producers, index, batch, marker, first, timestamp, now_ms):
-                    index.save()
+                    index.save_if_possible()
                     self._durability.names_synced = False  # it may be new
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:

@@ -139,6 +139,7 @@ class LogCopy:
         return True
 
     def _copy_indexes(self, segment: Segment, *, sync: bool) -> None:
+        self._of_source(segment.txn_index.save)
         for index in (segment.offset_index, segment.time_index):
             self._copy_small(index.path.rpartition("/")[2], sync=False)
         self._copy_small(segment.txn_index.path.rpartition("/")[2], sync=sync)

@@ -26,7 +26,6 @@ Thread-safety: ``fail`` may be called from any thread; its listeners run on that
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import threading
@@ -36,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import checkpoints
 from pybroker.log.file_cache import FileCache
-from pybroker.log.storage import Storage
+from pybroker.log.storage import EXHAUSTED, Storage
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
-EXHAUSTED = {errno.EMFILE, errno.ENFILE}
 REFUSALS_TOLD_S = 1.0
 
 logger = logging.getLogger(__name__)

@@ -143,6 +143,9 @@ class Segment(SegmentFiles):
         file = self._file
         if file is None:
             file = self._open()
+        is_indexed = self._bytes_since_index > self.index_interval_bytes
+        if is_indexed or self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self._read_what_appends_need()
         position = self.size
         length = len(data)
         file.write(data, position)
@@ -152,18 +155,26 @@ class Segment(SegmentFiles):
             self._raise_max_timestamp(max_timestamp, last_offset)
         if position == 0:
             self._first_timestamp = max_timestamp
-        if self._bytes_since_index > self.index_interval_bytes:
+        if is_indexed:
             self._index(last_offset, position)
         self._bytes_since_index += length
 
     def append_all(self, data: Bytes, batches: list[Batch]) -> None:
         """As ``append`` for several batches that lie one behind the other in ``data``."""
-        position = self.size
-        self.file.write(data, position)
+        file, position = self.file, self.size
+        self._read_what_appends_need()
+        file.write(data, position)
         self.size = position + len(data)
         for batch in batches:
             self.note(position, batch)
             position += batch.size
+
+    def _read_what_appends_need(self) -> None:
+        """Before anything is written: nothing that is in the file shall want a descriptor then. Raises OSError."""
+        self.offset_index.hold()
+        self.time_index.hold()
+        if self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self.read_end()
 
     def cut_failed_write(self) -> None:
         """Removes what a failed append may have left behind the last whole batch, as far as the
@@ -429,6 +440,7 @@ class Segment(SegmentFiles):
         """Completes the index files and closes everything; raises OSError."""
         if self.size and self._max_timestamp != UNKNOWN_TIMESTAMP:
             self.seal()
+        self.txn_index.save()
         self.forget()
 
     def _index(self, last_offset: int, position: int) -> None:

@@ -25,6 +25,7 @@ several threads (pread, pwrite, fdatasync; all of them release the GIL).
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import shutil
@@ -33,6 +34,8 @@ from time import time_ns
 
 TEMPORARY_SUFFIX = ".tmp"
 SMALL_FILE_BYTES = 16_384
+EXHAUSTED = {errno.EMFILE, errno.ENFILE}
+"""The process, or the machine, has no descriptor left: no disk has failed."""
 
 Bytes = bytes | bytearray | memoryview
 

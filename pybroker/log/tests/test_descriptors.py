@@ -7,10 +7,12 @@ import errno
 
 import pytest
 
+from cy.batch import assign
 from pybroker.log import checkpoints
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, contents, idempotent, manager, marker, open_log
+from pybroker.log.tests.test_compaction import Compacted, records
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
@@ -198,3 +200,122 @@ def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_lat
     assert logs.online_dirs
     storage.heal()
     assert [value for _, value in contents(logs.get_or_create(TP, TOPIC_ID, LogConfig()))] == [b"a"]
+
+
+def test_an_abort_without_descriptors_for_its_index_is_appended_and_indexed_later(tmp_path):
+    storage = FaultyStorage()
+    log = open_log(tmp_path, storage=storage)
+    log.append_as_leader(idempotent(0, transactional=True), 0, NOW)
+    storage.fail("open", errno.EMFILE, lambda path: ".txnindex" in path)
+    log.append_as_leader(marker(0), 0, NOW, origin=Origin.COORDINATOR)
+    assert not log.log_dir.offline
+    assert log.log_end_offset == 2
+    storage.heal()
+    log.close()
+    assert len(open_log(tmp_path).active_segment.txn_index) == 1
+
+
+def test_an_index_that_cannot_be_written_without_descriptors_is_written_later(tmp_path):
+    storage = FaultyStorage()
+    log = open_log(tmp_path, storage=storage)
+    log.active_segment.index_interval_bytes = 0
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    storage.fail("open", errno.EMFILE, lambda path: path.endswith("index"))
+    for number in range(200):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW + number)
+    assert not log.log_dir.offline
+    storage.heal()
+    log.close()
+    assert len(open_log(tmp_path).active_segment.offset_index) == 200
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+@pytest.mark.parametrize("missing", [".index", ".timeindex", ".txnindex", ".log"])
+def test_an_append_that_cannot_read_what_it_needs_is_refused_whole(tmp_path, monkeypatch, missing, as_follower):
+    """Nothing is in the file that the log does not know of."""
+    storage = FaultyStorage()
+    log = open_log(tmp_path, storage=storage)
+    log.active_segment.index_interval_bytes = 0
+    for number in range(3):
+        log.append_as_leader(idempotent(number, transactional=True), 0, NOW)
+    log.flush()
+    log.save_lagging_files()
+    log.active_segment.forget()
+    reading = storage.map
+
+    def read(path):
+        if path.endswith(missing):
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return reading(path)
+
+    monkeypatch.setattr(storage, "map", read)
+    storage.fail("open", errno.EMFILE, lambda path: path.endswith(missing))
+    ended = marker(0)
+    if as_follower:
+        assign(ended, 3, 0)
+
+    def append():
+        if as_follower:
+            log.append_as_follower(ended, 0, NOW)
+        else:
+            log.append_as_leader(ended, 0, NOW, origin=Origin.COORDINATOR)
+
+    size = log.active_segment.size
+    with pytest.raises(errors.KafkaStorageError):
+        append()
+    assert not log.log_dir.offline
+    assert (log.active_segment.size, log.log_end_offset) == (size, 3)
+    storage.heal()
+    monkeypatch.undo()
+    append()
+    assert log.log_end_offset == 4
+    log.close()
+    assert len(open_log(tmp_path).active_segment.txn_index) == 1
+
+
+@pytest.mark.parametrize("kind", ["open", "read", "sync_folder"])
+def test_a_compacted_segment_is_swapped_in_without_descriptors(tmp_path, kind):
+    """From the first rename on it needs none; what needs one after the last puts off the end of the round."""
+    storage = FaultyStorage()
+    made = Compacted(tmp_path, storage=storage)
+    for number in range(4):
+        made.append((b"a", b"%d" % number))
+    made.roll()
+    renaming = storage.rename
+
+    def rename(source, target):
+        if target.endswith(".swap"):
+            storage.fail(kind, errno.EMFILE)
+        renaming(source, target)
+
+    storage.rename = rename
+    made.clean(roll=False)
+    storage.rename = renaming
+    assert not made.log.log_dir.offline
+    assert not made.cleaner.uncleanable
+    storage.heal()
+    made.clean(roll=False)
+    assert [value for _, _, value in records(made.log)] == [b"3"]
+    made.logs.close()
+    assert [value for _, _, value in records(Compacted(tmp_path).log)] == [b"3"]
+
+
+def test_an_index_that_lags_for_a_lack_of_descriptors_is_whole_where_the_log_moves(tmp_path):
+    storage = FaultyStorage()
+    logs = manager(tmp_path / "a", tmp_path / "b", storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig(), f"{tmp_path}/a")
+    log.append_as_leader(idempotent(0, transactional=True), 0, NOW)
+    storage.fail("open", errno.EMFILE, lambda path: ".txnindex" in path)
+    log.append_as_leader(marker(0), 0, NOW, origin=Origin.COORDINATOR)
+    log.roll(NOW)
+    storage.heal()
+    move = logs.move(TP, f"{tmp_path}/b")
+    move.copy()
+    log.flush()
+    assert move.switch()
+    move.settle()
+    logs.close()
+    again = manager(tmp_path / "a", tmp_path / "b")
+    again.load()
+    assert len(again.get(TP).segments[0].txn_index) == 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from pybroker.log.cleaned_segment import CleanedSegment, finish_swap
 from pybroker.log.durability import Durability
+from pybroker.log.index_file import IndexFile
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_files import LogFiles
 from pybroker.log.strays import Strays
@@ -87,6 +89,28 @@ def a_name_that_could_not_be_synced_stays() -> list[Patch]:
         self.storage.sync_folder(self.path)
 
     return [(LogDir, "rename", rename)]
+
+
+@defect(f"{TESTS}::test_an_abort_without_descriptors_for_its_index_is_appended_and_indexed_later")
+def an_index_that_cannot_be_written_fails_the_log_dir() -> list[Patch]:
+    """Indexes are in memory too, and a sync writes them."""
+    return [(IndexFile, "save_if_possible", lambda self: self.save())]
+
+
+@defect(f"{TESTS}::test_an_append_that_cannot_read_what_it_needs_is_refused_whole")
+def an_append_reads_what_it_needs_when_it_has_written() -> list[Patch]:
+    """There was something in the file then that the log did not know of."""
+    return [(IndexFile, "hold", lambda self: None)]
+
+
+@defect(f"{TESTS}::test_a_compacted_segment_is_swapped_in_without_descriptors")
+def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
+    """It stopped between the old segments and the new one."""
+
+    def to_final(self: CleanedSegment) -> None:
+        finish_swap(self._storage, self._stem)
+
+    return [(CleanedSegment, "to_final", to_final)]
 
 
 @defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")
