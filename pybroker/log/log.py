@@ -38,7 +38,7 @@ from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.producer_entry import BatchMetadata
 from pybroker.log.producer_state import ProducerStates
 from pybroker.log.reading import ReadableLog
-from pybroker.log.replay import append_marker, duplicate_of, replay_producers
+from pybroker.log.replay import append_marker, duplicate_of, producers_at, replay_producers
 from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
@@ -358,42 +358,69 @@ class Log(ReadableLog):
         if offset <= self.first_segment_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
-        with self._failing("truncating"):
+        with self._refusing("truncating"):  # whatever needs a descriptor comes before the first change
             segment = self.segments[self.segments.find(offset)]
             cut = segment.batch_reaching(offset)
             end = offset if cut is None else min(offset, cut.batch.base_offset)
-            self._durability.lower(end)
+            self.segments.last_below(offset).hold()
+            producers = None if self.producers.can_undo_to(end) else self._producers_at(end)
+        self._lower(end)
+        with self._failing("truncating"):
             self._remove_segments(self.segments.remove_from(offset)[::-1])
             self._active = self.segments[-1]
             if cut is not None and segment is self._active:
                 segment.truncate(cut.position)
-            self._ends_at(self._active.read_end() + 1, may_undo=True)
+            self._ends_at(self._active.read_end() + 1, producers)
         return True
+
+    def _producers_at(self, offset: int) -> ProducerStates:
+        return producers_at(self.producers, self.segments, min(self.log_start_offset, offset), offset)
+
+    def _lower(self, offset: int) -> None:
+        """What the checkpoint files say of the log goes down before it does. Raises KafkaStorageError."""
+        self._durability.lower(offset)
+        clean_offset = self.clean_offset
+        if clean_offset > offset:
+            try:
+                self.clean_offset = offset
+                self.log_dir.checkpoint_clean_offsets()
+            except errors.KafkaStorageError:
+                self.clean_offset = clean_offset
+                raise
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Removes everything; the next record's offset is ``offset``. Raises KafkaStorageError."""
+        log_dir = self.log_dir
+        with self._refusing("truncating"):  # whatever needs a descriptor comes before the first change
+            segment = Segment.prepare(log_dir.storage, log_dir.cache, self.folder, offset, now_ms)
+            producers = producers_at(self.producers, Segments([]), offset, offset)
+        self._lower(offset)
         with self._failing("truncating"):
-            self._durability.lower(offset)
             self._remove_segments(self.segments.snapshot()[::-1])
             self.log_start_offset = offset
-            segment = self._new_segment(offset, now_ms)
+            segment.place()
+            self._durability.names_synced = False  # now that it is there: a sync may be running
             self.segments.start_over(segment)  # not before: other threads find some segment at any time
             self._activate(segment)
+            self._ends_at(offset, producers)
             self.producers.remove_snapshots(lambda at: at != offset)
-            self._ends_at(offset)
 
-    def _ends_at(self, offset: int, *, may_undo: bool = False) -> None:
-        """The log has been cut to ``offset``: everything that is derived from it follows."""
+    def _ends_at(self, offset: int, producers: ProducerStates | None) -> None:
+        """The log has been cut to ``offset``: everything that is derived from it follows. ``producers``: what they
+        were there, where that cannot be told by undoing.
+        """
         self.log_end_offset = offset
         self._durability.lower(offset)  # again: a sync may have begun before the cut
         self.log_start_offset = min(self.log_start_offset, offset)
-        if self.clean_offset > offset:
-            self.clean_offset = offset
-            self.log_dir.checkpoint_clean_offsets()
+        self.clean_offset = min(self.clean_offset, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.leader_epochs.truncate_from_end(offset)
         self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
-        if not (may_undo and self.producers.undo_to(offset)):
+        if producers is not None:
+            self.producers.become(producers)
+            self.producers.remove_snapshots(lambda at: at > offset)
+            self.producers.end_offset = offset
+        elif not self.producers.undo_to(offset):
             replay_producers(self.producers, self.segments, self.log_start_offset, offset)
         self.producers.on_high_watermark(self.high_watermark)
 

@@ -271,6 +271,25 @@ class ProducerStates:
         self.end_offset = offset
         return True
 
+    def can_undo_to(self, offset: int) -> bool:
+        """Whether the log may be cut to ``offset`` without being read."""
+        return offset >= self._journal.start
+
+    def before(self, offset: int) -> ProducerStates:
+        """Others, that know no producer yet and the snapshots up to ``offset``; they remove none."""
+        found = ProducerStates(self._storage, self.folder, [at for at in self._snapshots if at <= offset])
+        found._unreplicated = {first: last for first, last in self._unreplicated.items() if last < offset}
+        return found
+
+    def become(self, other: ProducerStates) -> None:
+        """Takes over what ``other`` knows; snapshots of which it does not know go. Raises OSError."""
+        known = set(other._snapshots)
+        self.remove_snapshots(lambda at: at not in known)
+        self._producers, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
+        self._journal, self._snapshots = other._journal, other._snapshots
+        self.verifications.clear()
+        self.end_offset = other.end_offset
+
     def _take_back(self, producer_id: int, before: BatchMetadata | ProducerState | None) -> None:
         entry = self._producers.get(producer_id)
         if isinstance(before, BatchMetadata):

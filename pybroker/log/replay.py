@@ -80,12 +80,26 @@ def replay_producers(
     if start < log_end_offset:
         for number in range(segments.find(start), len(segments)):
             segment = segments[number]
+            if segment.base_offset >= log_end_offset:
+                break
             position = segment.position_of(start) if start > segment.base_offset else 0
             if position >= 0:
                 replayed, seen_ms = Markers(segment), segment.modified_ms
                 for at, batch in segment.batches(position):
+                    if batch.base_offset >= log_end_offset:
+                        break
                     replay_batch(producers, replayed, at, batch, seen_ms)
     producers.end_offset = log_end_offset
+
+
+def producers_at(producers: ProducerStates, segments: Segments, log_start_offset: int, offset: int) -> ProducerStates:
+    """What ``producers`` are to be when the log has been cut to ``offset``; nothing is changed.
+
+    Raises batches.MalformedBatch, OSError.
+    """
+    found = producers.before(offset)
+    replay_producers(found, segments, log_start_offset, offset)
+    return found
 
 
 def duplicate_of(

@@ -39,7 +39,7 @@ from pybroker.log.file_cache import FileCache
 from pybroker.log.log_slice import LogSlice
 from pybroker.log.offset_index import MAX_POSITION, MAX_RELATIVE_OFFSET, OffsetPosition
 from pybroker.log.segment_files import SegmentFiles
-from pybroker.log.storage import Bytes, DataFile, Storage
+from pybroker.log.storage import TEMPORARY_SUFFIX, Bytes, DataFile, Storage
 from pybroker.log.time_index import TimestampEntry
 from pyclient.protocol import errors
 
@@ -92,14 +92,35 @@ class Segment(SegmentFiles):
     def create(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
         """Makes the files of a new, empty segment; raises OSError."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
-        segment._max_timestamp = -1
-        file = storage.open(segment.path, create=True)
-        file.truncate(0)
-        segment._adopt(file)
+        segment._adopt(segment._begin(segment.path))
         for index in (segment.offset_index, segment.time_index):
-            index.start_empty()
             index.save()
         return segment
+
+    @classmethod
+    def prepare(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
+        """As ``create``, but another segment may have the file's name until ``place``; raises OSError."""
+        segment = cls(storage, cache, folder, base_offset, 0, now_ms)
+        segment._file = segment._begin(segment.path + TEMPORARY_SUFFIX)  # not in the cache, which might close it
+        return segment
+
+    def _begin(self, path: str) -> DataFile:
+        self._max_timestamp = -1
+        file = self._storage.open(path, create=True)
+        file.truncate(0)
+        self.offset_index.start_empty()
+        self.time_index.start_empty()
+        return file
+
+    def place(self) -> None:
+        """Gives a prepared segment its name, without a descriptor; raises OSError."""
+        file = self._file
+        assert file is not None
+        self._storage.rename(file.path, self.path)
+        file.path = self.path
+        self._adopt(file)
+        for index in (self.offset_index, self.time_index):
+            index.save_if_possible()
 
     @property
     def max_timestamp(self) -> int:

@@ -81,6 +81,13 @@ class SegmentFiles:
         self.recently_used = True
         return self._file or self._open()
 
+    def hold(self) -> None:
+        """Opens and reads whatever a change of the files needs; raises OSError."""
+        if self._file is None:
+            self._open()
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.hold()
+
     def release(self) -> None:
         """Lets go of the open file.
 

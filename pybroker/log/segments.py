@@ -49,6 +49,10 @@ class Segments:
         """Where the segment's offsets end: the next one's base, or the log's end."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
 
+    def last_below(self, offset: int) -> Segment:
+        """The last segment that begins below ``offset``; there is one."""
+        return self._segments[bisect_left(self._bases, offset) - 1]
+
     def add(self, segment: Segment) -> None:
         """Adds the new active segment."""
         assert not self._bases or segment.base_offset > self._bases[-1]

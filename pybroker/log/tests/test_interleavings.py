@@ -31,7 +31,7 @@ from pybroker.log.group_commit import GroupCommit
 from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.storage import DataFile, Storage
+from pybroker.log.storage import TEMPORARY_SUFFIX, DataFile, Storage
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, idempotent, marker
 from pybroker.log.throttle import Throttle
 from pybroker.testing.interleaving import Interleaving, Schedule, Seeded, Switches
@@ -73,6 +73,9 @@ class Disk(Storage):
         if source.endswith(SWAP_SUFFIX):
             folder, name = os.path.split(target)
             self.names.setdefault(folder, set()).add((name, os.stat(target).st_ino))
+        elif source.endswith(TEMPORARY_SUFFIX):  # the name is new, and the inode may be that of a file that is gone
+            folder, name = os.path.split(target)
+            self.names.setdefault(folder, set()).discard((name, os.stat(target).st_ino))
 
     def sync_folder(self, path: str) -> None:
         found = _names(path)

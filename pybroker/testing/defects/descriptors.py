@@ -10,6 +10,9 @@ from pybroker.log.durability import Durability
 from pybroker.log.index_file import IndexFile
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_files import LogFiles
+from pybroker.log.producer_state import ProducerStates
+from pybroker.log.segment import Segment
+from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.strays import Strays
 from pybroker.net import limits
 from pybroker.testing.defects import Patch, defect
@@ -111,6 +114,29 @@ def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
         finish_swap(self._storage, self._stem)
 
     return [(CleanedSegment, "to_final", to_final)]
+
+
+@defect("pybroker/log/tests/test_cut_descriptors.py::test_a_cut_without_descriptors_is_whole_or_is_refused")
+def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
+    """It stopped half-way, and took the log dir offline."""
+    return [(SegmentFiles, "hold", lambda self: None)]
+
+
+@defect("pybroker/log/tests/test_cut_descriptors.py::test_a_cut_without_descriptors_is_whole_or_is_refused")
+def a_deep_cut_reads_the_log_when_it_is_cut() -> list[Patch]:
+    """So did one that the journal of producers does not reach."""
+    return [(ProducerStates, "can_undo_to", lambda self, offset: True)]
+
+
+@defect("pybroker/log/tests/test_cut_descriptors.py::test_a_log_starts_over_without_descriptors_or_stays_as_it_is")
+def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Patch]:
+    """It had no segment then."""
+
+    def place(self: Segment) -> None:
+        self._file = None
+        self._adopt(self._begin(self.path))
+
+    return [(Segment, "place", place)]
 
 
 @defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")

@@ -12,6 +12,7 @@ from typing import Any
 from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.cluster.plan import NewTopic
 from pybroker.log.log import Log
+from pybroker.log.producer_state import ProducerStates
 from pybroker.testing.simulator.administrator import CONFIGS, DOOMED, MOST_PARTITIONS
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.client import Client
@@ -109,9 +110,9 @@ class World:
         cut = Log._ends_at
         oracle = self.oracle
 
-        def ends_at(log: Log, offset: int, **how: bool) -> None:
+        def ends_at(log: Log, offset: int, producers: ProducerStates | None) -> None:
             oracle.was_cut(log, offset)
-            cut(log, offset, **how)
+            cut(log, offset, producers)
 
         try:
             with environment(self.scheduler, self.seed), patched([(Log, "_ends_at", ends_at)]):
