@@ -105,7 +105,7 @@ class Keeping:
     def opened_anew(self, place: Place, before: Chain, log: Log) -> None:
         """A broker has opened the log again."""
         node_id, key = place
-        is_excused = place in self._excused or place in self.away
+        is_excused = place in self._excused or place in self.away or self.oracle.incarnations.is_deleted(key)
         self._excused.discard(place)
         if before.end and not log.log_end_offset and not is_excused:
             self.oracle.report("kept", f"{key}: broker {node_id} begins anew, where it had {before}")

@@ -13,11 +13,13 @@ from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.cluster.plan import NewTopic
 from pybroker.log.log import Log
 from pybroker.log.producer_state import ProducerStates
+from pybroker.replication.partition import Partition
+from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.simulator.administrator import CONFIGS, DOOMED, MOST_PARTITIONS
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.client import Client
 from pybroker.testing.simulator.cluster import Cluster
-from pybroker.testing.simulator.environment import environment, patched
+from pybroker.testing.simulator.environment import Patch, environment, patched
 from pybroker.testing.simulator.faults import Faults
 from pybroker.testing.simulator.groups import Groups
 from pybroker.testing.simulator.history import SAFE, History
@@ -114,8 +116,17 @@ class World:
             oracle.was_cut(log, offset)
             cut(log, offset, producers)
 
+        remove = ReplicaManager._remove
+
+        async def look_and_remove(replicas: ReplicaManager, partitions: list[Partition]) -> None:
+            loop = self.scheduler.current
+            assert loop is not None
+            oracle.look_before_end(loop.machine.process)
+            await remove(replicas, partitions)
+
+        patches: list[Patch] = [(Log, "_ends_at", ends_at), (ReplicaManager, "_remove", look_and_remove)]
         try:
-            with environment(self.scheduler, self.seed), patched([(Log, "_ends_at", ends_at)]):
+            with environment(self.scheduler, self.seed), patched(patches):
                 self._run()
         except Violation as violation:
             outcome.invariant, outcome.text = violation.invariant, str(violation)

@@ -7,14 +7,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.replication.promises import Promises
 from pybroker.testing.simulator.__main__ import main
+from pybroker.testing.simulator.cluster import Process
 from pybroker.testing.simulator.environment import patched
 from pybroker.testing.simulator.history import History
+from pybroker.testing.simulator.oracle import Oracle, Violation
 from pybroker.testing.simulator.report import simulate
 from pybroker.testing.simulator.settings import FAULTS, IN_USE, ROOMS
 from pybroker.testing.simulator.world import World, drawn, run
@@ -78,6 +81,34 @@ def test_groups_are_joined_in_histories() -> None:
 def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
     """Brokers go on behind the ids that their logs know: so two producers had one id."""
     assert History(drawn(0)).new_producer() > MAX_KNOWN_ID
+
+
+def test_replicas_are_looked_at_before_they_are_deleted() -> None:
+    """A batch was acknowledged and its topic deleted in one event: nobody had seen that it was committed."""
+    looked: list[bool] = []
+    look = Oracle.look_before_end
+
+    def look_before_end(oracle: Oracle, process: Process) -> None:
+        look(oracle, process)
+        looked.append(bool(process.replicas().topics))
+
+    settings = replace(drawn(0, "topics"), faults=frozenset({"delete topic"}))
+    with patched([(Oracle, "look_before_end", look_before_end)]):
+        assert run(0, settings).invariant == ""
+    assert looked
+    assert all(looked)
+
+
+def test_what_is_seen_in_the_middle_of_an_event_is_told_after_it() -> None:
+    def look(oracle: Oracle, process: Process) -> None:
+        oracle.fail("agreement", "is broken")
+
+    world = World(0)
+    process: Any = None
+    with patched([(Oracle, "look", look)]):
+        world.oracle.look_before_end(process)
+    with pytest.raises(Violation, match="is broken"):
+        world.oracle.check()
 
 
 def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:

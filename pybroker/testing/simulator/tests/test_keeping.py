@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -88,6 +91,18 @@ def test_who_is_out_of_sync_owes_nothing_of_a_topic_with_which_brokers_go_on(top
     keeping.state_written(key, topic_id, state(isr=[2], elr=[3]))
     keeping.check_end()
     assert keeping.estranged[key] == (2, 3)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_only_a_log_of_a_deleted_topic_begins_anew(is_deleted: bool) -> None:
+    """A broker that starts may read of the topic first, and then of its deletion."""
+    world, key = world_with(OLD)
+    if is_deleted:
+        world.oracle.incarnations.noted.add(TOPIC_ID)
+    log: Any = SimpleNamespace(log_end_offset=0)
+    world.oracle.keeping.opened_anew((1, key), world.oracle.committed[key], log)
+    with nullcontext() if is_deleted else pytest.raises(Violation, match="begins anew"):
+        world.oracle.check()
 
 
 def state(**fields: object) -> bytes:
