@@ -145,7 +145,7 @@ class Consumer(Client):
 
     @abstractmethod
     def commit(self, offsets: Mapping[Place, int] | None = None, *, asynchronous: bool = False) -> None:
-        """Commits these offsets, or the positions of all it holds.
+        """Commits these offsets, or the positions of all it holds; where it has none, this does nothing.
 
         Raises (not if ``asynchronous``):
             CommitRefused, Unanswered, ClientError

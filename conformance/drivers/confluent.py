@@ -267,6 +267,8 @@ class ConfluentConsumer(Consumer):
         try:
             rows = self._client.commit(**options)
         except KafkaException as raised:
+            if raised.args[0].code() == KafkaError._NO_OFFSET:  # nothing was read since the last: for others no error
+                return
             raise translated(raised.args[0]) from raised
         for row in rows or ():
             if row.error is not None:

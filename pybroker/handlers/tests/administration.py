@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import tempfile
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -55,10 +57,10 @@ class Administration:
 def run(
     scenario: Callable[[Administration], Awaitable[None]], settings: dict[str, str] | None = None
 ) -> None:
-    """Runs ``scenario`` with a broker of these settings, in memory."""
+    """Runs ``scenario`` with a broker of these settings and a store of its own."""
 
-    async def main() -> None:
-        store = await EmbeddedStore.open(":memory:")
+    async def main(folder: str) -> None:
+        store = await EmbeddedStore.open(os.path.join(folder, "coordination.db"))
         config = BrokerConfig(settings or {})
         node = await ClusterNode.open(store, config, 1, ManualClock())
         await node.join({"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)})
@@ -66,4 +68,5 @@ def run(
         await node.leave()
         await store.close()
 
-    asyncio.run(main())
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(folder))
