@@ -59,6 +59,7 @@ class ClassicMembership(Membership):
         self._last: tuple[list[TopicPartition], int] | None = None
         """What was assigned last, whether or not it was given up since, and in which generation."""
         self._heartbeats: asyncio.Task[None] | None = None
+        self._is_joining = False
         self._seen: dict[str, list[frozenset[str]]] | None = None
         """Of the leader: the partitions it has assigned, by topic, and their racks if it is in one."""
 
@@ -72,6 +73,10 @@ class ClassicMembership(Membership):
         seen = self._seen or {}
         if any(self._sight(topic) != seen[topic] for topic in topics & seen.keys()):
             self._wake.set()
+
+    @property
+    def is_joining(self) -> bool:
+        return self._is_joining
 
     def _sight(self, topic: str) -> list[frozenset[str]]:
         racks = self._client.cluster.racks(topic)
@@ -111,6 +116,7 @@ class ClassicMembership(Membership):
         if error.name == "UNKNOWN_MEMBER_ID":
             self.member_id = ""
         self.epoch = -1
+        self._put_out()
         await self.lose(self.owned())
 
     async def _while_member(self, work: Coroutine[Any, Any, object]) -> None:
@@ -140,15 +146,23 @@ class ClassicMembership(Membership):
         await self._end_heartbeats()
         self._wake.clear()
         self._seen = None
+        self._is_joining = True
+        try:
+            assigned = await self._join_and_sync()
+        finally:
+            self._is_joining = False
+        self.show()
+        self._heartbeats = self._client.loop.create_task(self._keep_beating())
+        await self._while_member(self._adopt(assigned))
+
+    async def _join_and_sync(self) -> set[TopicPartition]:
         joined = await self._join()
         self.member_id, self.epoch = joined.member_id, joined.generation_id
         self._protocol = joined.protocol_name
         assignments = {}
         if joined.leader == joined.member_id:
             assignments = await self._lead(joined)
-        assigned = await self._sync(assignments)
-        self._heartbeats = self._client.loop.create_task(self._keep_beating())
-        await self._while_member(self._adopt(assigned))
+        return await self._sync(assignments)
 
     async def _adopt(self, assigned: set[TopicPartition]) -> None:
         """What was assigned becomes ours, when what was taken is given up. None of it does where some is not
@@ -285,6 +299,7 @@ class ClassicMembership(Membership):
 
     async def _leave_late(self) -> None:
         log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
+        self._put_out()
         self._hold_back(self.owned())
         with contextlib.suppress(KafkaError):
             await self.leave("consumer poll timeout has expired")

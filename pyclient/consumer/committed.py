@@ -66,11 +66,12 @@ class _Commit:
 
 
 class CommittedOffsets:
-    """The group's offsets. ``identity`` tells who commits, at the time of each attempt."""
+    """The group's offsets. ``who`` tells who commits, at the time of each attempt; it raises why nobody can."""
 
-    def __init__(self, client: Client, identity: Callable[[], GroupMetadata]) -> None:
+    def __init__(self, client: Client, group_id: str, who: Callable[[], GroupMetadata]) -> None:
         self._client = client
-        self._identity = identity
+        self._group_id = group_id
+        self._who = who
         self._under_way: list[_Commit] = []
         self._in_order = asyncio.Lock()
 
@@ -95,10 +96,10 @@ class CommittedOffsets:
         if not offsets:
             return
         deadline = self._client.clock() + timeout
+        commit = _Commit(offsets, self._who(), are_held)
         earlier = [each for each in self._under_way if each.offsets.keys() & offsets.keys()]
         for each in earlier:
             each.is_overtaken = True
-        commit = _Commit(offsets, self._identity(), are_held)
         self._under_way.append(commit)
         try:
             failure = await self._outcome(commit, deadline)
@@ -130,13 +131,12 @@ class CommittedOffsets:
             return error
 
     async def _send(self, commit: _Commit) -> None:
-        group_id = commit.who.group_id
         async with self._in_order:  # the coordinator is known then: nothing comes between this and the sending
-            await self._client.coordinator(group_id, GROUP)
-        await at_coordinator(self._client, group_id, lambda node: self._commit(node, commit))
+            await self._client.coordinator(self._group_id, GROUP)
+        await at_coordinator(self._client, self._group_id, lambda node: self._commit(node, commit))
 
     async def _commit(self, node: int, commit: _Commit) -> None:
-        who = self._identity()
+        who = self._who()
         if who != commit.who and not commit.are_held():
             raise CommitFailed("there was a rebalance since: others may have the partitions, and have committed")
         request = commit_request(who, commit.offsets)
@@ -167,14 +167,14 @@ class CommittedOffsets:
 
     async def once(self, partitions: Collection[TopicPartition]) -> Answers:
         """As ``fetch``, in one attempt: what was found, and why the others were not."""
-        return await at_coordinator(
-            self._client, self._identity().group_id, lambda node: self._fetch(node, partitions)
-        )
+        return await at_coordinator(self._client, self._group_id, lambda node: self._fetch(node, partitions))
 
     async def _fetch(self, node: int, partitions: Collection[TopicPartition]) -> Answers:
-        who = self._identity()
         response = await self._client.send(
-            node, OffsetFetch, lambda version: fetch_request(version, who, partitions), max_version=NAMES_VERSION
+            node,
+            OffsetFetch,
+            lambda version: fetch_request(version, self._group_id, partitions),
+            max_version=NAMES_VERSION,
         )
         part = response.groups[0] if response.groups else response
         check(part.error_code)
@@ -233,7 +233,7 @@ def commit_request(
 
 
 def fetch_request(
-    version: int, who: GroupMetadata, partitions: Collection[TopicPartition]
+    version: int, group_id: str, partitions: Collection[TopicPartition]
 ) -> OffsetFetch.Request:
     """One group's offsets, alone (before version 8) or in a list of groups."""
     topics: dict[str, list[int]] = {}
@@ -245,9 +245,9 @@ def fetch_request(
             OffsetFetch.Request.OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
             for name, numbers in topics.items()
         ]
-        return OffsetFetch.Request(group_id=who.group_id, topics=rows, **stable)
+        return OffsetFetch.Request(group_id=group_id, topics=rows, **stable)
     group = OffsetFetch.Request.OffsetFetchRequestGroup(
-        group_id=who.group_id,
+        group_id=group_id,
         topics=[
             OffsetFetch.Request.OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
             for name, numbers in topics.items()

@@ -36,7 +36,7 @@ from pyclient.core.cluster import Cluster, PartitionInfo
 from pyclient.core.metadata import may_pass
 from pyclient.core.tasks import watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
-from pyclient.protocol.errors import UnknownTopicOrPartition
+from pyclient.protocol.errors import RebalanceInProgress, UnknownTopicOrPartition
 from pyclient.serialization import deserializer
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition, partition_of
@@ -85,7 +85,7 @@ class ConsumerCore:
         self.fetcher.on_ready = self.appointments.on_ready = lambda: self.on_ready()
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.lookup = OffsetLookup(self.client, isolation, self._timeout)
-        self.committed = CommittedOffsets(self.client, self.identity) if config.group_id else None
+        self.committed = CommittedOffsets(self.client, config.group_id, self._who_commits) if config.group_id else None
         self._positions = PositionFinder(
             self.client, config, self.subscription, self.lock, self.lookup, self.committed, self, time.time
         )
@@ -305,12 +305,32 @@ class ConsumerCore:
         member = self._member()
         return member.metadata() if self.subscription.by_group else GroupMetadata(member.group_id)
 
+    def _who_commits(self) -> GroupMetadata:
+        """Who commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where it would wait
+        for the other members.
+        """
+        member, who = self._member(), self.identity()
+        if not self.subscription.by_group:
+            return who
+        if member.is_out:
+            raise CommitFailed("out of the group since the last poll: others may have the partitions")
+        if who.generation_id < 1:
+            raise CommitFailed("not a member of the group now: poll, to join again")
+        if member.is_joining:
+            raise RebalanceInProgress("the group is rebalancing: poll, then commit again")
+        return who
+
+    def _may_commit(self) -> bool:
+        try:
+            self._who_commits()
+        except KafkaError:
+            return False
+        return True
+
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None = None) -> None:
         """Commits offsets. Raises CommitFailed, RebalanceInProgress …"""
         if self.committed is None:
             raise IllegalState("group.id is missing: it is needed to commit")
-        if offsets and self.subscription.by_group and self.identity().generation_id < 1:
-            raise CommitFailed("not a member of the group now: poll, to join again")
         with self.lock:
             held = {tp: self.subscription.states.get(tp) for tp in offsets}
         limit = self._timeout if timeout is None else timeout
@@ -380,11 +400,11 @@ class ConsumerCore:
         self._committer = self.client.loop.call_later(wait, self._commit_now)
 
     def _commit_now(self) -> None:
-        """Unless the application is committing: that is not overtaken."""
+        """Unless the application is committing, which is not overtaken, or the group takes no commits of us now."""
 
         async def commit() -> None:
             try:
-                if self.committed is not None and not self.committed.is_busy:
+                if self.committed is not None and not self.committed.is_busy and self._may_commit():
                     await self.commit_settled()
             finally:
                 self._commit_later()

@@ -1,4 +1,10 @@
-"""What both kinds of membership have in common: the assignment and who has to be told."""
+"""What both kinds of membership have in common: the assignment and who has to be told.
+
+Who the member is changes on the loop, at any time. The application knows of it as of its last ``poll``: a member
+that was put out of its group stays, for the application, who it was and keeps its partitions until the next poll.
+So what it commits by then names the old member, and the coordinator refuses it. Otherwise records would be done
+twice: by who has the partitions now, and by this one under the name that it gets when it joins again.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +69,11 @@ class Membership(ABC):
         self.member_id = ""
         self.epoch = -1
         """The generation, or member epoch; -1 outside the group."""
+        self._shown = GroupMetadata(self.group_id, -1, "", self.instance_id)
+        self._losses = 0
+        """How often the group has put the member out while it had partitions …"""
+        self._heard = 0
+        """… and of how many of these the application has heard, in a poll."""
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -73,12 +84,32 @@ class Membership(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def metadata(self) -> GroupMetadata:
-        """Who we are now."""
-        return GroupMetadata(self.group_id, self.epoch, self.member_id, self.instance_id)
+        """Who the application is: the member as of the last poll, and as it went on since without a loss."""
+        return self._shown
+
+    @property
+    def is_out(self) -> bool:
+        """The group has put the member out, and the application has not heard of it yet."""
+        return self._losses != self._heard
+
+    @property
+    def is_joining(self) -> bool:
+        """A rebalance goes on, of which the group's answer is awaited: commits would wait for it, and be refused."""
+        return False
+
+    def show(self) -> None:
+        """The application is told that the member is in the group as it is now, unless it was put out since."""
+        if not self.is_out:
+            self._shown = GroupMetadata(self.group_id, self.epoch, self.member_id, self.instance_id)
+
+    def _put_out(self) -> None:
+        """The group has the member no more; what it owned may be others' now."""
+        self._losses += bool(self.owned())
 
     def start(self) -> None:
         """Begins; harmless when it has begun."""
         if self._task is None or self._task.done():
+            self._heard = self._losses
             self._task = self._watched(self.run())
 
     def _watched(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -131,10 +162,19 @@ class Membership(ABC):
         await self._change(REVOKED, partitions, self.owned() - set(partitions))
 
     async def lose(self, partitions: Partitions) -> None:
-        """These are others' already, or do not exist any more: nothing is committed."""
-        if partitions:
-            self._hold_back(partitions)
-            await self._change(LOST, partitions, self.owned() - set(partitions))
+        """These are others' already, or do not exist any more: nothing is committed. They are gone when the application
+        polls: until then its records of these are in its hands.
+        """
+        if not partitions:
+            return
+        self._hold_back(partitions)
+        kept, losses = self.owned() - set(partitions), self._losses
+
+        def change() -> None:
+            self._assign(kept)
+            self._heard = losses
+
+        await self._appointments.at_poll(LOST, partitions, change)
 
     async def take_over(self, assigned: Partitions, *, always: bool) -> None:
         """These are ours from now on, also what was held back for a revocation that was cut short; tells what is new
@@ -150,14 +190,14 @@ class Membership(ABC):
     async def _change(self, action: str, partitions: Partitions, assigned: Partitions) -> None:
         """``assigned`` is ours from now on; with a listener it is so when that has heard of it, in a poll."""
 
-        def change() -> None:
-            with self._lock:
-                self._subscription.set_assigned(assigned)
-
         if self._owner.has_listener:
-            await self._appointments.at_poll(action, partitions, change)
+            await self._appointments.at_poll(action, partitions, lambda: self._assign(assigned))
         else:
-            change()
+            self._assign(assigned)
+
+    def _assign(self, partitions: Partitions) -> None:
+        with self._lock:
+            self._subscription.set_assigned(partitions)
 
     def _hold_back(self, partitions: Partitions) -> None:
         """No more records of these."""

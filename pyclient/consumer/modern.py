@@ -85,6 +85,7 @@ class ConsumerMembership(Membership):
     async def _on_error(self, error: KafkaError, wait: float) -> None:
         log.info("group %s, member %s: %s", self.group_id, self.member_id, error)
         if error.name in FENCED:
+            self._put_out()
             await self._restart()
             await self.lose(self.owned())
         elif error.retriable:
@@ -132,6 +133,7 @@ class ConsumerMembership(Membership):
         if response.member_id:
             self.member_id = response.member_id
         self.epoch = response.member_epoch
+        self.show()
         self._interval = response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
             self._target = {row.topic_id: row.partitions for row in response.assignment.topic_partitions}
@@ -212,6 +214,7 @@ class ConsumerMembership(Membership):
     async def _leave_late(self) -> None:
         log.warning("group %s: no poll for max.poll.interval.ms, the member leaves", self.group_id)
         await self._end_reconciling()
+        self._put_out()
         self._hold_back(self.owned())
         with contextlib.suppress(KafkaError):
             await self.leave("")

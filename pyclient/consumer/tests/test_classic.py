@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
 from pyclient.consumer.classic import ClassicMembership, encoded
@@ -158,5 +160,33 @@ def test_what_comes_back_before_it_was_given_up_is_read_again() -> None:
         await group.until(lambda: not group.subscription.states[PLACE].leaving)
         await group.member.stop()
         assert group.application.told == [ASSIGNED]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_who_was_put_out_stays_who_it_was_until_the_application_polls(listens: bool, late: bool) -> None:
+    """Its records are in the application's hands: what it commits has to be refused."""
+
+    async def main() -> None:
+        group = Group()
+        group.application.has_listener = listens
+        group.member.start()
+        await group.until(group.has(1))
+        who = group.member.metadata()
+        assert (who.generation_id, who.member_id) == (1, "m")
+        group.application.is_late = late
+        group.beat = 0 if late else UNKNOWN_MEMBER_ID
+        await group.until(lambda: group.member.is_out, polling=False)
+        group.application.is_late = False
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert group.member.metadata() == who
+        assert set(group.subscription.states) == {PLACE}
+        await group.until(group.has(2))
+        assert not group.member.is_out
+        assert group.member.metadata().generation_id == 2
+        await group.member.stop()
 
     asyncio.run(main())

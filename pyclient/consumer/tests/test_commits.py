@@ -40,6 +40,7 @@ class Member(ConsumerCore):
         self.subscription.set_assigned([T0, T1])
         assert self.membership is not None
         self.membership.epoch = 5
+        self.membership.show()
 
     async def find(self, *_: Any) -> int:
         for _turn in range(self.lookups.popleft() if self.lookups else 0):
@@ -65,6 +66,7 @@ class Member(ConsumerCore):
         await asyncio.sleep(0.01)
         assert self.membership is not None
         self.membership.epoch = number
+        self.membership.show()
         if assigned is not None:
             self.subscription.set_assigned(assigned)
 

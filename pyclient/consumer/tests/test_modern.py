@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
 from pyclient.consumer.modern import ConsumerMembership
@@ -17,6 +19,7 @@ from pyclient.topic_partition import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 T, T_ANEW, U = b"t" * 16, b"T" * 16, b"u" * 16
+FENCED_MEMBER_EPOCH = 110
 Assignment = dict[bytes, list[int]]
 
 
@@ -28,6 +31,9 @@ class Group:
         self.target: Assignment = {T: [0, 1]}
         self.told: Assignment | None = None
         self.owned: Assignment = {}
+        self.epoch = 1
+        self.code = 0
+        """Of the next answer."""
         config = load(
             CONSUMER, "127.0.0.1:1", {"group.id": "g", "group.protocol": "consumer", "retry.backoff.ms": 1}
         )
@@ -42,6 +48,9 @@ class Group:
 
     def heartbeat(self, request: ConsumerGroupHeartbeat.Request) -> ConsumerGroupHeartbeat.Response:
         kind = ConsumerGroupHeartbeat.Response
+        if self.code:
+            code, self.code = self.code, 0
+            return kind(error_code=code)
         if request.topic_partitions is not None:
             self.owned = {row.topic_id: row.partitions for row in request.topic_partitions}
         assignment = None
@@ -49,7 +58,7 @@ class Group:
             self.told = self.target
             rows = [kind.TopicPartitions(topic_id=each, partitions=numbers) for each, numbers in self.target.items()]
             assignment = kind.Assignment(topic_partitions=rows)
-        return kind(member_id="m", member_epoch=1, heartbeat_interval_ms=1, assignment=assignment)
+        return kind(member_id="m", member_epoch=self.epoch, heartbeat_interval_ms=1, assignment=assignment)
 
     def metadata(self, request: Metadata.Request) -> Metadata.Response:
         return self.described([row.topic_id for row in request.topics or ()])
@@ -125,3 +134,30 @@ async def test_what_is_owned_keeps_its_id_while_the_metadata_does_not_have_the_t
     await group.until_owned({T: [0]})
     assert group.subscription.state(T0).position == 100
     assert group.application.told == [REVOKED]
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_who_was_put_out_stays_who_it_was_until_the_application_polls(listens: bool) -> None:
+    """Its records are in the application's hands: what it commits has to be refused."""
+
+    async def main() -> None:
+        group = Group()
+        group.application.has_listener = listens
+        group.member.start()
+        await group.until_owned({T: [0, 1]})
+        who = group.member.metadata()
+        assert (who.generation_id, who.member_id) == (1, "m")
+        group.epoch, group.code, group.told = 7, FENCED_MEMBER_EPOCH, None
+        async with asyncio.timeout(60):
+            while not group.member.is_out:
+                await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert group.member.metadata() == who
+        assert set(group.subscription.states) == {T0, T1}
+        await group.until(lambda: group.member.metadata().generation_id == 7)
+        assert not group.member.is_out
+        await group.until_owned({T: [0, 1]})
+        await group.member.stop()
+
+    asyncio.run(main())
