@@ -45,13 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ours: promised by pybroker, not by Kafka")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib.resources")
+    config.addinivalue_line("markers", "spark: reads or writes by PySpark too")
     config.addinivalue_line("markers", "row: long, but a row of the mission is not shown without it")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config), "conformance-recorder")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects (does not skip) what was not asked for."""
+    """Deselects (does not skip) what was not asked for; marks what needs PySpark, for ``-m``."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
+            item.add_marker("spark")
     unwanted = [item for item in items if _unwanted(config, item)]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
