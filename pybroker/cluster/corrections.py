@@ -98,10 +98,13 @@ def _keeps_all(old: TopicImage, stored: TopicImage) -> bool:
 
 
 def _newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
-    """In epochs by which it replaces ``old`` at every replica."""
+    """In epochs by which it replaces ``old`` at every replica; a leader epoch has one leader, and the same replicas."""
     if stored == old:
         return old
-    if (stored.leader_epoch, stored.partition_epoch) > (old.leader_epoch, old.partition_epoch):
+    if stored.leader_epoch > old.leader_epoch:
+        return stored
+    has_same = (stored.leader_epoch, stored.leader, stored.replicas) == (old.leader_epoch, old.leader, old.replicas)
+    if has_same and stored.partition_epoch > old.partition_epoch:
         return stored
     leader_epoch = max(stored.leader_epoch, old.leader_epoch) + 1
     return replace(stored, leader_epoch=leader_epoch, partition_epoch=stored.partition_epoch + 1)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pybroker.cluster import znodes
 from pybroker.cluster.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.corrections import correction
-from pybroker.cluster.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, ResourceType, TopicImage
 from pybroker.cluster.plan import NewPartitions, NewTopic
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.coordination.interface import Create, Delete, Operation
@@ -168,3 +170,23 @@ def test_a_correction_replaces_the_partition_at_every_replica() -> None:
     assert same is other
     assert [(op.path, op.version) for op in step.operations] == [(znodes.state_path("t", 0), 8)]  # type: ignore[union-attr]
     assert not correction(image, image).delta
+
+
+@pytest.mark.parametrize(
+    ("changes", "epochs"),
+    [
+        ({"leader": 2}, (5, 11)),
+        ({"leader": NO_LEADER}, (5, 11)),
+        ({"replicas": (1, 2, 3)}, (5, 11)),
+        ({"leader": 2, "leader_epoch": 3}, (5, 11)),
+        ({"leader": 2, "leader_epoch": 5}, (5, 10)),
+        ({"isr": (1,)}, (4, 10)),
+    ],
+)
+def test_a_correction_gives_no_leader_epoch_to_a_second_leader(changes: Any, epochs: tuple[int, int]) -> None:
+    """A larger partition epoch alone does not say who leads."""
+    known = PartitionImage(0, 1, leader_epoch=4, partition_epoch=9, replicas=(1, 2), isr=(1, 2))
+    stored = replace(known, partition_epoch=10, **changes)
+    image, found = (MetadataImage(topics={"t": TopicImage("t", bytes(16), (each,))}) for each in (known, stored))
+    [corrected] = correction(image, found).delta.changed["t"].partitions
+    assert corrected == replace(stored, leader_epoch=epochs[0], partition_epoch=epochs[1])

@@ -100,6 +100,19 @@ def a_correction_takes_replicas_away() -> list[Patch]:
     return [(corrections, "_keeps_all", lambda old, stored: len(old.partitions) <= len(stored.partitions))]
 
 
+@defect("pybroker/cluster/tests/test_corrections.py::test_a_correction_gives_no_leader_epoch_to_a_second_leader")
+def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
+    """A larger partition epoch was enough: two replicas could believe that they lead in one epoch."""
+
+    def newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
+        if (stored.leader_epoch, stored.partition_epoch) > (old.leader_epoch, old.partition_epoch) or stored == old:
+            return stored
+        leader_epoch = max(stored.leader_epoch, old.leader_epoch) + 1
+        return replace(stored, leader_epoch=leader_epoch, partition_epoch=stored.partition_epoch + 1)
+
+    return [(corrections, "_newer", newer)]
+
+
 @defect("pybroker/cluster/tests/test_missing_topics.py::test_a_leader_changes_the_others_in_the_same_request")
 def one_topic_that_differs_stops_the_changes_of_all() -> list[Patch]:
     """Elections of the whole cluster stood still for one missing node."""
