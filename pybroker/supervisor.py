@@ -68,8 +68,11 @@ def run(options: StartOptions) -> int:
             return run_several(options, config)
         return run_one(options, config)
     except (ConfigError, FolderInUse, StartError) as error:
+        diagnostics.flush()
         print(f"pybroker: {error}", file=sys.stderr)
         return 2
+    finally:
+        diagnostics.flush()
 
 
 def run_one(options: StartOptions, config: BrokerConfig) -> int:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker import data_folder, fleet, foreground, loop_watch, private_files
+from pybroker import data_folder, diagnostics, fleet, foreground, loop_watch, private_files
 from pybroker.cluster.node import ClusterNode
 from pybroker.coordination import tree
 from pybroker.data_folder import Locks
@@ -62,3 +62,9 @@ def a_start_that_fails_leaves_its_folders() -> list[Patch]:
 def the_stack_of_a_held_loop_is_told_on_many_lines() -> list[Patch]:
     """A refused start on a slow machine tells its reason among lines that are no log lines."""
     return [(loop_watch, "stack_line", lambda frame: "\n" + "".join(traceback.format_stack(frame)).rstrip())]
+
+
+@defect("pybroker/tests/test_diagnostics.py::test_a_broker_stops_though_nobody_reads_its_stderr")
+def a_log_line_waits_for_whoever_reads_stderr() -> list[Patch]:
+    """A broker whose stderr was a pipe that nobody read stood still when the pipe was full."""
+    return [(diagnostics, "has_reader", lambda stream: False)]

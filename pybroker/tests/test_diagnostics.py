@@ -1,0 +1,127 @@
+"""Log lines of a process whose stderr is a pipe that nobody reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pybroker.tests.processes import READY, command, environment
+from pyclient import Admin
+
+LIMIT_S = 30.0
+
+LOGGING = """
+import logging, sys
+from pybroker import diagnostics
+diagnostics.MOST = 10
+diagnostics.set_up("info", "broker 7")
+for number in range(100):
+    logging.getLogger("test").info("line %d", number)
+print("logged", flush=True)
+sys.stdin.readline()
+logging.getLogger("test").info("the last")
+diagnostics.flush()
+"""
+
+
+@contextmanager
+def full_pipe() -> Iterator[tuple[int, int]]:
+    """A pipe into which nothing more fits: its two ends."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        for size in (4096, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(writing, b"." * size)
+        os.set_blocking(writing, True)
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@contextmanager
+def logging_to(writing: int, words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process whose stderr is that pipe; killed at the end, and where it takes too long."""
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writing, text=True, env=environment()
+    )
+    timer = threading.Timer(LIMIT_S, process.kill)
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line of its stdout, empty where it has ended."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def read_until(reading: int, end: bytes) -> str:
+    """What comes out of the pipe, up to ``end``."""
+    data = b""
+    while end not in data:
+        assert select.select([reading], [], [], LIMIT_S)[0], f"there is no {end!r} behind {data!r}"
+        data += os.read(reading, 1 << 16)
+    return data.lstrip(b".").decode()
+
+
+def test_a_broker_serves_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
+    words = command("--port", 0, "--data-dir", tmp_path, "--log-level", "debug")
+    with full_pipe() as (reading, writing), logging_to(writing, words) as process:
+        ready = READY.fullmatch(line_of(process))
+        assert ready
+        with Admin(f"127.0.0.1:{ready[1]}") as admin:
+            admin.create_topics({"t": 1})
+            assert "t" in admin.list_topics()
+        assert str(tmp_path) in read_until(reading, b"data folder")
+        process.send_signal(signal.SIGTERM)
+        assert "stopping" in read_until(reading, b": stopped\n")
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_a_broker_stops_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
+    words = command("--port", 0, "--data-dir", tmp_path)
+    with full_pipe() as (_, writing), logging_to(writing, words) as process:
+        assert READY.fullmatch(line_of(process))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_what_was_dropped_is_told_once_when_there_is_room_again() -> None:
+    with full_pipe() as (reading, writing), logging_to(writing, [sys.executable, "-c", LOGGING]) as process:
+        assert line_of(process) == "logged\n"
+        told = read_until(reading, b"were dropped")
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        told += read_until(reading, b"the last\n")
+    lines = [int(number) for number in re.findall(r"\[broker 7\] test: line (\d+)\n", told)]
+    assert lines == list(range(len(lines)))
+    assert 10 <= len(lines) <= 11
+    assert re.findall(r"(\d+) log lines were dropped: nobody read stderr", told) == [str(100 - len(lines))]
+    assert told.endswith("test: the last\n")
+
+
+def test_lines_are_written_by_whoever_logs_where_stderr_is_a_file(tmp_path: Path) -> None:
+    """A process that is killed afterwards has left them."""
+    text = "import logging, os; from pybroker import diagnostics; diagnostics.set_up('info');"
+    text += "logging.getLogger('test').info('the last'); os._exit(0)"
+    with (tmp_path / "log").open("wb") as log:
+        subprocess.run([sys.executable, "-c", text], stderr=log, env=environment(), check=True, timeout=LIMIT_S)
+    assert (tmp_path / "log").read_text().endswith("test: the last\n")
