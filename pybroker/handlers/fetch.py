@@ -17,7 +17,7 @@ from typing import Any
 from pybroker.handlers.call import Call, Connection
 from pybroker.handlers.lane import PIECE
 from pybroker.handlers.leader_hint import add_leader_hint
-from pybroker.replication.fetch_session import Answer, Context, FetchSessions, Key
+from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
 from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.follower_session import Asked
@@ -40,7 +40,7 @@ def handle(request: Fetch.Request, call: Call) -> Any:
     replica = replica_of(request, call.version)
     if replica != NOBODY:
         return follow(request, call, replica)
-    if sum(len(topic.partitions) for topic in request.topics) > PIECE:
+    if names_many(request):
         return fetch_many_named(request, call)
     by_id = call.version >= TOPIC_IDS_SINCE
     try:
@@ -53,36 +53,67 @@ def handle(request: Fetch.Request, call: Call) -> Any:
     return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
 
 
+def names_many(request: Fetch.Request) -> bool:
+    """Whether it takes several turns to go through what the request names."""
+    count = 0
+    for topic in request.topics:
+        count += len(topic.partitions)
+    for gone in request.forgotten_topics_data:
+        count += len(gone.partitions)
+    return count > PIECE
+
+
 async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
     """As ``handle``, in turns of the lane."""
-    by_id = call.version >= TOPIC_IDS_SINCE
+    by_id, lane = call.version >= TOPIC_IDS_SINCE, call.broker.lane
+    sessions: FetchSessions = call.broker.replicas.sessions
     found: dict[Key, FetchPartition] = {}
-    with held(call.connection):
-        await call.broker.lane.in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some))
+
+    def change(some: list[FetchPartition], forgotten: list[Key]) -> None:
+        sessions.update(request.session_id, request.session_epoch, some, forgotten, by_id)
+
     try:
-        context = context_of(request, call, found)
+        with held(call.connection):
+            if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+                await lane.in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some))
+            else:
+                await lane.in_pieces(named(request, by_id), lambda some: change(some, []))
+                await lane.in_pieces(forgotten(request, by_id), lambda keys: change([], keys))
+        context = context_of(request, call, found, have_changed=True)
     except errors.KafkaError as error:
         return Response(error_code=error.code)
     return await fetch_many(context, request, call)
 
 
 async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
-    """Reads and answers in turns of the lane; between them the fetch waits, as any other."""
+    """Reads, waits and answers in turns of the lane."""
     broker, lane = call.broker, call.broker.lane
     fetch = operation(context, request, call)
     enough: list[bool] = []
     with held(call.connection):
         await lane.in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)))
-    if not any(enough) and not fetch.read_changed() and request.max_wait_ms > 0:
-        await broker.replicas.wait(fetch, request.max_wait_ms, lambda reads: reads)
+    if not any(enough) and request.max_wait_ms > 0 and fetch.wanted:
+        await wait(fetch, request.max_wait_ms, call)
+    response = Response()
     try:
-        session_id, answers = context.answer(fetch.reads, broker.clock.monotonic_ms())
+        with held(call.connection):
+            reads = zip(context.partitions, fetch.reads, strict=True)
+            await lane.in_pieces(reads, lambda some: add_answers(response, call, context.some(some)))
+        response.session_id = context.end(broker.clock.monotonic_ms())
     except errors.KafkaError as error:
         return Response(error_code=error.code)
-    response = Response(session_id=session_id)
-    with held(call.connection):
-        await lane.in_pieces(answers, partial(add_answers, response, call))
     return response
+
+
+async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
+    """Until the fetch has enough, or its time is over."""
+    waiting = call.broker.replicas.purgatory.begin(fetch, max_wait_ms)
+    try:
+        with held(call.connection):
+            await call.broker.lane.in_pieces(range(len(fetch.wanted)), waiting.watch)
+        await waiting
+    finally:
+        waiting.cancel()
 
 
 @contextmanager
@@ -95,15 +126,20 @@ def held(connection: Connection) -> Iterator[None]:
         connection.release()
 
 
-def context_of(request: Fetch.Request, call: Call, partitions: dict[Key, FetchPartition]) -> Context:
-    """What the request means in its session. Raises as ``FetchSessions.context``."""
+def context_of(
+    request: Fetch.Request, call: Call, partitions: dict[Key, FetchPartition], *, have_changed: bool = False
+) -> Context:
+    """What the request means in its session; ``have_changed``: the session has learned of the request's changes.
+
+    Raises as ``FetchSessions.context``.
+    """
     broker, by_id = call.broker, call.version >= TOPIC_IDS_SINCE
     sessions: FetchSessions = broker.replicas.sessions
     return sessions.context(
         request.session_id,
         request.session_epoch,
         partitions,
-        forgotten(request, by_id),
+        () if have_changed else forgotten(request, by_id),
         by_id,
         broker.clock.monotonic_ms(),
     )
@@ -128,7 +164,7 @@ def follow(request: Fetch.Request, call: Call, replica: int) -> Any:
     """The response to a follower, or its future."""
     leading = call.broker.replicas.leading
     if replica != call.connection.broker_id or leading is None:
-        return refuse(request)
+        return refuse(request, call)
     by_id = call.version >= TOPIC_IDS_SINCE
     asked = Asked(
         request.session_id,
@@ -153,27 +189,38 @@ def replica_of(request: Fetch.Request, version: int) -> int:
     return max(request.replica_state.replica_id, NOBODY) if request.replica_state is not None else NOBODY
 
 
-def refuse(request: Fetch.Request) -> Fetch.Response:
+def refuse(request: Fetch.Request, call: Call) -> Any:
+    """CLUSTER_AUTHORIZATION_FAILED for every partition that is named, or the future of it."""
+    return refuse_many(request, call) if names_many(request) else refused(request)
+
+
+async def refuse_many(request: Fetch.Request, call: Call) -> Fetch.Response:
+    """As ``refused``, in turns of the lane."""
+    response = Response()
+    rows = ((topic, each) for topic in request.topics for each in topic.partitions)
+    with held(call.connection):
+        await call.broker.lane.in_pieces(rows, partial(add_refusals, response))
+    return response
+
+
+def refused(request: Fetch.Request) -> Fetch.Response:
     """CLUSTER_AUTHORIZATION_FAILED for every partition that is named."""
-    code = errors.ClusterAuthorizationFailed.code
-    return Response(
-        responses=[
-            TopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=each.partition,
-                        error_code=code,
-                        high_watermark=-1,
-                        records=b"",
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = Response()
+    add_refusals(response, ((topic, each) for topic in request.topics for each in topic.partitions))
+    return response
+
+
+def add_refusals(response: Fetch.Response, rows: Iterable[tuple[Any, Any]]) -> None:
+    """Puts refusals of these topics' partitions behind those that the response has."""
+    for topic, each in rows:
+        last = response.responses[-1] if response.responses else None
+        if last is None or (last.topic, last.topic_id) != (topic.topic, topic.topic_id):
+            last = TopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+            response.responses.append(last)
+        code = errors.ClusterAuthorizationFailed.code
+        last.partitions.append(
+            PartitionData(partition_index=each.partition, error_code=code, high_watermark=-1, records=b"")
+        )
 
 
 def isolation(level: int) -> Isolation:
@@ -207,13 +254,11 @@ def named(request: Fetch.Request, by_id: bool) -> Iterator[FetchPartition]:
             )
 
 
-def forgotten(request: Fetch.Request, by_id: bool) -> list[Key]:
+def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
     """The partitions that the session is to forget."""
-    return [
-        (topic.topic_id if by_id else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            yield topic.topic_id if by_id else topic.topic, index
 
 
 def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.Response:

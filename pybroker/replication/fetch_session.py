@@ -95,28 +95,41 @@ class Context:
 
     def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
         """Session id and partitions of the response. Raises InvalidFetchSessionEpoch."""
-        return NO_SESSION, list(zip(self.partitions, reads, strict=True))
+        answers = self.some(zip(self.partitions, reads, strict=True))
+        return self.end(now_ms), answers
+
+    def some(self, reads: Iterable[Answer]) -> list[Answer]:
+        """What the response carries of the next partitions that were read. Raises InvalidFetchSessionEpoch."""
+        return list(reads)
+
+    def end(self, now_ms: int) -> int:
+        """The session's id, when ``some`` has had all partitions."""
+        return NO_SESSION
 
 
 class FullContext(Context):
     """The first request of a session: it begins with the response."""
 
-    __slots__ = ("_sessions", "_uses_topic_ids")
+    __slots__ = ("_own", "_sessions", "_uses_topic_ids")
 
     def __init__(self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool) -> None:
         super().__init__(partitions)
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
+        self._own: dict[Key, FetchPartition] = {}
 
-    def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
-        """Everything, and the id of the new session if there is room for it."""
-        answers = list(zip(self.partitions, reads, strict=True))
-        session = self._sessions.create(self.partitions, self._uses_topic_ids, now_ms)
-        if session is None:
-            return NO_SESSION, answers
+    def some(self, reads: Iterable[Answer]) -> list[Answer]:
+        """Everything; the session that is to begin knows what it tells."""
+        answers = list(reads)
         for partition, read in answers:
             has_news(partition, read)
-        return session.id, answers
+            self._own[partition.key] = partition
+        return answers
+
+    def end(self, now_ms: int) -> int:
+        """The id of the new session if there is room for it."""
+        session = self._sessions.create(self._own, self._uses_topic_ids, now_ms)
+        return NO_SESSION if session is None else session.id
 
 
 class IncrementalContext(Context):
@@ -129,7 +142,7 @@ class IncrementalContext(Context):
         self._session = session
         self._epoch = session.epoch
 
-    def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
+    def some(self, reads: Iterable[Answer]) -> list[Answer]:
         """What is news; another request of the same session must not have come meanwhile."""
         session = self._session
         if session.epoch != self._epoch:
@@ -137,12 +150,16 @@ class IncrementalContext(Context):
                 f"session {session.id} is in epoch {session.epoch}, no more in {self._epoch}"
             )
         answers = []
-        for partition, read in zip(self.partitions, reads, strict=True):
+        for partition, read in reads:
             if has_news(partition, read):
                 answers.append((partition, read))
                 if read.size and session.partitions.pop(partition.key, None) is not None:
                     session.partitions[partition.key] = partition
-        return session.id, answers
+        return answers
+
+    def end(self, now_ms: int) -> int:
+        """The session goes on."""
+        return self._session.id
 
 
 def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
@@ -194,16 +211,7 @@ class FetchSessions:
             if epoch == FINAL_EPOCH:
                 return Context(wanted)
             return FullContext(wanted, self, uses_topic_ids)
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise errors.FetchSessionIdNotFound(f"there is no session {session_id}")
-        if session.epoch != epoch:
-            raise errors.InvalidFetchSessionEpoch(f"session {session_id} is in epoch {session.epoch}, not {epoch}")
-        if session.uses_topic_ids != uses_topic_ids:
-            raise errors.FetchSessionTopicIdError(f"session {session_id} began otherwise")
-        self.partitions -= len(session.partitions)
-        session.update(partitions.values(), forgotten)
-        self.partitions += len(session.partitions)
+        session = self.update(session_id, epoch, partitions.values(), forgotten, uses_topic_ids)
         if not session.partitions:
             self._end(session_id)
             return Context(())
@@ -214,7 +222,30 @@ class FetchSessions:
         self._touch(session, now_ms)
         return IncrementalContext(session)
 
-    def create(self, partitions: Sequence[FetchPartition], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def update(
+        self,
+        session_id: int,
+        epoch: int,
+        partitions: Iterable[FetchPartition],
+        forgotten: Iterable[Key],
+        uses_topic_ids: bool,
+    ) -> FetchSession:
+        """The session of a request that names only changes, with these changes, or some of them. Raises as
+        ``context``.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise errors.FetchSessionIdNotFound(f"there is no session {session_id}")
+        if session.epoch != epoch:
+            raise errors.InvalidFetchSessionEpoch(f"session {session_id} is in epoch {session.epoch}, not {epoch}")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise errors.FetchSessionTopicIdError(f"session {session_id} began otherwise")
+        self.partitions -= len(session.partitions)
+        session.update(partitions, forgotten)
+        self.partitions += len(session.partitions)
+        return session
+
+    def create(self, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         """A new session, None where there is no room for one of this size."""
         if not self._has_room(now_ms, len(partitions)):
             return None
@@ -223,9 +254,8 @@ class FetchSessions:
         id = self._random_id()
         while id in self._sessions:
             id = self._random_id()
-        own = {partition.key: partition for partition in partitions}
-        session = self._sessions[id] = FetchSession(id, own, uses_topic_ids, now_ms)
-        self.partitions += len(own)
+        session = self._sessions[id] = FetchSession(id, partitions, uses_topic_ids, now_ms)
+        self.partitions += len(partitions)
         return session
 
     def _end(self, id: int) -> None:

@@ -204,15 +204,6 @@ class Fetch:
             answer = answer or read.is_urgent
         return answer or self.size >= self._min_bytes
 
-    def read_changed(self) -> bool:
-        """Reads those again that have changed since they were read; True where the fetch should be answered now."""
-        changed = [
-            number
-            for number, (partition, read) in enumerate(zip(self.partitions, self.reads, strict=True))
-            if partition is not None and partition.log.high_watermark != read.high_watermark
-        ]
-        return any([self.read_again(number) for number in changed])
-
     def read_again(self, number: int) -> bool:
         """The partition at ``number`` has changed; True where the fetch should be answered now."""
         partition = self.partitions[number]

@@ -6,19 +6,29 @@ changes a partition (an append, a higher high watermark, a sync, a new leader, a
 scan over all that wait. Its deadline is the other way out, the end of its connection the third:
 ``cancel``. Whichever comes first takes it out of every list, so nothing of it is left.
 
+A fetch of many partitions is put under them, and taken out, in several turns of the loop (``WaitingForMany``). What all
+of these remember is limited: where there are more, the one that has waited longest is answered with what it has.
+
 Loop's thread only.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from pybroker.replication.deadlines import Deadline, Deadlines
 from pybroker.replication.fetching import Fetch, PartitionRead
 from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
+
+PIECE: Final = 500
+"""Partitions out of whose lists a turn of the loop takes requests that are done."""
+FEW: Final = 100
+MOST_WATCHED: Final = 500_000
+"""Partitions of all waiting requests that watch more than ``FEW``; each takes half a kilobyte."""
 
 
 class Waiting(asyncio.Future[Any]):
@@ -27,7 +37,7 @@ class Waiting(asyncio.Future[Any]):
     def __init__(self, purgatory: Purgatory) -> None:
         super().__init__(loop=purgatory.loop)
         self.purgatory = purgatory
-        self.watched: tuple[Partition, ...] = ()
+        self.watched: Sequence[Partition] = ()
         self.deadline: Deadline | None = None
 
     def woken(self, number: int) -> None:
@@ -71,6 +81,8 @@ class WaitingFetch(Waiting):
 
     def woken(self, number: int) -> None:
         """Reads that partition again; what goes wrong is no matter of whoever wakes."""
+        if self.done():  # one of many partitions may still be in some lists
+            return
         try:
             enough = self._fetch.read_again(number)
         except Exception as error:
@@ -87,6 +99,28 @@ class WaitingFetch(Waiting):
             self.fail(error)
         else:
             self.answer(response)
+
+
+class WaitingForMany(WaitingFetch):
+    """A fetch of many partitions: done with None when it is to be answered."""
+
+    def __init__(self, purgatory: Purgatory, fetch: Fetch) -> None:
+        super().__init__(purgatory, fetch, lambda reads: None)
+        self._entered: list[Partition] = []
+        self.watched = self._entered
+
+    def watch(self, numbers: Sequence[int]) -> None:
+        """Waits for these partitions of the fetch as well; what has changed since it was read is read again."""
+        partitions, reads = self._fetch.partitions, self._fetch.reads
+        for number in numbers:
+            if self.done():
+                return
+            partition = partitions[number]
+            if partition is not None:
+                self._entered.append(partition)
+                self.purgatory.watch(self, partition, number)
+                if partition.log.high_watermark != reads[number].high_watermark:
+                    self.woken(number)
 
 
 class WaitingAck(Waiting):
@@ -161,9 +195,15 @@ class Purgatory:
         self.loop = loop
         self._deadlines = Deadlines(loop)
         self._waiting: dict[Partition, dict[Watcher, Any]] = {}
+        self._many: dict[Waiting, int] = {}
+        """Requests that watch more than a few partitions, and how many; the one that has waited longest comes first."""
+        self._watched = 0
+        """Partitions of all these."""
+        self._leaving: deque[tuple[Waiting, list[Partition]]] = deque()
+        """Those that are done, and in whose lists they still are."""
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """How many requests wait, or are still in some list."""
         found = {each for watchers in self._waiting.values() for each in watchers}
         return sum(isinstance(each, Waiting) for each in found)
 
@@ -173,6 +213,22 @@ class Purgatory:
         for number, partition in enumerate(waiting.watched):
             self.watch(waiting, partition, number)
         waiting.deadline = self._deadlines.add(timeout_ms, waiting.expired)
+        if len(waiting.watched) > FEW:
+            self._remember(waiting, len(waiting.watched))
+
+    def begin(self, fetch: Fetch, timeout_ms: int) -> WaitingForMany:
+        """The wait of a fetch of many partitions, at most ``timeout_ms``; it is told which by ``watch``."""
+        waiting = WaitingForMany(self, fetch)
+        waiting.deadline = self._deadlines.add(timeout_ms, waiting.expired)
+        self._remember(waiting, len(fetch.partitions))
+        return waiting
+
+    def _remember(self, waiting: Waiting, count: int) -> None:
+        """Watches so many more partitions, for others end their waits where they are too many."""
+        self._many[waiting] = count
+        self._watched += count
+        while self._watched > MOST_WATCHED:
+            next(iter(self._many)).expired()
 
     def watch(self, watcher: Watcher, partition: Partition, number: Any) -> None:
         """Calls ``watcher.woken(number)`` after each change of ``partition``, until ``unwatch``."""
@@ -197,11 +253,31 @@ class Purgatory:
 
     def remove(self, waiting: Waiting) -> None:
         """``waiting`` is about to be done."""
-        for partition in waiting.watched:
-            self.unwatch(waiting, partition)
+        many = self._many.pop(waiting, 0) if self._many else 0
+        if many:
+            self._watched -= many
+            self._leaving.append((waiting, list(waiting.watched)))
+            if len(self._leaving) == 1:
+                self._take_out()
+        else:
+            for partition in waiting.watched:
+                self.unwatch(waiting, partition)
         waiting.watched = ()
         if waiting.deadline is not None:
             self._deadlines.cancel(waiting.deadline)
+
+    def _take_out(self) -> None:
+        """Takes requests that are done out of some of their lists, of others in the next turns of the loop."""
+        left = PIECE
+        while left and self._leaving:
+            waiting, watched = self._leaving[0]
+            while left and watched:
+                self.unwatch(waiting, watched.pop())
+                left -= 1
+            if not watched:
+                self._leaving.popleft()
+        if self._leaving:
+            self.loop.call_soon(self._take_out)
 
     def close(self) -> None:
         """Cancels everything that waits."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,10 +13,15 @@ from pybroker import waiting
 from pybroker.handlers import fetch, lane
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_fetch import partitions, request
-from pybroker.replication import fetch_session
+from pybroker.replication import fetch_session, purgatory
+from pybroker.replication.fetch_session import FetchSession
 from pybroker.replication.fetching import PartitionRead
+from pybroker.replication.purgatory import Purgatory
 from pybroker.replication.tests.harness import values
 from pybroker.testing.garbage import leaves_nothing
+from pyclient.protocol import Fetch
+
+ForgottenTopic = Fetch.Request.ForgottenTopic
 
 MANY = 7
 
@@ -23,6 +30,8 @@ MANY = 7
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "PIECE", 2)
     monkeypatch.setattr(lane, "PIECE", 2)
+    monkeypatch.setattr(purgatory, "PIECE", 2)
+    monkeypatch.setattr(purgatory, "FEW", 2)
 
 
 def told(response: Any) -> list[tuple[Any, ...]]:
@@ -68,7 +77,7 @@ def begun(node: Node, asked: Any) -> asyncio.Task[Any]:
     async def begin() -> Any:
         task = waiting.start(fetch.handle(asked, node.call(12)), node.loop)
         for _ in range(1000):
-            if len(node.replicas.purgatory):
+            if len(node.replicas.purgatory) and not node.connection.held:
                 break
             await asyncio.sleep(0.001)
         return task
@@ -90,8 +99,93 @@ def test_a_fetch_of_many_that_is_given_up_leaves_no_trace(node: Node) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         node.run(task)
-    assert len(node.replicas.purgatory) == 0
+    node.run(nobody_waits(node))
     assert node.connection.held == 0
+
+
+async def nobody_waits(node: Node) -> None:
+    """Returns when nothing is left in any list."""
+    async with asyncio.timeout(20):
+        while len(node.replicas.purgatory):
+            await asyncio.sleep(0)
+
+
+def test_a_fetch_of_many_that_is_given_up_while_it_begins_to_wait_leaves_no_trace(node: Node) -> None:
+    node.create(partitions=MANY)
+
+    async def give_up() -> None:
+        task = waiting.start(fetch.handle(request(*[0] * MANY, max_wait_ms=60_000), node.call(12)), node.loop)
+        while not len(node.replicas.purgatory):
+            await asyncio.sleep(0)
+        assert node.connection.held == 1
+        task.cancel()
+        await asyncio.wait([task])
+        await nobody_waits(node)
+
+    node.run(give_up())
+    assert node.connection.held == 0
+
+
+def test_all_that_a_fetch_of_many_needs_is_done_in_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To begin to wait, to end that, to tell what is news, to change a session, to be refused."""
+    node.create(partitions=MANY)
+    turn = [0]
+    done: Counter[tuple[str, int]] = Counter()
+
+    def count(owner: Any, name: str, size: Callable[..., int]) -> None:
+        plain = getattr(owner, name)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            done[name, turn[0]] += size(*arguments)
+            return plain(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for owner, name in ((Purgatory, "watch"), (Purgatory, "unwatch"), (fetch_session, "has_news")):
+        count(owner, name, lambda *_: 1)
+    count(fetch, "PartitionData", lambda *_: 1)
+    count(FetchSession, "update", lambda session, changed, forgotten: len(list(changed)) + len(list(forgotten)))
+
+    def next_turn() -> None:
+        turn[0] += 1
+        node.loop.call_soon(next_turn)
+
+    async def ask(asked: Any) -> Any:
+        return await waiting.start(fetch.handle(asked, node.call(12)), node.loop)
+
+    node.loop.call_soon(next_turn)
+    session = node.run(ask(request(*[0] * MANY, session_epoch=0))).session_id
+    task = begun(node, request(*[0] * MANY, session_id=session, session_epoch=1, max_wait_ms=60_000))
+    node.append(b"x", index=0)
+    assert [row[2] for row in told(node.run(task))] == [0]
+    node.run(nobody_waits(node))
+    less = request(session_id=session, session_epoch=2)
+    less.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=list(range(MANY - 1)))]
+    assert not node.run(ask(less)).error_code
+    assert node.replicas.sessions.partitions == 1
+    stranger = request(*[0] * MANY)
+    stranger.replica_id = 5
+    [refused] = node.run(ask(stranger)).responses
+    assert [each.error_code for each in refused.partitions] == [fetch.errors.ClusterAuthorizationFailed.code] * MANY
+    assert {name for name, _ in done} == {"watch", "unwatch", "has_news", "PartitionData", "update"}
+    assert max(done.values()) <= 4, done.most_common(3)
+
+
+def test_what_all_fetches_wait_for_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has waited longest is answered; a fetch of few does not count."""
+    monkeypatch.setattr(purgatory, "MOST_WATCHED", 2 * MANY)
+    node.create(partitions=MANY)
+    few = node.ask(fetch, request(0, max_wait_ms=60_000), 12)
+    first, second, third = (begun(node, request(*[0] * MANY, max_wait_ms=60_000)) for _ in range(3))
+    assert not node.run(first).error_code
+    assert [each.done() for each in (few, second, third)] == [False] * 3
+    monkeypatch.setattr(fetch, "PIECE", 100)
+    fourth = node.ask(fetch, request(0, 0, 0, max_wait_ms=60_000), 12)
+    assert not node.run(second).error_code
+    assert [each.done() for each in (few, third, fourth)] == [False] * 3
+    for each in (few, third, fourth):
+        each.cancel()
+    node.run(nobody_waits(node))
 
 
 def test_what_is_appended_between_two_turns_is_not_waited_for(node: Node) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.handlers import admission, slices
+from pybroker.handlers import admission, fetch, slices
 from pybroker.handlers import lane as lanes
 from pybroker.handlers.lane import Turn
 from pybroker.handlers.produce import Appends
 from pybroker.log import log, validation
 from pybroker.net import connection, routes
-from pybroker.replication import fetching
+from pybroker.replication import fetching, purgatory
 from pybroker.replication.fetch_session import FetchSessions
 from pybroker.replication.fetching import Fetch
+from pybroker.replication.purgatory import WaitingForMany
 from pybroker.testing.defects import Patch, defect
 from pyclient.protocol import errors
 
@@ -135,7 +136,52 @@ def a_fetch_of_many_partitions_is_read_in_one_turn() -> list[Patch]:
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_is_appended_between_two_turns_is_not_waited_for")
 def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[Patch]:
     """An append that comes between two turns wakes nobody: the fetch does not wait yet."""
-    return [(Fetch, "read_changed", lambda self: False)]
+
+    def watch(self: WaitingForMany, numbers: Any) -> None:
+        for number in numbers:
+            partition = self._fetch.partitions[number]
+            assert partition is not None
+            self._entered.append(partition)
+            self.purgatory.watch(self, partition, number)
+
+    return [(WaitingForMany, "watch", watch)]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
+def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
+    """Sixty thousand of them held the loop for 60 ms."""
+
+    async def wait(operation: Fetch, max_wait_ms: int, call: Any) -> None:
+        waiting = call.broker.replicas.purgatory.begin(operation, max_wait_ms)
+        waiting.watch(range(len(operation.wanted)))
+        await waiting
+
+    return [(fetch, "wait", wait)]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
+def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
+    """The append that ended it waited meanwhile."""
+
+    def remove(self: purgatory.Purgatory, waiting: purgatory.Waiting) -> None:
+        self._watched -= self._many.pop(waiting, 0)
+        for partition in waiting.watched:
+            self.unwatch(waiting, partition)
+        waiting.watched = ()
+
+    return [(purgatory.Purgatory, "remove", remove)]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
+def a_request_of_many_changes_its_session_in_one_turn() -> list[Patch]:
+    """What it forgets did not even count as many."""
+    return [(fetch, "names_many", lambda request: sum(len(topic.partitions) for topic in request.topics) > 2)]
+
+
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_fetches_wait_for_is_limited")
+def fetches_wait_for_whatever_is_asked_for() -> list[Patch]:
+    """A hundred fetches of each connection, each of a hundred thousand partitions."""
+    return [(purgatory.Purgatory, "_remember", lambda self, waiting, count: None)]
 
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_sessions_remember_is_limited")
