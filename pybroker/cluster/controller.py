@@ -136,12 +136,14 @@ class Controller:
         that are frozen.
         """
         found: list[Outcome] = [_find(image, request) for request in requests]
-        times = Counter(topic.name for topic in found if isinstance(topic, TopicImage))
+        named = [
+            topic.name if isinstance(topic, TopicImage) else request
+            for topic, request in zip(found, requests, strict=True)
+        ]
+        times = Counter(named)
         results: list[Outcome] = [
-            errors.InvalidRequest("the request names this topic twice")
-            if isinstance(topic, TopicImage) and times[topic.name] > 1
-            else topic
-            for topic in found
+            errors.InvalidRequest("the request names this topic twice") if times[each] > 1 else topic
+            for topic, each in zip(found, named, strict=True)
         ]
         gone = {topic.name: topic for topic in results if isinstance(topic, TopicImage)}
         return Plan(results, deletion_steps(gone.values(), torn))

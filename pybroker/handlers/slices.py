@@ -4,6 +4,10 @@ Each row of ``SPLITS`` says where the items of a request are, and where their an
 A slice is the request with some of its items; the handler gets slice after slice, and knows nothing of it. Slices grow
 and shrink to the time of a turn (``lane``). The answers are put together as if the request had been served as a whole.
 
+What holds for a request as a whole holds over its slices. An item that may be there once, and is there twice, gets its
+handler's refusal: its slice has it twice, and later slices do not have it. A timeout is that of the request: each slice
+has what is left of it.
+
 The connection is held meanwhile: what it sends next is served next. Requests of fewer than ``at_once`` items go to
 their handlers as they are. Where a request's items belong together (a generation's assignments, a fetch session), there
 is no row: what such a request may hold is limited instead (``WHOLE_UNITS``).
@@ -13,16 +17,18 @@ from __future__ import annotations
 
 import copy
 from asyncio import Future
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutine
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from pybroker import waiting
+from pybroker.cluster.image import MetadataImage
 from pybroker.handlers.call import Call
 from pybroker.handlers.lane import TURN_S
 from pyclient.protocol import (
+    ZERO_UUID,
     AddPartitionsToTxn,
     AlterConfigs,
     AlterPartitionReassignments,
@@ -59,18 +65,44 @@ LARGEST: Final = 4096
 WHOLE_UNITS: Final = 100_000
 """What a request without a row may hold (``net.apart``)."""
 
+NOTHING: Final = MetadataImage()
+
 Path = tuple[str, ...]
+Row = tuple[Any, ...]
 
 
 class Split(NamedTuple):
     """Where the items of a request are, and the answers in the response.
 
-    ``at_once``: so many items are not many.
+    ``at_once``: so many items are not many. ``thing``: what a row of ``leaves`` is about, where a request may not name
+    it twice.
     """
 
     asked: Path
     told: Path
     at_once: int = 64
+    thing: Callable[[Row, MetadataImage], Hashable] | None = None
+
+
+def topic(row: Row, image: MetadataImage) -> Hashable:
+    """A topic, by name."""
+    return row[0].name  # type: ignore[no-any-return]
+
+
+def partition(row: Row, image: MetadataImage) -> Hashable:
+    """A partition of a topic."""
+    return row[0].name, row[1].partition_index if len(row) > 1 else None
+
+
+def topic_or_id(row: Row, image: MetadataImage) -> Hashable:
+    """A topic, by name or id; an id that nobody has stands for itself."""
+    if isinstance(row[0], str):
+        return row[0]
+    name, id = row[0].name, row[0].topic_id
+    if id == ZERO_UUID:
+        return name  # type: ignore[no-any-return]
+    found = image.topic_by_id(id)
+    return id if found is None else found.name
 
 
 TOPICS = Split(("topics", "partitions"), ("topics", "partitions"))
@@ -80,14 +112,17 @@ RESOURCES = ("resources",)
 SPLITS: Mapping[Api, tuple[Split, ...]] = {
     AddPartitionsToTxn: (Split(("transactions",), ("results_by_transaction",)),),
     AlterConfigs: (Split(RESOURCES, ("responses",)),),
-    AlterPartitionReassignments: (Split(("topics", "partitions"), ("responses", "partitions"), 1000),),
+    AlterPartitionReassignments: (Split(("topics", "partitions"), ("responses", "partitions"), 1000, partition),),
     AlterReplicaLogDirs: (Split(("dirs", "topics", "partitions"), ("results", "partitions")),),
     ConsumerGroupDescribe: (Split(("group_ids",), ("groups",)),),
-    CreatePartitions: (Split(("topics",), ("results",), 500),),
-    CreateTopics: (Split(("topics",), ("topics",), 500),),
+    CreatePartitions: (Split(("topics",), ("results",), 500, topic),),
+    CreateTopics: (Split(("topics",), ("topics",), 500, topic),),
     DeleteGroups: (Split(("groups_names",), ("results",)),),
     DeleteRecords: (TOPICS,),
-    DeleteTopics: (Split(("topics",), ("responses",), 500), Split(("topic_names",), ("responses",), 500)),
+    DeleteTopics: (
+        Split(("topics",), ("responses",), 500, topic_or_id),
+        Split(("topic_names",), ("responses",), 500, topic_or_id),
+    ),
     DescribeConfigs: (Split(RESOURCES, ("results",)),),
     DescribeGroups: (Split(("groups",), ("groups",)),),
     DescribeProducers: (INDEXES,),
@@ -96,7 +131,7 @@ SPLITS: Mapping[Api, tuple[Split, ...]] = {
     FindCoordinator: (Split(("coordinator_keys",), ("coordinators",)),),
     IncrementalAlterConfigs: (Split(RESOURCES, ("responses",)),),
     LeaveGroup: (Split(("members",), ("members",), 1000),),
-    ListOffsets: (TOPICS,),
+    ListOffsets: (TOPICS._replace(thing=partition),),
     ListPartitionReassignments: (INDEXES,),
     Metadata: (Split(("topics",), ("topics",)),),
     OffsetCommit: (TOPICS._replace(at_once=1000),),
@@ -128,13 +163,19 @@ async def in_slices(handle: Callable[[Any, Call], Any], split: Split, request: A
     """The response to a request of many items. Raises what ``handle`` raises."""
     items = leaves(getattr(request, split.asked[0]), split.asked)
     merged, size, lane = None, FIRST, call.broker.lane
+    time_left = Timeout(request, call)
     call.connection.hold()
     try:
+        repeated = await Repeated.of(request, split, call)
         while rows := list(islice(items, size)):
             async with lane.turn():
                 began = lane.busy_s()
+                rows = repeated.arranged(rows)
+                if not rows:
+                    continue
                 part = copy.copy(request)
                 setattr(part, split.asked[0], build(rows, split.asked))
+                time_left.set(part)
                 result = handle(part, call)
                 if iscoroutine(result):
                     result = waiting.start(result, call.broker.loop)
@@ -144,6 +185,62 @@ async def in_slices(handle: Callable[[Any, Call], Any], split: Split, request: A
     finally:
         call.connection.release()
     return merged
+
+
+class Timeout:
+    """The time that a request leaves its broker, over its slices."""
+
+    def __init__(self, request: Any, call: Call) -> None:
+        self._clock = call.broker.clock
+        self._limit_ms: int = getattr(request, "timeout_ms", 0)
+        self._began_ms = self._clock.monotonic_ms() if self._limit_ms > 0 else 0
+
+    def set(self, part: Any) -> None:
+        """A slice has what is left."""
+        if self._limit_ms > 0:
+            part.timeout_ms = max(0, self._limit_ms - (self._clock.monotonic_ms() - self._began_ms))
+
+
+class Repeated:
+    """The rows about things that the request names twice."""
+
+    def __init__(self, split: Split, call: Call) -> None:
+        self._thing = split.thing
+        self._image = NOTHING if split.thing is None else call.broker.metadata.image
+        self._seen: set[Hashable] = set()
+        self._twice: set[Hashable] = set()
+        self._told: set[Hashable] = set()
+
+    @classmethod
+    async def of(cls, request: Any, split: Split, call: Call) -> Repeated:
+        """Looks at all rows, in turns of the lane."""
+        repeated = cls(split, call)
+        if split.thing is not None:
+            rows = leaves(getattr(request, split.asked[0]), split.asked)
+            await call.broker.lane.in_pieces(rows, repeated._look)
+        return repeated
+
+    def _look(self, rows: Iterable[Row]) -> None:
+        assert self._thing is not None
+        for row in rows:
+            thing = self._thing(row, self._image)
+            (self._twice if thing in self._seen else self._seen).add(thing)
+
+    def arranged(self, rows: list[Row]) -> list[Row]:
+        """The rows of a slice: one whose thing is named twice stands there twice, and later not any more."""
+        if self._thing is None or not self._twice:
+            return rows
+        arranged = []
+        for row in rows:
+            thing = self._thing(row, self._image)
+            if thing not in self._twice:
+                arranged.append(row)
+                continue
+            told = (thing, getattr(row[0], "topic_id", None))
+            if told not in self._told:
+                self._told.add(told)
+                arranged += [row, row]
+        return arranged
 
 
 def fitting(size: int, took_s: float) -> int:

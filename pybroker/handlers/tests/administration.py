@@ -16,6 +16,8 @@ from pybroker.config import BrokerConfig, Endpoint
 from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.handlers import rows
 from pybroker.handlers.call import Call
+from pybroker.handlers.lane import Lane
+from pybroker.handlers.tests.harness import FakeConnection
 from pyclient.protocol import errors
 from pyclient.protocol.apis import Api
 
@@ -43,10 +45,14 @@ class Administration:
             controller=node.controller,
             forwarding=SimpleNamespace(ask=nobody),
             endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),
+            clock=ManualClock(),
+            lane=Lane(),
+            loop=asyncio.get_running_loop(),
         )
 
     async def __call__(self, api: Api, version: int, request: Any) -> Any:
-        connection: Any = SimpleNamespace(listener_name="PLAINTEXT", local_address=LOCAL)
+        connection: Any = FakeConnection()
+        connection.local_address = LOCAL
         response = HANDLERS[api](request, Call(self.broker, version, "test", connection))
         if inspect.isawaitable(response):
             response = await response

@@ -16,7 +16,7 @@ from pybroker.handlers import (
     slices,
 )
 from pybroker.handlers.tests.harness import Node
-from pyclient.protocol import AlterReplicaLogDirs, ListOffsets, Metadata, OffsetForLeaderEpoch
+from pyclient.protocol import AlterReplicaLogDirs, DeleteRecords, ListOffsets, Metadata, OffsetForLeaderEpoch
 
 PARTITIONS = 90
 
@@ -72,6 +72,34 @@ def test_slices_are_answered_as_the_whole_is(node: Node, handler: Any, api: Any,
     assert len(calls) > 1
     assert request == make()
     assert node.connection.held == 0
+
+
+def test_a_partition_that_is_named_twice_in_different_slices_is_refused(node: Node) -> None:
+    node.create("t", partitions=PARTITIONS)
+    request = of_offsets()
+    request.topics[0].partitions += request.topics[0].partitions[:2] + request.topics[0].partitions[-1:]
+    whole = node.ask(list_offsets, request, 7)
+    sliced = node.run(slices.sliced(list_offsets.handle, slices.SPLITS[ListOffsets])(request, node.call(7)))
+    for response in (whole, sliced):
+        refused = {each.partition_index for each in response.topics[0].partitions if each.error_code}
+        assert refused == {0, 1, PARTITIONS - 1}
+
+
+def test_the_timeout_of_a_request_is_that_of_all_its_slices(node: Node) -> None:
+    kind = DeleteRecords.Request
+    partitions = [kind.DeleteRecordsPartition(partition_index=index, offset=0) for index in range(PARTITIONS)]
+    left: list[int] = []
+
+    def handle(request: Any, call: Any) -> Any:
+        left.append(request.timeout_ms)
+        node.clock.advance(400)
+        return DeleteRecords.Response()
+
+    request = kind(topics=[kind.DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1000)
+    node.run(slices.sliced(handle, slices.SPLITS[DeleteRecords])(request, node.call(2)))
+    assert left[:4] == [1000, 600, 200, 0][: len(left)]
+    assert len(left) > 2
+    assert request.timeout_ms == 1000
 
 
 def test_others_are_served_between_two_slices(node: Node) -> None:

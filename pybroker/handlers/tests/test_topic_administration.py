@@ -123,6 +123,50 @@ def test_deletion_can_be_disabled(version: int, error: type[errors.KafkaError]) 
     run(scenario, {"delete.topic.enable": "false"})
 
 
+def test_a_topic_that_a_long_request_names_twice_is_refused() -> None:
+    """However far apart: the request is served in slices."""
+
+    async def scenario(ask: Administration) -> None:
+        names = [f"t{number}" for number in range(600)]
+        twice = [names[0], names[300], names[-1]]
+        codes = {name: errors.InvalidRequest.code if name in twice else 0 for name in names}
+        asked = [*names, *twice, *twice]
+        created = await ask(
+            CreateTopics,
+            7,
+            CreateTopics.Request(topics=[Creatable(name=n, num_partitions=1, replication_factor=1) for n in asked]),
+        )
+        assert {result.name: result.error_code for result in created.topics} == codes
+        assert len(created.topics) == len(codes)
+        assert ask.node.metadata.image.topics.keys() == set(names) - set(twice)
+        await ask.node.controller.create_topics([NewTopic(name, 1, 1) for name in twice])
+
+        more = [Grown(name=name, count=2, assignments=None) for name in asked]
+        grown = await ask(CreatePartitions, 3, CreatePartitions.Request(topics=more))
+        assert {result.name: result.error_code for result in grown.results} == codes
+        assert len(grown.results) == len(codes)
+        topics = ask.node.metadata.image.topics
+        assert {name for name, topic in topics.items() if len(topic.partitions) == 1} == set(twice)
+
+        state = DeleteTopics.Request.DeleteTopicState
+        by_name = [state(name=name) for name in [*asked, "unknown", "unknown"]]
+        by_id = [state(name=None, topic_id=topics[name].id) for name in names[1:3]]
+        gone = await ask(DeleteTopics, 6, DeleteTopics.Request(topics=[*by_name, *by_id]))
+        twice += names[1:3]
+        codes = {name: errors.InvalidRequest.code if name in twice else 0 for name in names}
+        assert {result.name: result.error_code for result in gone.responses} == {
+            **codes,
+            "unknown": errors.InvalidRequest.code,
+            None: errors.InvalidRequest.code,
+        }
+        assert ask.node.metadata.image.topics.keys() == set(twice)
+        gone = await ask(DeleteTopics, 5, DeleteTopics.Request(topic_names=[*names, *names]))
+        assert {result.error_code for result in gone.responses} == {errors.InvalidRequest.code}
+        assert ask.node.metadata.image.topics.keys() == set(twice)
+
+    run(scenario)
+
+
 def test_partitions_are_added() -> None:
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 1, 1)])

@@ -194,3 +194,15 @@ def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
 def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[Patch]:
     """Thirty thousand of them held 26 MB, and the collection that found them held the loop for 160 ms."""
     return [(fetching, "without_frames", lambda error: error)]
+
+
+@defect("pybroker/handlers/tests/test_topic_administration.py::test_a_topic_that_a_long_request_names_twice_is_refused")
+def what_is_named_twice_in_different_slices_is_served_twice() -> list[Patch]:
+    """A topic was made by one slice, and told to be there already by the next; or deleted, and told to be unknown."""
+    return [(slices.Repeated, "arranged", lambda self, rows: rows)]
+
+
+@defect("pybroker/handlers/tests/test_slices.py::test_the_timeout_of_a_request_is_that_of_all_its_slices")
+def each_slice_has_the_timeout_of_the_whole_request() -> list[Patch]:
+    """A hundred slices waited a hundred times as long."""
+    return [(slices.Timeout, "set", lambda self, part: None)]
