@@ -151,6 +151,8 @@ class Membership:
             self._store.watch(znodes.UNFIT, lambda path: self._start(self._count)),
         ]
         self._store.session.on_change(self._on_session)
+        if self._is_expired:  # since it has registered, before anybody listened
+            self._on_session(self._store.session.state)
         while not await self._is_done(self._stand):
             pass  # where the session has expired, ``_rejoin`` begins another
 

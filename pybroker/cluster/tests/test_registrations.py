@@ -321,3 +321,31 @@ def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Pa
         await members.until(lambda: members.has_settled and members.controller.image.brokers[2].epoch > before)
 
     run(tmp_path / "store", scenario)
+
+
+def test_a_broker_whose_session_ends_as_it_has_registered_joins_all_the_same(tmp_path: Path) -> None:
+    """Found by the simulator: a process that was halted in its start. Nobody listened to its session yet."""
+
+    async def scenario(members: Members) -> None:
+        ended: list[int] = []
+
+        def halted(store: Any) -> Any:
+            get = store.get
+
+            async def get_and_expire(path: str) -> Any:
+                found = await get(path)
+                if path == znodes.broker_path(1) and not ended:
+                    ended.append(store.session.id)
+                    await members.server.expire(store.session.id)
+                return found
+
+            store.get = get_and_expire
+            return store
+
+        async with asyncio.timeout(30):
+            await members.start(1, wrap=halted)
+        assert ended
+        assert members.alive[1].store.session.id != ended[0]
+        await members.until(lambda: members.has_settled)
+
+    run(tmp_path / "store", scenario)
