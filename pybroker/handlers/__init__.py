@@ -204,6 +204,9 @@ CONTROLLED: dict[Api, Handler] = {
 }
 """What the controller does; other brokers hand it on."""
 
+CONTROLLED_IN_TURNS = {api: sliced(handle, SPLITS.get(api, ())) for api, handle in CONTROLLED.items()}
+"""As the controller does it for another broker."""
+
 SERVED |= {api: forwarded(api, handle) for api, handle in CONTROLLED.items()}
 SERVED[IncrementalAlterConfigs] = incremental_alter_configs.handle_anywhere
 SERVED |= {api: sliced(cast(Handler, SERVED[api]), splits) for api, splits in SPLITS.items()}

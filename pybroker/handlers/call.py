@@ -5,7 +5,9 @@ asked.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from pybroker.clock import Clock
@@ -36,6 +38,16 @@ class Connection(Protocol):
     def release(self) -> None:
         """Ends a ``hold``."""
         ...
+
+
+@contextmanager
+def held(connection: Connection) -> Iterator[None]:
+    """What comes next from this client is served afterwards."""
+    connection.hold()
+    try:
+        yield
+    finally:
+        connection.release()
 
 
 class Broker(Protocol):

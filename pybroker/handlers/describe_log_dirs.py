@@ -7,12 +7,14 @@ appears under the name of its folder, where all topics are asked for.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.call import Call, held
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
+from pybroker.log.manager import LogManager
 from pybroker.log.move import Move
 from pybroker.log.strays import Stray
 from pybroker.topic_partition import TopicPartition
@@ -25,48 +27,82 @@ PartitionResult = Response.DescribeLogDirsPartition
 UNKNOWN_BYTES = -1
 
 
-def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Response:
-    """One line per log dir; null topics are all of them."""
-    chosen = None
-    if request.topics is not None:
-        chosen = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+async def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Response:
+    """One line per log dir; null topics are all of them. In turns of the lane, where there are many replicas."""
+    logs, lane = call.broker.logs, call.broker.lane
+    chosen: set[TopicPartition] | None = None if request.topics is None else set()
+    moves: list[Move] = []
+    response = Response()
+    with held(call.connection):
+        if chosen is not None:
+            await lane.in_pieces(named(request), chosen.update)
+        await lane.in_pieces(logs, lambda some: moves.extend(running(logs, some)))
+        for log_dir in logs.dirs:
+            rows = itertools.chain(log_dir.logs.copy().items(), moves, [] if chosen is not None else logs.strays)
+            found = Found(log_dir, chosen)
+            await lane.in_pieces(rows, found.add)
+            response.results.append(found.result())
+    return response
 
-    def is_chosen(topic_partition: TopicPartition) -> bool:
-        return chosen is None or topic_partition in chosen
 
-    logs = call.broker.logs
-    running = (logs.moving_to(log.topic_partition) for log in logs)
-    moves = [move for move in running if move is not None and not move.has_switched]
-    strays = logs.strays if chosen is None else []
-    return Response(results=[describe(each, moves, strays, is_chosen) for each in logs.dirs])
+def named(request: DescribeLogDirs.Request) -> Iterator[TopicPartition]:
+    """The partitions that the request names."""
+    for topic in request.topics or ():
+        for index in topic.partitions:
+            yield TopicPartition(topic.topic, index)
 
 
-def describe(
-    log_dir: LogDir, moves: list[Move], strays: list[Stray], is_chosen: Callable[[TopicPartition], bool]
-) -> Result:
-    """One log dir with the chosen replicas."""
-    if log_dir.offline:
-        return Result(error_code=errors.KafkaStorageError.code, log_dir=log_dir.path)
-    topics: dict[str, list[PartitionResult]] = {}
-    for tp, log in list(log_dir.logs.items()):
-        if is_chosen(tp):
-            topics.setdefault(tp.topic, []).append(current(log))
-    for move in moves:
-        tp = move.log.topic_partition
-        if move.target is log_dir and is_chosen(tp):
-            topics.setdefault(tp.topic, []).append(future(move))
-    for stray in strays:
-        if stray.log_dir is log_dir:
-            name = os.path.basename(stray.folder)
-            found = PartitionResult(partition_index=stray.note.topic_partition.partition, partition_size=stray.size)
-            topics.setdefault(name, []).append(found)
-    total, usable = space(log_dir)
-    return Result(
-        log_dir=log_dir.path,
-        topics=[Response.DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        total_bytes=total,
-        usable_bytes=usable,
-    )
+def running(logs: LogManager, some: Iterable[Log]) -> Iterator[Move]:
+    """The moves of some of the logs that have not reached their new log dir yet."""
+    for log in some:
+        move = logs.moving_to(log.topic_partition)
+        if move is not None and not move.has_switched:
+            yield move
+
+
+class Found:
+    """What a log dir has of the chosen partitions; None: of all."""
+
+    def __init__(self, log_dir: LogDir, chosen: set[TopicPartition] | None) -> None:
+        self._log_dir = log_dir
+        self._chosen = chosen
+        self._topics: dict[str, list[PartitionResult]] = {}
+
+    def add(self, rows: Iterable[tuple[TopicPartition, Log] | Move | Stray]) -> None:
+        """Looks at logs, moves and strays, some of which are elsewhere."""
+        for row in rows:
+            if isinstance(row, Move):
+                tp = row.log.topic_partition
+                if row.target is self._log_dir and self._is_chosen(tp):
+                    self._put(tp.topic, future(row))
+            elif isinstance(row, Stray):
+                if row.log_dir is self._log_dir:
+                    index = row.note.topic_partition.partition
+                    found = PartitionResult(partition_index=index, partition_size=row.size)
+                    self._put(os.path.basename(row.folder), found)
+            elif self._is_chosen(row[0]):
+                self._put(row[0].topic, current(row[1]))
+
+    def _is_chosen(self, topic_partition: TopicPartition) -> bool:
+        return self._chosen is None or topic_partition in self._chosen
+
+    def _put(self, topic: str, found: PartitionResult) -> None:
+        self._topics.setdefault(topic, []).append(found)
+
+    def result(self) -> Result:
+        """The log dir with what was found in it."""
+        if self._log_dir.offline:
+            return Result(error_code=errors.KafkaStorageError.code, log_dir=self._log_dir.path)
+        total, usable = space(self._log_dir)
+        return Result(
+            log_dir=self._log_dir.path,
+            topics=[
+                Response.DescribeLogDirsTopic(name=name, partitions=partitions)
+                for name, partitions in self._topics.items()
+            ],
+            total_bytes=total,
+            usable_bytes=usable,
+        )
 
 
 def current(log: Log) -> PartitionResult:

@@ -10,11 +10,10 @@ A consumer's fetch of many partitions, whether the request or its session names 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from pybroker.handlers.call import Call, Connection
+from pybroker.handlers.call import Call, held
 from pybroker.handlers.lane import PIECE
 from pybroker.handlers.leader_hint import add_leader_hint
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
@@ -114,16 +113,6 @@ async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
         await waiting
     finally:
         waiting.cancel()
-
-
-@contextmanager
-def held(connection: Connection) -> Iterator[None]:
-    """What comes next from this client is served afterwards."""
-    connection.hold()
-    try:
-        yield
-    finally:
-        connection.release()
 
 
 def context_of(

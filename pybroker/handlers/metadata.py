@@ -6,17 +6,21 @@ topic ids, by which one may ask from v12 on (KIP-516), v13 an error at the top (
 
 A topic is created before the reply, so the reply has its leaders already. Where a leader may just have died the
 reply waits a moment for the next one (``cluster.suspects``).
+
+Many partitions, whether a request names their topics or not, are described in turns (``lane``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.topic_names import check_name
 from pybroker.handlers import authorized_operations
-from pybroker.handlers.call import Call
+from pybroker.handlers.call import Call, held
+from pybroker.handlers.lane import PIECE
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -87,7 +91,8 @@ async def _after_creation(
     except KafkaError as error:
         outcomes = dict.fromkeys(names, error)
     found = _found(request.topics or (), call, call.broker.metadata.image, outcomes)
-    return _response(request, call, found)
+    answer = _response(request, call, found)
+    return answer if isinstance(answer, Metadata.Response) else await answer
 
 
 def _found(
@@ -138,8 +143,8 @@ def _failed(error: type[KafkaError], name: str | None, topic_id: bytes = ZERO_UU
 
 
 def _response(
-    request: Metadata.Request, call: Call, topics: Iterable[TopicImage | Topic]
-) -> Metadata.Response:
+    request: Metadata.Request, call: Call, topics: Sequence[TopicImage | Topic]
+) -> Metadata.Response | Awaitable[Metadata.Response]:
     image: MetadataImage = call.broker.metadata.image
     addresses = call.broker.endpoint_for(call.connection)
     operations = authorized_operations.NOT_ASKED
@@ -152,16 +157,38 @@ def _response(
         ],
         cluster_id=call.broker.cluster_id,
         controller_id=call.broker.metadata.live_controller,
-        topics=[
-            _describe(topic, addresses, operations, call.version)
-            if isinstance(topic, TopicImage)
-            else topic
-            for topic in topics
-        ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.CLUSTER
+    describe = partial(_add, response.topics, addresses, operations, call.version)
+    if _are_many(topics):
+        return _in_turns(response, topics, describe, call)
+    describe(_rows(topics))
     return response
+
+
+def _are_many(topics: Iterable[TopicImage | Topic]) -> bool:
+    count = 0
+    for topic in topics:
+        count += 1 + len(topic.partitions)
+    return count > PIECE
+
+
+async def _in_turns(
+    response: Metadata.Response, topics: Iterable[TopicImage | Topic], describe: Callable[[Any], None], call: Call
+) -> Metadata.Response:
+    with held(call.connection):
+        await call.broker.lane.in_pieces(_rows(topics), describe)
+    return response
+
+
+def _rows(topics: Iterable[TopicImage | Topic]) -> Iterator[tuple[TopicImage | Topic, PartitionImage | None]]:
+    """Each topic, and behind it with each of its partitions."""
+    for topic in topics:
+        yield topic, None
+        if isinstance(topic, TopicImage):
+            for partition in topic.partitions:
+                yield topic, partition
 
 
 def _broker(id: int, host: str, port: int, rack: str | None) -> Broker:
@@ -176,27 +203,38 @@ def _departed(call: Call) -> Iterator[Broker]:
             yield _broker(broker.id, endpoint.host, endpoint.port, broker.rack)
 
 
-def _describe(
-    topic: TopicImage, addresses: Mapping[int, tuple[str, int]], operations: int, version: int
-) -> Topic:
-    return Metadata.Response.MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.is_internal,
-        partitions=[
-            Metadata.Response.MetadataResponsePartition(
-                error_code=error_of(partition, addresses, version),
-                partition_index=partition.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=offline(partition, addresses),
+def _add(
+    described: list[Topic],
+    addresses: Mapping[int, tuple[str, int]],
+    operations: int,
+    version: int,
+    rows: Iterable[tuple[TopicImage | Topic, PartitionImage | None]],
+) -> None:
+    """Describes what comes next, behind what has been described."""
+    for topic, partition in rows:
+        if partition is not None:
+            described[-1].partitions.append(
+                Metadata.Response.MetadataResponsePartition(
+                    error_code=error_of(partition, addresses, version),
+                    partition_index=partition.index,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.isr),
+                    offline_replicas=offline(partition, addresses),
+                )
             )
-            for partition in topic.partitions
-        ],
-        topic_authorized_operations=operations,
-    )
+        elif isinstance(topic, TopicImage):
+            described.append(
+                Metadata.Response.MetadataResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.id,
+                    is_internal=topic.is_internal,
+                    topic_authorized_operations=operations,
+                )
+            )
+        else:
+            described.append(topic)
 
 
 def error_of(

@@ -75,13 +75,16 @@ class Split(NamedTuple):
     """Where the items of a request are, and the answers in the response.
 
     ``at_once``: so many items are not many. ``thing``: what a row of ``leaves`` is about, where a request may not name
-    it twice.
+    it twice. A slice has ``least`` to ``most`` items, where there are as many: a write to the store costs as much as a
+    hundred topics; and what this broker hands on to the controller the other one has to decode.
     """
 
     asked: Path
     told: Path
     at_once: int = 64
     thing: Callable[[Row, MetadataImage], Hashable] | None = None
+    least: int = 1
+    most: int = LARGEST
 
 
 def topic(row: Row, image: MetadataImage) -> Hashable:
@@ -111,25 +114,31 @@ RESOURCES = ("resources",)
 
 SPLITS: Mapping[Api, tuple[Split, ...]] = {
     AddPartitionsToTxn: (Split(("transactions",), ("results_by_transaction",)),),
-    AlterConfigs: (Split(RESOURCES, ("responses",)),),
-    AlterPartitionReassignments: (Split(("topics", "partitions"), ("responses", "partitions"), 1000, partition),),
+    AlterConfigs: (Split(RESOURCES, ("responses",), most=500),),
+    AlterPartitionReassignments: (
+        Split(("topics", "partitions"), ("responses", "partitions"), 1000, partition, 100, 1000),
+    ),
     AlterReplicaLogDirs: (Split(("dirs", "topics", "partitions"), ("results", "partitions")),),
     ConsumerGroupDescribe: (Split(("group_ids",), ("groups",)),),
-    CreatePartitions: (Split(("topics",), ("results",), 500, topic),),
-    CreateTopics: (Split(("topics",), ("topics",), 500, topic),),
+    CreatePartitions: (Split(("topics",), ("results",), 200, topic, 100, 200),),
+    CreateTopics: (Split(("topics",), ("topics",), 200, topic, 100, 200),),
     DeleteGroups: (Split(("groups_names",), ("results",)),),
     DeleteRecords: (TOPICS,),
     DeleteTopics: (
-        Split(("topics",), ("responses",), 500, topic_or_id),
-        Split(("topic_names",), ("responses",), 500, topic_or_id),
+        Split(("topics",), ("responses",), 200, topic_or_id, 100, 200),
+        Split(("topic_names",), ("responses",), 200, topic_or_id, 100, 200),
     ),
     DescribeConfigs: (Split(RESOURCES, ("results",)),),
     DescribeGroups: (Split(("groups",), ("groups",)),),
     DescribeProducers: (INDEXES,),
     DescribeTransactions: (Split(("transactional_ids",), ("transaction_states",)),),
-    ElectLeaders: (Split(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"), 1000),),
+    ElectLeaders: (
+        Split(
+            ("topic_partitions", "partitions"), ("replica_election_results", "partition_result"), 1000, None, 100, 1000
+        ),
+    ),
     FindCoordinator: (Split(("coordinator_keys",), ("coordinators",)),),
-    IncrementalAlterConfigs: (Split(RESOURCES, ("responses",)),),
+    IncrementalAlterConfigs: (Split(RESOURCES, ("responses",), most=500),),
     LeaveGroup: (Split(("members",), ("members",), 1000),),
     ListOffsets: (TOPICS._replace(thing=partition),),
     ListPartitionReassignments: (INDEXES,),
@@ -162,7 +171,7 @@ def sliced(handle: Callable[[Any, Call], Any], splits: tuple[Split, ...]) -> Cal
 async def in_slices(handle: Callable[[Any, Call], Any], split: Split, request: Any, call: Call) -> Any:
     """The response to a request of many items. Raises what ``handle`` raises."""
     items = leaves(getattr(request, split.asked[0]), split.asked)
-    merged, size, lane = None, FIRST, call.broker.lane
+    merged, size, lane = None, max(FIRST, split.least), call.broker.lane
     time_left = Timeout(request, call)
     call.connection.hold()
     try:
@@ -180,7 +189,7 @@ async def in_slices(handle: Callable[[Any, Call], Any], split: Split, request: A
                 if iscoroutine(result):
                     result = waiting.start(result, call.broker.loop)
             response = await result if isinstance(result, Future) else result
-            size = fitting(size, lane.busy_s() - began)
+            size = min(max(split.least, fitting(size, lane.busy_s() - began)), split.most)
             merged = response if merged is None else merge(merged, response, split)
     finally:
         call.connection.release()

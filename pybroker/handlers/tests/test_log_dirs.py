@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers import alter_replica_log_dirs, describe_log_dirs
+from pybroker.handlers import alter_replica_log_dirs, describe_log_dirs, lane
 from pybroker.handlers.tests.harness import Node
 from pybroker.replication.tests.harness import TP, batch
 from pyclient.protocol import AlterReplicaLogDirs, DescribeLogDirs, errors
@@ -59,6 +59,28 @@ def test_filter_chooses_partitions(node: Node) -> None:
     [found] = describe(node, [topic]).values()
     assert list(found) == [("t", 1)]
     assert describe(node, []) == {node.paths[0]: {}}
+
+
+def test_many_replicas_are_described_in_several_turns_as_few_are(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make_node(dirs=2)
+    node.create(partitions=7)
+    topic = DescribeLogDirs.Request.DescribableLogDirTopic(topic="t", partitions=[6, 1, 9])
+    whole = describe(node), describe(node, [topic])
+    sizes: list[int] = []
+    plain = describe_log_dirs.Found.add
+
+    def add(self: Any, rows: Any) -> None:
+        rows = list(rows)
+        sizes.append(len(rows))
+        plain(self, rows)
+
+    monkeypatch.setattr(lane, "PIECE", 2)
+    monkeypatch.setattr(describe_log_dirs.Found, "add", add)
+    assert (describe(node), describe(node, [topic])) == whole
+    assert max(sizes) == 2
+    assert node.connection.held == 0
 
 
 def test_space_of_the_volume(node: Node) -> None:

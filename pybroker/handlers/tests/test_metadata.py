@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pybroker.cluster.image import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, BrokerRegistration
 from pybroker.cluster.plan import NewTopic
 from pybroker.config import Endpoint
-from pybroker.handlers import authorized_operations
+from pybroker.handlers import authorized_operations, lane, metadata
 from pybroker.handlers.tests.administration import LOCAL, Administration, run
 from pyclient.protocol import (
     ZERO_UUID,
@@ -250,5 +252,30 @@ def test_ids_are_zero_where_a_topic_is_unknown() -> None:
     async def scenario(ask: Administration) -> None:
         request = asking("a/b")
         assert (await ask(Metadata, 12, request)).topics[0].topic_id == ZERO_UUID
+
+    run(scenario)
+
+
+def test_many_partitions_are_described_in_several_turns_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=3, b=1, c=5)
+        named = asking("c", "unknown", "a")
+        named.include_topic_authorized_operations, named.allow_auto_topic_creation = True, False
+        requests = [named, Metadata.Request(topics=None)]
+        whole = [await ask(Metadata, 12, request) for request in requests]
+        sizes: list[int] = []
+        plain = metadata._add
+
+        def add(*arguments: Any) -> None:
+            rows = list(arguments[-1])
+            sizes.append(len(rows))
+            plain(*arguments[:-1], rows)
+
+        for module in (metadata, lane):
+            monkeypatch.setattr(module, "PIECE", 2)
+        monkeypatch.setattr(metadata, "_add", add)
+        assert [await ask(Metadata, 12, request) for request in requests] == whole
+        assert max(sizes) == 2
+        assert sum(sizes) == (3 + 8) + (3 + 9)
 
     run(scenario)

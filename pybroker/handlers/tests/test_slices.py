@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,7 +17,14 @@ from pybroker.handlers import (
     slices,
 )
 from pybroker.handlers.tests.harness import Node
-from pyclient.protocol import AlterReplicaLogDirs, DeleteRecords, ListOffsets, Metadata, OffsetForLeaderEpoch
+from pyclient.protocol import (
+    AlterReplicaLogDirs,
+    DeleteRecords,
+    DeleteTopics,
+    ListOffsets,
+    Metadata,
+    OffsetForLeaderEpoch,
+)
 
 PARTITIONS = 90
 
@@ -123,6 +131,22 @@ def test_others_are_served_between_two_slices(node: Node) -> None:
     node.run(ask())
     assert len(seen) > 3
     assert len(set(seen)) == len(seen)
+
+
+def test_a_slice_is_as_large_as_a_write_to_the_store_is_worth(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes; and as small as the controller takes it from another broker."""
+    sizes: list[int] = []
+
+    def handle(request: Any, call: Any) -> Any:
+        sizes.append(len(request.topic_names))
+        return DeleteTopics.Response()
+
+    for took_s in (1.0, 0.0):
+        times = count(0, took_s)
+        monkeypatch.setattr(node.lane, "busy_s", lambda times=times: next(times))
+        request = DeleteTopics.Request(topic_names=[f"t{number}" for number in range(1000)])
+        node.run(slices.sliced(handle, slices.SPLITS[DeleteTopics])(request, node.call(5)))
+    assert sizes == [100] * 10 + [100] + [200] * 4 + [100]
 
 
 def test_a_request_of_few_items_goes_to_its_handler_as_it_is(node: Node) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pybroker.cluster.plan import NewTopic
 from pybroker.config import TOPICS, Source
+from pybroker.handlers import envelope, forwarding
+from pybroker.handlers.call import Call
 from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.harness import FakeConnection
 from pyclient.protocol import (
     ZERO_UUID,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
+    Envelope,
     errors,
 )
 
@@ -163,6 +169,30 @@ def test_a_topic_that_a_long_request_names_twice_is_refused() -> None:
         gone = await ask(DeleteTopics, 5, DeleteTopics.Request(topic_names=[*names, *names]))
         assert {result.error_code for result in gone.responses} == {errors.InvalidRequest.code}
         assert ask.node.metadata.image.topics.keys() == set(twice)
+
+    run(scenario)
+
+
+def test_what_another_broker_hands_on_is_served_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(ask: Administration) -> None:
+        sizes: list[int] = []
+        plain = ask.node.controller.create_topics
+
+        async def create(wanted: list[NewTopic], **options: bool) -> Any:
+            sizes.append(len(wanted))
+            return await plain(wanted, **options)
+
+        monkeypatch.setattr(ask.node.controller, "create_topics", create)
+        monkeypatch.setattr(envelope, "asking_broker", lambda call: 2)
+        topics = [Creatable(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(450)]
+        frame = CreateTopics.encode_request(7, 0, "c", CreateTopics.Request(topics=topics))
+        request = Envelope.Request(request_data=forwarding._joined(frame), client_host_address=b"")
+        call = Call(ask.broker, 0, "b", FakeConnection())
+        response = await envelope.handle(request, call)
+        assert response.error_code == 0
+        assert len(ask.node.metadata.image.topics) == sum(sizes) == 450
+        assert max(sizes) <= 200
+        assert call.connection.held == 0
 
     run(scenario)
 

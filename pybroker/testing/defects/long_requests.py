@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.handlers import admission, fetch, slices
+from pybroker import handlers
+from pybroker.handlers import admission, fetch, metadata, slices
 from pybroker.handlers import lane as lanes
 from pybroker.handlers.lane import Turn
 from pybroker.handlers.produce import Appends
@@ -206,3 +207,35 @@ def what_is_named_twice_in_different_slices_is_served_twice() -> list[Patch]:
 def each_slice_has_the_timeout_of_the_whole_request() -> list[Patch]:
     """A hundred slices waited a hundred times as long."""
     return [(slices.Timeout, "set", lambda self, part: None)]
+
+
+@defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
+def all_partitions_are_described_in_one_turn() -> list[Patch]:
+    """Metadata of sixty thousand held the loop for 140 ms, whether all topics were asked for or a few large ones."""
+    return [(metadata, "_are_many", lambda topics: False)]
+
+
+@defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
+def all_replicas_are_described_in_one_turn() -> list[Patch]:
+    """DescribeLogDirs of sixty thousand held the loop for 100 ms."""
+
+    async def in_pieces(self: lanes.Lane, items: Any, do: Any) -> None:
+        do(list(items))
+
+    return [(lanes.Lane, "in_pieces", in_pieces)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_topic_administration.py"
+    "::test_what_another_broker_hands_on_is_served_in_several_turns"
+)
+def what_another_broker_hands_on_is_served_in_one_turn() -> list[Patch]:
+    """Four thousand topics held the controller's loop for 390 ms."""
+    return [(handlers, "CONTROLLED_IN_TURNS", handlers.CONTROLLED)]
+
+
+@defect("pybroker/handlers/tests/test_slices.py::test_a_slice_is_as_large_as_a_write_to_the_store_is_worth")
+def slices_shrink_to_a_topic_each() -> list[Patch]:
+    """A write takes more than a turn, however little it writes: four thousand topics took eleven seconds."""
+    splits = {api: tuple(each._replace(least=1) for each in rows) for api, rows in slices.SPLITS.items()}
+    return [(slices, "SPLITS", splits)]
