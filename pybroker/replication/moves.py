@@ -58,8 +58,12 @@ class Moves:
             self._tasks[topic_partition] = self._loop.create_task(self._run(move, before))
 
     def preferred_dir(self, topic_partition: TopicPartition) -> str | None:
-        """Where a new replica is to be made, if anybody has said so; told once."""
-        return self._preferred.take(topic_partition, self._clock.monotonic_ms())
+        """Where a new replica is to be made, if anybody has said so and the log dir works; told once."""
+        path = self._preferred.take(topic_partition, self._clock.monotonic_ms())
+        if path is None or any(log_dir.path == path for log_dir in self._logs.online_dirs):
+            return path
+        logger.warning("%s is wanted in %s, which is offline: it is made in another log dir", topic_partition, path)
+        return None
 
     async def _run(self, move: Move, before: asyncio.Task[None] | None) -> None:
         tp = move.log.topic_partition

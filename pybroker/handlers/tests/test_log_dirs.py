@@ -118,3 +118,18 @@ def test_replica_that_cannot_be_moved(make_node: MakeNode, dirs: int) -> None:
     assert alter(node, node.paths[0]) == 0
     node.logs.dirs[0].fail(OSError(5, "bad disk"), "testing")
     assert alter(node, node.paths[0]) == errors.KafkaStorageError.code
+
+
+def test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere(
+    make_node: MakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log dir with the fewest logs of those that work."""
+    node = make_node(dirs=3)
+    node.create("u")
+    [used] = [path for path, found in describe(node).items() if found]
+    failed, free = (path for path in node.paths if path != used)
+    assert alter(node, failed) == errors.ReplicaNotAvailable.code
+    node.logs.dir_at(failed).fail(OSError(5, "bad disk"), "testing")
+    node.create()
+    assert ("t", 0) in describe(node)[free]
+    assert f"{TP} is wanted in {failed}, which is offline" in caplog.text

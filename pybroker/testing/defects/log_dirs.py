@@ -13,8 +13,10 @@ from pybroker.log.manager import LogManager
 from pybroker.log.move import Move
 from pybroker.log.removals import Removals
 from pybroker.pools import Pools
+from pybroker.replication.moves import Moves
 from pybroker.replication.preferred_dirs import PreferredDirs
 from pybroker.testing.defects import Patch, defect
+from pybroker.topic_partition import TopicPartition
 
 TESTS = "pybroker/log/tests"
 CRASHES = f"{TESTS}/test_crash_folders.py::test_no_crash_loses_a_log_that_moves_or_brings_back_one_that_was_deleted[3]"
@@ -163,3 +165,16 @@ def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
 def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
     """Also of partitions that never were: half a gigabyte by three requests."""
     return [(PreferredDirs, "_forget", lambda self, now_ms: None)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_log_dirs.py"
+    "::test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere"
+)
+def a_wish_for_a_log_dir_that_failed_keeps_the_replica_unmade() -> list[Patch]:
+    """Until the next start: the wish was for a dir that works, and it did not when the replica came."""
+
+    def preferred_dir(self: Moves, topic_partition: TopicPartition) -> str | None:
+        return self._preferred.take(topic_partition, self._clock.monotonic_ms())
+
+    return [(Moves, "preferred_dir", preferred_dir)]
