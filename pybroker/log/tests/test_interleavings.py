@@ -1,7 +1,8 @@
 """Syncs of a log on threads, while the loop's thread appends to it, rolls and cuts it: in every order.
 
-What is on the disk is known from the calls of the storage: a ``sync`` covers what was written before it began, a
-``sync_folder`` the names that were there. After every step
+What is on the disk is known from the calls of the storage: when a ``sync`` ends, it covers what was written before it
+began, and a ``sync_folder`` the names that were there; neither undoes what another one has brought to the disk that
+began later. After every step
 
 * the recovery point, and what its checkpoint file says, is not beyond what is on the disk;
 * whom the group commit has told that records are safe, they are.
@@ -23,7 +24,7 @@ from cy.batch import scan
 from pybroker.clock import ManualClock
 from pybroker.log import checkpoints, durability, index_file, log_dir, log_files
 from pybroker.log.appending import Origin
-from pybroker.log.cleaned_segment import SWAP_SUFFIX
+from pybroker.log.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
 from pybroker.log.cleaner import Cleaner
 from pybroker.log.compaction import Resources
 from pybroker.log.config import LogConfig
@@ -31,7 +32,7 @@ from pybroker.log.group_commit import GroupCommit
 from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.storage import TEMPORARY_SUFFIX, DataFile, Storage
+from pybroker.log.storage import DataFile, Storage
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, idempotent, marker
 from pybroker.log.throttle import Throttle
 from pybroker.testing.interleaving import Interleaving, Schedule, Seeded, Switches
@@ -41,84 +42,106 @@ TRACED = (durability, log_files)
 
 
 class Disk(Storage):
-    """Real files, and what of them would survive a loss of power."""
+    """Real files, and what of them would survive a loss of power.
+
+    A file is known by the number that it got when it was made: its inode may be used again.
+    """
 
     def __init__(self) -> None:
         self.run: Interleaving | None = None
         self.changes = 0
         self.synced: dict[int, int] = {}
-        """Bytes of each file, by inode, that are on the disk."""
+        """Bytes of each file that are on the disk."""
+        self.syncing: dict[int, list[list[int]]] = {}
+        """Bytes of each file that syncs which are under way will bring there."""
         self.names: dict[str, set[tuple[str, int]]] = {}
-        """Name and inode of what each folder has on the disk."""
+        """Name and file of what each folder has on the disk."""
+        self._numbers = count()
+        self._files: dict[int, int] = {}
+        """By inode."""
+        self._told: dict[str, int] = {}
+        """Which sync has told the names of each folder: the one that began last of those that have ended."""
 
     def step(self) -> None:
         if self.run is not None:
             self.run.step()
         self.changes += 1
 
+    def inode(self, stat: os.stat_result) -> int:
+        return stat.st_ino
+
+    def file(self, stat: os.stat_result) -> int:
+        return self._files[self.inode(stat)]
+
     def open(self, path: str, *, create: bool = False) -> DataFile:
         self.step()
         is_new = not os.path.exists(path)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        file = _File(os.open(path, flags, 0o644), path, self)
-        if is_new:  # the inode may be that of a file that is gone
-            self.synced[file.inode] = 0
-            self.names.setdefault(os.path.dirname(path), set()).discard((os.path.basename(path), file.inode))
-        return file
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        if is_new:
+            self._files[self.inode(os.fstat(fd))] = next(self._numbers)
+        return _File(fd, path, self)
 
     def rename(self, source: str, target: str) -> None:
-        """A compacted segment stands for the old ones, whichever of the two names a crash leaves."""
         self.step()
         super().rename(source, target)
-        if source.endswith(SWAP_SUFFIX):
-            folder, name = os.path.split(target)
-            self.names.setdefault(folder, set()).add((name, os.stat(target).st_ino))
-        elif source.endswith(TEMPORARY_SUFFIX):  # the name is new, and the inode may be that of a file that is gone
-            folder, name = os.path.split(target)
-            self.names.setdefault(folder, set()).discard((name, os.stat(target).st_ino))
 
     def sync_folder(self, path: str) -> None:
-        found = _names(path)
+        """The names that were there when it began are on the disk when it ends, but for a sync that began later."""
+        began, found = next(self._numbers), self._names(path)
         self.step()
-        self.names[path] = found
+        if began > self._told.get(path, -1):
+            self._told[path], self.names[path] = began, found
         self.step()
 
+    def _names(self, path: str) -> set[tuple[str, int]]:
+        with os.scandir(path) as entries:
+            return {(entry.name, self.file(entry.stat())) for entry in entries if entry.is_file()}
+
     def has(self, path: str, size: int) -> bool:
-        """Whether the file would be there, with that many bytes at least."""
+        """Whether the file would be there, with that many bytes at least.
+
+        A compacted segment stands for the old ones, whichever of its names a crash leaves: those that the old ones have
+        change after it is to be swapped in.
+        """
         folder, name = os.path.split(path)
-        inode = os.stat(path).st_ino
-        return (name, inode) in self.names.get(folder, set()) and self.synced.get(inode, 0) >= size
+        file = self.file(os.stat(path))
+        names = {(name + state, file) for state in ("", SWAP_SUFFIX, CLEANED_SUFFIX)}
+        return bool(names & self.names.get(folder, set())) and self.synced.get(file, 0) >= size
 
 
 class _File(DataFile):
-    __slots__ = ("_disk", "inode")
+    __slots__ = ("_disk", "_number")
 
     def __init__(self, fd: int, path: str, disk: Disk) -> None:
         super().__init__(fd, path)
         self._disk = disk
-        self.inode = os.fstat(fd).st_ino
+        self._number = disk.file(os.fstat(fd))
+
+    def _changes_from(self, position: int) -> None:
+        """What is behind ``position`` is not on the disk, and no sync that has begun brings it there."""
+        self._disk.synced[self._number] = min(self._disk.synced.get(self._number, 0), position)
+        for size in self._disk.syncing.get(self._number, ()):
+            size[0] = min(size[0], position)
 
     def write(self, data: Any, position: int) -> None:
         self._disk.step()
-        self._disk.synced[self.inode] = min(self._disk.synced.get(self.inode, 0), position)
+        self._changes_from(position)
         super().write(data, position)
 
     def truncate(self, size: int) -> None:
         self._disk.step()
-        self._disk.synced[self.inode] = min(self._disk.synced.get(self.inode, 0), size)
+        self._changes_from(size)
         super().truncate(size)
 
     def sync(self) -> None:
-        """What is written, or cut, while it runs, is not synced by it."""
+        """What was there when it began, and has not changed since, is on the disk when it ends."""
         self._disk.step()
-        size = self._disk.synced[self.inode] = self.size()
+        size = [self.size()]
+        under_way = self._disk.syncing.setdefault(self._number, [])
+        under_way.append(size)
         self._disk.step()
-        assert self._disk.synced[self.inode] <= size
-
-
-def _names(path: str) -> set[tuple[str, int]]:
-    with os.scandir(path) as entries:
-        return {(entry.name, entry.stat().st_ino) for entry in entries}
+        under_way.remove(size)
+        self._disk.synced[self._number] = max(self._disk.synced.get(self._number, 0), size[0])
 
 
 class Scenario:
@@ -263,6 +286,76 @@ def played(root: Path, schedule: Schedule, play: Callable[[Scenario], None]) -> 
         with scenario.run:
             play(scenario)
         return scenario.run.steps
+
+
+class SmallDisk(Disk):
+    """Has one inode, so that each new file has one that was used before."""
+
+    def inode(self, stat: os.stat_result) -> int:
+        return 1
+
+
+def meanwhile(disk: Disk, *works: Callable[[], object]) -> None:
+    """Does ``works`` at the next steps, one at each."""
+    rest = list(works)
+
+    def step() -> None:
+        if rest:
+            rest.pop(0)()
+
+    disk.run = SimpleNamespace(step=step)  # type: ignore[assignment]
+
+
+def test_a_folder_sync_that_ends_late_undoes_no_later_one(tmp_path):
+    disk, path = Disk(), str(tmp_path / "a")
+
+    def make_and_sync() -> None:
+        file = disk.open(path, create=True)
+        file.sync()
+        disk.sync_folder(str(tmp_path))
+        assert disk.has(path, 0)
+
+    meanwhile(disk, make_and_sync)
+    disk.sync_folder(str(tmp_path))
+    assert disk.has(path, 0)
+
+
+def test_a_folder_sync_brings_nothing_that_came_after_it_began(tmp_path):
+    disk, path = Disk(), str(tmp_path / "a")
+    meanwhile(disk, lambda: disk.open(path, create=True))
+    disk.sync_folder(str(tmp_path))
+    assert not disk.has(path, 0)
+    disk.sync_folder(str(tmp_path))
+    assert disk.has(path, 0)
+
+
+def test_an_old_list_of_names_does_not_vouch_for_an_inode_that_is_used_again(tmp_path):
+    disk, path = SmallDisk(), str(tmp_path / "a")
+
+    def make_anew() -> None:
+        disk.unlink(path)
+        disk.open(path, create=True)
+
+    disk.open(path, create=True).sync()
+    disk.sync_folder(str(tmp_path))
+    assert disk.has(path, 0)
+    meanwhile(disk, make_anew)
+    disk.sync_folder(str(tmp_path))
+    assert not disk.has(path, 0)
+
+
+def test_a_sync_brings_what_was_there_when_it_began_and_when_it_ends(tmp_path):
+    disk, path = Disk(), str(tmp_path / "a")
+    file = disk.open(path, create=True)
+    disk.sync_folder(str(tmp_path))
+    file.write(b"abc", 0)
+    held: list[bool] = []
+    meanwhile(disk, lambda: None, lambda: held.append(disk.has(path, 1)), lambda: None)
+    file.sync()
+    assert (held, disk.has(path, 3)) == ([False], True)
+    meanwhile(disk, lambda: None, lambda: file.write(b"xy", 1))
+    file.sync()
+    assert (disk.has(path, 1), disk.has(path, 2)) == (True, False)
 
 
 def cut_and_append(scenario: Scenario) -> None:
