@@ -83,7 +83,8 @@ def _resume(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, None
     """Waits for ``awaited``, which ``work`` has yielded already, then goes on with ``work``.
 
     The first yield is for ``start``: from then on a cancellation reaches ``work``, also one that
-    comes before the task's first step.
+    comes before the task's first step. There, as in any task, what ``work`` waits for is cancelled
+    first.
     """
     started = False
     while True:
@@ -94,6 +95,8 @@ def _resume(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, None
             yield awaited
             break
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and awaited is not None and awaited.cancel():
+                continue
             try:
                 awaited = work.throw(error)
             except StopIteration as stop:
