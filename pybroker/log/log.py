@@ -145,9 +145,9 @@ class Log(ReadableLog):
         if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
             raise errors.InconsistentTopicId(f"log {self.folder} belongs to another topic of this name")
         if self.topic_id != topic_id:
-            self.topic_id = topic_id
-            with self._failing("writing partition.metadata"):
+            with self._refusing("writing partition.metadata"):
                 partition_metadata.write(self.log_dir.storage, self.folder, topic_id)
+            self.topic_id = topic_id
             self._durability.topic_id_synced = False
             self._durability.names_synced = False
 

@@ -6,17 +6,19 @@ nothing.
 
 A segment is *done* when it was copied after another one followed it: it does not change any more, unless the log is
 cut, and then the copy begins anew. Indexes are disposable and not synced, but for the transaction index. What recovery
-has put aside (``.quarantined``) comes along.
+has put aside (``.quarantined``), and files that are not the log's, come along: their folder goes.
 
 Raises OSError for the target, and KafkaStorageError where the source fails, whose dir is offline then.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
 from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
+from pybroker.log.folder_states import Start, file_state
 from pybroker.log.log import Log
 from pybroker.log.segment import Segment
 from pybroker.log.segment_files import SUFFIX
@@ -35,6 +37,10 @@ T = TypeVar("T")
 
 class Cancelled(Exception):
     """Nobody wants the copy any more."""
+
+
+class _Cut(Exception):
+    """The log was cut while it was read."""
 
 
 class LogCopy:
@@ -59,7 +65,13 @@ class LogCopy:
         return sum(list(self._copied.values()))
 
     def update(self) -> None:
-        """Copies what has come since the last time, and syncs it; blocks. Raises Cancelled."""
+        """Copies what has come since the last time, and syncs it; blocks. It ends early where the log is cut meanwhile:
+        the next one begins anew. Raises Cancelled.
+        """
+        with contextlib.suppress(_Cut):
+            self._update()
+
+    def _update(self) -> None:
         log = self._log
         truncations, end = log.truncations, log.log_end_offset
         if truncations != self._truncations:
@@ -154,11 +166,12 @@ class LogCopy:
         """What is no segment. A snapshot beyond the active segment's base may be half written."""
         names = self._of_source(lambda: self._log.log_dir.storage.files(self._log.folder)) or {}
         for name in sorted(names.keys() - self._others):
-            if name.endswith(producer_snapshot.SUFFIX) and int(name.partition(".")[0]) <= active_base:
-                self._copy_small(name, sync=False)
-                self._others.add(name)
-            elif ".quarantined-" in name:
+            state = file_state(name)
+            if state is None or state.start is Start.KEEPS:
                 self._copy_whole(name)
+                self._others.add(name)
+            elif name.endswith(producer_snapshot.SUFFIX) and int(name.partition(".")[0]) <= active_base:
+                self._copy_small(name, sync=False)
                 self._others.add(name)
         self._copy_small(partition_metadata.FILE_NAME, sync=True)
         self._write(leader_epochs.FILE_NAME, self._log.leader_epochs.encode(), sync=True)
@@ -193,6 +206,8 @@ class LogCopy:
             raise Cancelled
         data = self._of_source(lambda: source.read(min(CHUNK_BYTES, end - position), position))
         if not data:
+            if self._log.truncations != self._truncations:
+                raise _Cut
             raise errors.KafkaStorageError(f"{source.path} is shorter than {end} bytes")
         return data
 

@@ -120,7 +120,7 @@ class LogFiles:
 
         Raises KafkaStorageError.
         """
-        with self._refusing("writing indexes"):
+        with self.undisturbed(), self._refusing("writing indexes"):  # the log does not move before the dir is blamed
             self._durability.save_files((self._active,))
 
     @property

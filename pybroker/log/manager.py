@@ -26,17 +26,18 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 from pybroker.clock import Clock
-from pybroker.log import checkpoints, meta_properties, recovery, rivals, strays
+from pybroker.log import meta_properties, recovery, rivals, strays
 from pybroker.log.config import LogConfig
 from pybroker.log.file_cache import FileCache
 from pybroker.log.folder_states import Start, folder_state
-from pybroker.log.folders import FUTURE_SUFFIX, marked_name, parse_folder
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.missing_directories import Directories
 from pybroker.log.move import Move
+from pybroker.log.opening import open_logs
 from pybroker.log.recovery import Checkpointed
 from pybroker.log.removals import Removals
+from pybroker.log.running_moves import RunningMoves
 from pybroker.log.storage import Storage
 from pybroker.log.strays import Stray, Strays
 from pybroker.pools import Inline, Pools
@@ -85,7 +86,7 @@ class LogManager:
         self._threads = recovery_threads_per_dir
         self._producer_expiration_ms = producer_expiration_ms
         self._logs: dict[TopicPartition, Log] = {}
-        self._moves: dict[TopicPartition, Move] = {}
+        self._moves = RunningMoves(self.removals)
         self._configs: dict[LogConfig, LogConfig] = {}
         self._strays = Strays(storage)
         self.directories = directories
@@ -167,46 +168,22 @@ class LogManager:
 
     def _load_dir(self, log_dir: LogDir) -> None:
         clean = log_dir.take_clean_shutdown()
-        recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
-        starts = log_dir.read_checkpoint(checkpoints.LOG_START)
-        high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
-        clean_offsets = log_dir.read_checkpoint(checkpoints.CLEANER)
-        returned: list[str] = []
-
-        def load_one(folder: str) -> Log | None:
-            tp = parse_folder(folder)
-            if tp is None:
-                return None
-            checkpointed = Checkpointed(
-                recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
-            )
-            config = self._shared(self._config_for(tp.topic).keeping_everything())
-            path = log_dir.file(folder)
-            note = strays.read_note(self._storage, path)
-            if note is not None:
-                returned.append(path)
-                checkpointed = strays.merged(checkpointed, note)
-            return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=self._clock.now_ms())
-
         self._remove_leftovers(log_dir)
-        folders = self._storage.folders(log_dir.path)
-        threads = 1 if clean else self._threads
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-            for log in pool.map(load_one, folders):
-                if log is not None:
-                    self._adopt(log_dir, log)
-        checkpointed_logs = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
-        log_dir.stale = checkpointed_logs - log_dir.logs.keys()
-        if log_dir.stale or returned or (log_dir.logs and not clean):
+        opened = open_logs(log_dir, self._config_at_start, self._threads, self._clock.now_ms(), clean=clean)
+        displaced = [self._adopt(log_dir, log) for log in opened.logs]
+        log_dir.stale |= opened.checkpointed - log_dir.logs.keys()
+        for rivals_found in displaced:
+            if rivals_found is not None:
+                _logged(partial(self._displace, *rivals_found))
+        if log_dir.stale or opened.returned or (log_dir.logs and not clean):
             log_dir.write_checkpoints()
-        log_dir.unlink([f"{folder}/{strays.FILE_NAME}" for folder in returned])
+        log_dir.unlink([f"{folder}/{strays.FILE_NAME}" for folder in opened.returned])
         self._strays.look_into(log_dir)
-        logger.info(
-            "%d logs opened in %s%s",
-            len(log_dir.logs),
-            log_dir.path,
-            " after a clean stop" if clean else " after an unclean stop" if log_dir.logs else "",
-        )
+        stop = " after a clean stop" if clean else " after an unclean stop" if log_dir.logs else ""
+        logger.info("%d logs opened in %s%s", len(log_dir.logs), log_dir.path, stop)
+
+    def _config_at_start(self, topic: str) -> LogConfig:
+        return self._shared(self._config_for(topic).keeping_everything())
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
         """Removals go on where they were cut off; of moves that were cut off the copies go."""
@@ -215,18 +192,23 @@ class LogManager:
             if state is not None and state.start is Start.REMOVES:
                 self.removals.remove(log_dir.file(name))
 
-    def _adopt(self, log_dir: LogDir, log: Log) -> None:
-        """The log is found by its name from now on, unless another one of that name is it."""
-        tp = log.topic_partition
-        other = self._logs.get(tp)
+    def _adopt(self, log_dir: LogDir, log: Log) -> tuple[Log, Log] | None:
+        """The log is found by its name from now on, unless another one of that name is it. Of two it returns the one
+        that is to be displaced, and the other one: when all logs of their dirs are known, not before, for then the
+        checkpoint files are written.
+        """
+        other = self._logs.get(log.topic_partition)
         if other is not None and not rivals.has_more(log, other):
-            _logged(partial(self._displace, log, other))
-            return
-        self._logs[tp] = log
-        log_dir.logs[tp] = log
-        if other is not None:
-            del other.log_dir.logs[tp]
-            _logged(partial(self._displace, other, log))
+            return log, other
+        self._add(log_dir, log)
+        if other is None:
+            return None
+        del other.log_dir.logs[log.topic_partition]
+        return other, log
+
+    def _add(self, log_dir: LogDir, log: Log) -> None:
+        self._logs[log.topic_partition] = log
+        log_dir.logs[log.topic_partition] = log
 
     def _displace(self, log: Log, winner: Log) -> None:
         """Of two logs of a name ``winner`` is it; the other one loses its name, durably. Raises KafkaStorageError."""
@@ -242,7 +224,7 @@ class LogManager:
     def close(self) -> None:
         """A clean shutdown of every dir that has not failed; blocks."""
         self.removals.stop()
-        for move in list(self._moves.values()):
+        for move in self._moves.all():
             _logged(move.end)
         for log_dir in self.online_dirs:
             try:
@@ -277,7 +259,7 @@ class LogManager:
         if log is None:
             chosen = self.dir_at(log_dir) if log_dir is not None else self._emptiest_dir()
             log = self._create(chosen, topic_partition, config)
-            self._adopt(chosen, log)
+            self._add(chosen, log)
         log.set_topic_id(topic_id)
         log.config = self._shared(config)
         return log
@@ -292,7 +274,10 @@ class LogManager:
             log_dir.names_synced = False
         except OSError as error:
             raise log_dir.refuse(error, f"making {folder}") from error
-        return self._open(log_dir, topic_partition, folder, config, Checkpointed(), True, is_new=True)
+        log = self._open(log_dir, topic_partition, folder, config, Checkpointed(), True)
+        if log.log_end_offset > 0:
+            raise errors.KafkaStorageError(f"{folder} is there already, with records: the next start looks whose it is")
+        return log
 
     def _open(
         self,
@@ -302,13 +287,9 @@ class LogManager:
         config: LogConfig,
         checkpointed: Checkpointed,
         is_clean: bool,
-        *,
-        is_new: bool = False,
     ) -> Log:
         config, now_ms = self._shared(config), self._clock.now_ms()
-        return recovery.load(
-            log_dir, topic_partition, folder, config, checkpointed, clean=is_clean, now_ms=now_ms, is_new=is_new
-        )
+        return recovery.load(log_dir, topic_partition, folder, config, checkpointed, clean=is_clean, now_ms=now_ms)
 
     def _emptiest_dir(self) -> LogDir:
         online = self.online_dirs
@@ -331,17 +312,14 @@ class LogManager:
         """
         logs = [log for tp in topic_partitions if (log := self._logs.pop(tp, None)) is not None]
         for log in logs:
-            move = self._moves.get(log.topic_partition)
-            if move is not None:
-                move.cancel()
+            self._moves.cancel(log)
             log.log_dir.logs.pop(log.topic_partition, None)
             log.log_dir.stale.add(log.topic_partition)
         return logs
 
     def _settle(self, log: Log) -> None:
-        """A move of a log that was taken out has ended; blocks."""
-        move = self._moves.get(log.topic_partition)
-        if move is not None and move.log is log:
+        """The moves of a log that was taken out have ended; blocks."""
+        for move in self._moves.of(log):
             _logged(move.end)
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -408,9 +386,10 @@ class LogManager:
             return None
         if topic_partition in found.log_dir.stale:
             found.log_dir.write_checkpoints()
-        folder = self._strays.take_back(found)
-        log = self._open(found.log_dir, topic_partition, folder, config, found.note.checkpointed, found.note.is_clean)
-        self._adopt(found.log_dir, log)
+        note = found.note
+        log = self._open(found.log_dir, topic_partition, found.folder, config, note.checkpointed, note.is_clean)
+        log.relocate(found.log_dir, self._strays.take_back(found))
+        self._add(found.log_dir, log)
         return log
 
     # Moving between dirs
@@ -426,25 +405,12 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is None:
             raise errors.ReplicaNotAvailable(f"no log of {topic_partition} here")
-        running = self._moves.get(topic_partition)
-        if running is not None:
-            if running.target is target_dir:
-                return None
-            running.cancel()
-            running = running if running.has_switched else None
-        if log.log_dir is target_dir:
-            return None
-        folder = target_dir.file(marked_name(topic_partition, FUTURE_SUFFIX))
-        move = self._moves[topic_partition] = Move(log, target_dir, folder, self._on_moved, self.removals, running)
-        return move
+        return self._moves.begin(log, target_dir)
 
     def moving_to(self, topic_partition: TopicPartition) -> Move | None:
-        """The move of this log that is going on."""
-        return self._moves.get(topic_partition)
-
-    def _on_moved(self, move: Move) -> None:
-        if self._moves.get(move.log.topic_partition) is move:
-            del self._moves[move.log.topic_partition]
+        """The last move of this log, if it has not ended."""
+        log = self._logs.get(topic_partition)
+        return None if log is None else self._moves.newest(log)
 
     # Periodic work
 

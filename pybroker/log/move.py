@@ -31,7 +31,7 @@ from pyclient.protocol import errors
 
 
 class Move:
-    """One move that is going on; ``before``: another one of the log, which may not have settled yet."""
+    """One move that is going on; ``on_end(move)`` is called when nothing of it is left to do."""
 
     def __init__(
         self,
@@ -40,7 +40,6 @@ class Move:
         folder: str,
         on_end: Callable[[Move], None],
         removals: Removals,
-        before: Move | None = None,
     ) -> None:
         self.log = log
         self.target = target
@@ -51,7 +50,6 @@ class Move:
         """The log is in the target dir; perhaps not durably."""
         self._on_end = on_end
         self._removals = removals
-        self._before = before
         self._copy = LogCopy(log, target.storage, folder, lambda: self.cancelled)
         self._start_told = -1
         """The log start offset that the target's checkpoint files have."""
@@ -75,6 +73,7 @@ class Move:
         self._is_copying = True
         try:
             if not self.cancelled:
+                self.log.log_dir.check_online()
                 self._copy.update()
                 self._tell_target()
         except Cancelled:
@@ -106,6 +105,7 @@ class Move:
     def _switch(self) -> bool:
         log, storage = self.log, self.target.storage
         name = self.target.file(str(log.topic_partition))
+        log.log_dir.check_online()
         self.target.check_online()
         if storage.exists(name):
             raise errors.KafkaStorageError(f"{name} is there already")
@@ -128,16 +128,21 @@ class Move:
         return True
 
     def settle(self) -> None:
-        """Makes the switch durable, then the old folder goes; blocks. Raises KafkaStorageError."""
+        """Makes the switch durable, then the old folder goes; blocks.
+
+        Of a log that is being deleted the old folder goes, whatever has become of the new one. Raises
+        KafkaStorageError, after which it may be called again.
+        """
         with self._settling:
-            try:
-                self._flush()
-                if self._old is not None:
-                    self.target.arriving.pop(self.log.topic_partition, None)
-                    self.target.write_checkpoints()
-                self._drop_old()
-            finally:
-                self._on_end(self)
+            if self._old is None:
+                return
+            self._flush()
+            self.target.arriving.pop(self.log.topic_partition, None)
+            if not self.log.is_deleted:
+                self.target.write_checkpoints()
+            self._drop_old(*self._old)
+            self._old = None
+            self._on_end(self)
 
     def _flush(self) -> None:
         try:
@@ -146,16 +151,17 @@ class Move:
             if not self.log.is_deleted:
                 raise
 
-    def _drop_old(self) -> None:
-        """The old folder loses its name, durably; then its files may go."""
-        if self._old is None:
+    def _drop_old(self, old_dir: LogDir, folder: str) -> None:
+        """The old folder loses its name, durably; then its files may go. Where its disk has failed it keeps it."""
+        if old_dir.offline:
             return
-        (old_dir, folder), self._old = self._old, None
         dropped = old_dir.file(marked_name(self.log.topic_partition, DELETE_SUFFIX))
         try:
             old_dir.rename(folder, dropped)
         except OSError as error:
-            old_dir.fail(error, f"renaming {folder}")
+            refusal = old_dir.refuse(error, f"renaming {folder}")
+            if not old_dir.offline:
+                raise refusal from error
             return
         self._removals.remove(dropped)
 
@@ -175,8 +181,6 @@ class Move:
 
     def end(self) -> None:
         """Settles where the log has switched, cancels elsewhere; blocks. Raises KafkaStorageError."""
-        if self._before is not None:
-            self._before.end()
         if self.has_switched:
             self.settle()
         else:

@@ -68,17 +68,18 @@ def load(
     *,
     clean: bool,
     now_ms: int,
-    is_new: bool = False,
+    at_start: bool = False,
 ) -> Log:
     """Opens the log in ``folder``, or makes a new one in it.
 
-    Raises KafkaStorageError, after which the dir is offline, unless there were no descriptors for a new log.
+    Raises KafkaStorageError, after which the dir is offline, unless only descriptors were lacking and it is not the
+    broker's start, which nobody would repeat.
     """
     try:
         return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
     except OSError as error:
         doing = f"opening {folder}"
-        raise (log_dir.refuse(error, doing) if is_new else log_dir.fail(error, doing)) from error
+        raise (log_dir.fail(error, doing) if at_start else log_dir.refuse(error, doing)) from error
 
 
 class _Loader:
@@ -362,8 +363,10 @@ class _Loader:
             raise MalformedBatch(segment.size, f"offsets {expected} to {next_base - 1} are missing")
 
     def _is_compacted_below(self, offset: int) -> bool:
-        """True where records may be missing below ``offset`` since compaction took them."""
-        return self.config.is_compacted and offset <= self.checkpointed.clean_offset
+        """True where records may be missing below ``offset`` since compaction took them. The topic may not be
+        compacted any more, and at a start nobody knows yet whether it is.
+        """
+        return offset <= self.checkpointed.clean_offset
 
     def _cut(self, segments: Segments, number: int, error: MalformedBatch) -> None:
         """Ends the log at the bad batch of segment ``number``."""

@@ -21,6 +21,7 @@ from pybroker.log.folders import DELETE_SUFFIX, marked_name
 from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.storage import Storage
+from pyclient.protocol import errors
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Removals:
     def __init__(self, storage: Storage, executor: Executor) -> None:
         self._storage = storage
         self._executor = executor
-        self._left: dict[str, None] = {}
+        self._left: dict[str, LogDir | None] = {}
         """Folders that could not be removed."""
         self._lock = threading.Lock()
         self._stopped = False
@@ -40,19 +41,19 @@ class Removals:
         """These logs of a dir lose their names, durably, by one sync for all; then their files go in the background.
 
         They are not in ``log_dir.logs`` any more. Blocks while another thread is at one of their files. Raises
-        KafkaStorageError.
+        KafkaStorageError; where only descriptors were lacking the names are gone, and the sync is made up for.
         """
         logs = list(logs)
         for log in logs:
             log.forsake()
         folders = [self._take_name(log) for log in logs]
+        log_dir.names_synced = False
         try:
-            self._storage.sync_folder(log_dir.path)
-        except OSError as error:
-            raise log_dir.fail(error, "syncing the names of logs") from error
-        log_dir.write_checkpoints()
-        for folder in folders:
-            self.remove(folder)
+            log_dir.sync_names()
+            log_dir.write_checkpoints()
+        finally:
+            for folder in folders:
+                self.remove(folder, log_dir)
 
     def _take_name(self, log: Log) -> str:
         folder = log.log_dir.file(marked_name(log.topic_partition, DELETE_SUFFIX))
@@ -65,31 +66,35 @@ class Removals:
             log.relocate(log.log_dir, folder)
         return folder
 
-    def remove(self, folder: str) -> None:
-        """Removes a folder, later; one that is not there is no error."""
+    def remove(self, folder: str, log_dir: LogDir | None = None) -> None:
+        """Removes a folder, later; one that is not there is no error. ``log_dir``: where its name is perhaps not
+        durable yet.
+        """
         with self._lock:
-            left, self._left = self._left, {}
+            waiting, self._left = self._left | {folder: log_dir}, {}
             if self._stopped:
                 return
-        for each in (*left, folder):
-            self._executor.submit(self._remove, each)
+        for each, its_dir in waiting.items():
+            self._executor.submit(self._remove, each, its_dir)
 
     def stop(self) -> None:
         """Removes no more than the file that is being removed now."""
         self._stopped = True
 
-    def _remove(self, folder: str) -> None:
+    def _remove(self, folder: str, log_dir: LogDir | None) -> None:
         try:
             if not self._storage.exists(folder):
                 return
+            if log_dir is not None:
+                log_dir.sync_names()
             for name in self._storage.files(folder):
                 if self._stopped:
                     return
                 self._storage.unlink(f"{folder}/{name}")
             self._storage.remove_folder(folder)
-        except OSError as error:
-            if self._stopped:
+        except (OSError, errors.KafkaStorageError) as error:
+            if self._stopped or (log_dir is not None and log_dir.offline):
                 return
             logger.warning("%s is removed later: %s", folder, error)
             with self._lock:
-                self._left[folder] = None
+                self._left[folder] = log_dir

@@ -21,6 +21,9 @@ from pyclient.protocol import errors
 PAUSE_S = 0.01
 """Between two attempts to end a move: a sync may hold the log."""
 
+SETTLING_PAUSE_S = 1.0
+"""Before a move is ended once more that could not be, for a lack of descriptors."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -71,7 +74,7 @@ class Moves:
             if before is not None:
                 await asyncio.wait([before])
             if await self._switched(move):
-                await self._loop.run_in_executor(self._settling, move.settle)
+                await self._settle(move)
                 logger.info("%s is in %s now", tp, move.target.path)
         except errors.KafkaError as error:
             logger.error("the move of %s to %s: %s", tp, move.target.path, error)
@@ -91,6 +94,18 @@ class Moves:
                 return True
             await asyncio.sleep(PAUSE_S)
         return False
+
+    async def _settle(self, move: Move) -> None:
+        """Again and again where descriptors are lacking: no disk has failed. Raises KafkaStorageError."""
+        while True:
+            try:
+                await self._loop.run_in_executor(self._settling, move.settle)
+                return
+            except errors.KafkaStorageError as error:
+                if move.target.offline and not move.log.is_deleted:
+                    raise
+                logger.warning("the move of %s to %s ends later: %s", move.log.topic_partition, move.target.path, error)
+            await asyncio.sleep(SETTLING_PAUSE_S)
 
     def close(self) -> None:
         """Ends every move; the logs stay where they are."""

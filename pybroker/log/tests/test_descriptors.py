@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from cy.batch import assign
-from pybroker.log import checkpoints
+from pybroker.log import checkpoints, partition_metadata
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, contents, idempotent, manager, marker, open_log
@@ -183,7 +183,8 @@ def test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_asid
     assert [stray.topic_id for stray in logs.strays] == [TOPIC_ID]
 
 
-def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_later(tmp_path):
+@pytest.mark.parametrize("kind", ["sync_folder", "open"])
+def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_later(tmp_path, kind):
     storage = FaultyStorage()
     logs = manager(tmp_path, storage=storage)
     logs.load()
@@ -194,12 +195,43 @@ def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_lat
     log.raise_log_start_offset(1)
     logs.set_aside(*logs.take_out([TP]), "")
     logs.forget_deleted()
-    storage.fail("sync_folder", errno.EMFILE)
+    storage.fail(kind, errno.EMFILE)
     with pytest.raises(errors.KafkaStorageError):
         logs.get_or_create(TP, TOPIC_ID, LogConfig())
     assert logs.online_dirs
     storage.heal()
     assert [value for _, value in contents(logs.get_or_create(TP, TOPIC_ID, LogConfig()))] == [b"a"]
+
+
+@pytest.mark.parametrize("kind", ["open", "sync_folder"])
+def test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable(tmp_path, kind):
+    storage = FaultyStorage()
+    logs = manager(tmp_path, storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    storage.fail(kind, errno.EMFILE)
+    logs.delete(TP)
+    assert not log.log_dir.offline
+    assert not (tmp_path / "t-0").exists()
+    assert (tmp_path / log.folder.rpartition("/")[2]).exists() == (kind == "sync_folder")
+    storage.heal()
+    logs.get_or_create(TP, b"\2" * 16, LogConfig())
+    logs.delete(TP)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_a_topic_id_that_could_not_be_written_without_descriptors_is_written_later(tmp_path):
+    storage = FaultyStorage()
+    logs = manager(tmp_path, storage=storage)
+    logs.load()
+    storage.fail("open", errno.EMFILE, lambda path: partition_metadata.FILE_NAME in path)
+    with pytest.raises(errors.KafkaStorageError):
+        logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    assert logs.online_dirs
+    storage.heal()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    assert partition_metadata.read(storage, log.folder) == TOPIC_ID
 
 
 def test_an_abort_without_descriptors_for_its_index_is_appended_and_indexed_later(tmp_path):

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pybroker.log import checkpoints
+from pybroker.log import checkpoints, log_copy
 from pybroker.log.config import LogConfig
 from pybroker.log.log_copy import REST_SEGMENTS
 from pybroker.log.manager import LogManager
 from pybroker.log.move import Move
-from pybroker.log.storage import Storage
+from pybroker.log.storage import DataFile, Storage
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
@@ -227,3 +227,28 @@ def test_a_segment_is_as_old_after_the_move_as_before(tmp_path):
     complete(move)
     assert os.stat(move.log.segments[0].path).st_mtime == 1_000_000
 
+
+
+def test_a_file_that_is_none_of_the_logs_comes_along(tmp_path):
+    move = begun(tmp_path)
+    (tmp_path / "a" / "t-0" / "before-upgrade.snapshot").write_bytes(b"mine")
+    complete(move)
+    assert (tmp_path / "b" / "t-0" / "before-upgrade.snapshot").read_bytes() == b"mine"
+
+
+def test_a_log_that_is_cut_while_it_is_read_is_copied_anew(tmp_path, monkeypatch):
+    move = begun(tmp_path)
+    reads = []
+
+    def cut_first(source: DataFile, length: int, position: int) -> bytes:
+        reads.append(position)
+        if len(reads) == 2:
+            move.log.truncate_to(1, NOW)
+        return read(source, length, position)
+
+    read = DataFile.read
+    monkeypatch.setattr(log_copy, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(DataFile, "read", cut_first)
+    complete(move)
+    assert not move.cancelled
+    assert contents(move.log) == contents(loaded(tmp_path).get(TP)) == [(0, numbered(1)[0])]

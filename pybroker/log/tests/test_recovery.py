@@ -8,15 +8,18 @@ import struct
 import pytest
 
 from cy.batch import read_header
+from pybroker.log import checkpoints
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.replay import REACH_BYTES
 from pybroker.log.tests.helpers import (
     NOW,
+    TP,
     batch,
     contents,
     fill,
     idempotent,
+    manager,
     marker,
     numbered,
     open_log,
@@ -341,6 +344,19 @@ def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
     log = recovered(folder)
     assert log.log_end_offset == int(second.stem)
     assert (folder / f"{second.name}.quarantined-0").exists()
+
+
+def test_a_gap_that_a_compaction_has_left_is_no_hole_where_the_configuration_is_not_known_yet(tmp_path):
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for base, end in ((0, 5), (10, 20), (20, 25)):
+        data = b"".join(batch(b"x", base_offset=offset) for offset in range(base, end))
+        (folder / f"{base:020d}.log").write_bytes(data)
+    (tmp_path / checkpoints.CLEANER).write_text("0\n1\nt 0 20\n")
+    logs = manager(tmp_path, config=CONFIG)
+    logs.load()
+    assert [offset for offset, _ in contents(logs.get(TP))] == [*range(5), *range(10, 25)]
+    assert not list(folder.glob("*quarantined*"))
 
 
 def test_case_5_recovery_can_be_cut_off_anywhere_and_begun_again(tmp_path):

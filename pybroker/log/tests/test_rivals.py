@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from pybroker.log import recovery
 from pybroker.log.config import LogConfig
+from pybroker.log.log import Log
+from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
+from pybroker.topic_partition import TopicPartition
 
 CONFIG = LogConfig(segment_bytes=1000)
 OTHER_ID = b"\1" * 16
@@ -71,6 +78,33 @@ def test_a_log_that_has_what_the_better_one_lacks_is_kept_as_a_stray(tmp_path):
     assert contents(log)[-1] == (40, b"in a later epoch")
     assert folders(tmp_path) == ["a/t-0-stray", "b/t-0"]
     assert len(loaded(tmp_path)) == 1
+
+
+def test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoint(tmp_path, monkeypatch):
+    """The checkpoint files are written whole: those of logs that were not open yet were forgotten."""
+    two_copies(tmp_path)
+    logs = manager(tmp_path / "b", config=CONFIG)
+    logs.load()
+    other = TopicPartition("z", 0)
+    log = logs.get_or_create(other, OTHER_ID, CONFIG)
+    fill(log, numbered(20))
+    log.update_high_watermark(18)
+    log.raise_log_start_offset(15)
+    logs.dirs[0].write_checkpoints()
+    (tmp_path / "b" / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+
+    def crash_there(log_dir: LogDir, topic_partition: TopicPartition, *args: Any, **options: Any) -> Log:
+        if topic_partition == other:
+            raise SystemExit("killed")
+        return load(log_dir, topic_partition, *args, **options)
+
+    load = recovery.load
+    monkeypatch.setattr(recovery, "load", crash_there)
+    with pytest.raises(SystemExit):
+        loaded(tmp_path)
+    monkeypatch.undo()
+    log = loaded(tmp_path).get(other)
+    assert (log.log_start_offset, log.high_watermark) == (15, 18)
 
 
 def test_of_two_topics_of_one_name_the_metadata_choose(tmp_path):

@@ -8,14 +8,18 @@ from collections.abc import Callable, Iterator
 from pybroker.log.cleaned_segment import CleanedSegment, finish_swap
 from pybroker.log.durability import Durability
 from pybroker.log.index_file import IndexFile
+from pybroker.log.log import Log
 from pybroker.log.log_dir import LogDir
 from pybroker.log.log_files import LogFiles
+from pybroker.log.move import Move
 from pybroker.log.producer_state import ProducerStates
+from pybroker.log.removals import Removals
 from pybroker.log.segment import Segment
 from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.strays import Strays
 from pybroker.net import limits
 from pybroker.testing.defects import Patch, defect
+from pyclient.protocol import errors
 
 TESTS = "pybroker/log/tests/test_descriptors.py"
 
@@ -143,3 +147,37 @@ def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Pat
 def connections_take_all_descriptors() -> list[Patch]:
     """Without max.connections there was no limit."""
     return [(limits, "descriptors_for_connections", lambda: limits.UNLIMITED)]
+
+
+@defect(f"{TESTS}::test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable")
+def files_of_a_deleted_log_go_before_that_is_durable() -> list[Patch]:
+    """Where the sync had to wait for a descriptor: a power cut leaves a part of the log under its name."""
+    remove = Removals.remove
+    return [(Removals, "remove", lambda self, folder, log_dir=None: remove(self, folder))]
+
+
+@defect(f"{TESTS}::test_a_topic_id_that_could_not_be_written_without_descriptors_is_written_later")
+def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
+    """Where no descriptor was left it was never written: the next start takes the log for anybody's."""
+    set_topic_id = Log.set_topic_id
+
+    def set_first(self: Log, topic_id: bytes) -> None:
+        try:
+            set_topic_id(self, topic_id)
+        except errors.KafkaStorageError:
+            self.topic_id = topic_id
+            raise
+
+    return [(Log, "set_topic_id", set_first)]
+
+
+@defect("pybroker/log/tests/test_running_moves.py::test_what_a_move_could_not_end_for_a_lack_of_descriptors_ends_later")
+def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
+    """Its old folder keeps the log's name."""
+    drop_old = Move._drop_old
+
+    def drop_once(self: Move, old_dir: LogDir, folder: str) -> None:
+        self._on_end(self)
+        drop_old(self, old_dir, folder)
+
+    return [(Move, "_drop_old", drop_once)]

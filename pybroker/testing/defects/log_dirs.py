@@ -5,13 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pybroker.log import folder_states, rivals
+from pybroker.log import folder_states, recovery, rivals
 from pybroker.log.log import Log
 from pybroker.log.log_copy import LogCopy
 from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
 from pybroker.log.move import Move
 from pybroker.log.removals import Removals
+from pybroker.log.running_moves import RunningMoves
 from pybroker.pools import Pools
 from pybroker.replication.moves import Moves
 from pybroker.replication.preferred_dirs import PreferredDirs
@@ -30,9 +31,8 @@ def _first_dir_wins() -> list[Patch]:
 def the_folder_of_a_moved_log_is_removed_in_place() -> list[Patch]:
     """A crash leaves a part of it under the log's name, which is then used if its dir is the first."""
 
-    def drop(self: Move) -> None:
-        if self._old is not None:
-            self._old[0].storage.remove_folder(self._old[1])
+    def drop(self: Move, old_dir: LogDir, folder: str) -> None:
+        old_dir.storage.remove_folder(folder)
 
     return [(Move, "_drop_old", drop), *_first_dir_wins()]
 
@@ -78,11 +78,60 @@ def files_of_a_deleted_log_go_before_it_has_lost_its_name() -> list[Patch]:
     return [(Removals, "delete", delete)]
 
 
+@defect(f"{TESTS}/test_running_moves.py::test_a_deletion_takes_the_name_of_every_folder")
+def a_second_move_makes_the_first_one_forgotten() -> list[Patch]:
+    """Where it has switched and not settled, its old folder keeps the log's name: a new topic finds the old records."""
+
+    def cancel(self: RunningMoves, log: Log) -> None:
+        newest = self.newest(log)
+        if newest is not None:
+            newest.cancel()
+            self._moves.pop(log, None)
+
+    return [(RunningMoves, "cancel", cancel)]
+
+
+@defect(f"{TESTS}/test_running_moves.py::test_a_disk_that_has_failed_is_not_copied_from")
+def a_log_moves_away_from_a_disk_that_has_failed() -> list[Patch]:
+    """With whatever the kernel still gives of it."""
+    return [(LogDir, "check_online", lambda self: None)]
+
+
+@defect(f"{TESTS}/test_rivals.py::test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoint")
+def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
+    """The checkpoint files are written without those: a second crash brings their deleted records back."""
+    load = recovery.load
+
+    def load_and_write(log_dir: LogDir, *args: Any, **options: Any) -> Log:
+        log = load(log_dir, *args, **options)
+        log_dir.write_checkpoints()
+        return log
+
+    return [(recovery, "load", load_and_write)]
+
+
+@defect(
+    f"{TESTS}/test_recovery.py"
+    "::test_a_gap_that_a_compaction_has_left_is_no_hole_where_the_configuration_is_not_known_yet"
+)
+def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
+    """At a start no log has its topic's configuration yet: what compaction had left was put aside."""
+
+    def is_compacted_below(self: recovery._Loader, offset: int) -> bool:
+        return self.config.is_compacted and offset <= self.checkpointed.clean_offset
+
+    return [(recovery._Loader, "_is_compacted_below", is_compacted_below)]
+
+
+@defect(f"{TESTS}/test_move.py::test_a_log_that_is_cut_while_it_is_read_is_copied_anew")
+def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
+    """A follower's log is cut with each new leader."""
+    return [(LogCopy, "update", LogCopy._update)]
+
+
 @defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone[{10**20 - 1}.log]")
 def any_twenty_digits_are_an_offset() -> list[Patch]:
     """A log that ends beyond 63 bits cannot be served."""
-    from pybroker.log import recovery
-
     segment = folder_states.FILES[0]
 
     def of_digits(name: str) -> folder_states.State | None:
@@ -94,8 +143,6 @@ def any_twenty_digits_are_an_offset() -> list[Patch]:
 @defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone")
 def every_file_is_taken_for_the_logs() -> list[Patch]:
     """One that only looks like a segment's keeps the broker from starting."""
-    from pybroker.log import recovery
-
     segment = folder_states.FILES[0]
     return [(recovery, "file_state", lambda name: folder_states.file_state(name) or segment)]
 
@@ -103,7 +150,14 @@ def every_file_is_taken_for_the_logs() -> list[Patch]:
 @defect(CRASHES)
 def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
     """A power cut takes from the copy what was acknowledged as synced."""
-    return [(Move, "settle", lambda self: self._drop_old())]
+
+    def drop_first(self: Move) -> None:
+        if self._old is not None:
+            self._drop_old(*self._old)
+            self._old = None
+            self._on_end(self)
+
+    return [(Move, "settle", drop_first)]
 
 
 @defect(f"{TESTS}/test_move.py::test_the_step_on_the_loop_syncs_nothing_and_does_little")
@@ -136,7 +190,7 @@ def a_log_that_was_cut_is_copied_anew_on_the_loop() -> list[Patch]:
 def a_file_that_cannot_be_removed_fails_its_dir() -> list[Patch]:
     """Though nobody needs it: NFS keeps the files that are being sent."""
 
-    def remove(self: Removals, folder: str) -> None:
+    def remove(self: Removals, folder: str, log_dir: LogDir | None) -> None:
         self._storage.unlink(f"{folder}/{0:020d}.log")
 
     return [(Removals, "_remove", remove)]

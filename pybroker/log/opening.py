@@ -1,0 +1,67 @@
+"""Opens the logs of a log dir when a broker starts.
+
+What the four checkpoint files say is read first and handed to ``recovery``, log by log. Nobody writes them before every
+log is open: they are written whole, and would forget those that are not.
+
+Thread-safety: blocks; nobody else knows the logs yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from pybroker.log import checkpoints, recovery, strays
+from pybroker.log.config import LogConfig
+from pybroker.log.folders import parse_folder
+from pybroker.log.log import Log
+from pybroker.log.log_dir import LogDir
+from pybroker.log.recovery import Checkpointed
+from pybroker.topic_partition import TopicPartition
+
+
+class Opened(NamedTuple):
+    """What was found in a log dir."""
+
+    logs: list[Log]
+    checkpointed: set[TopicPartition]
+    """The logs of which the checkpoint files speak, whether they are there or not."""
+    returned: list[str]
+    """Folders of logs that were strays and whose offsets are only in their notes yet."""
+
+
+def open_logs(
+    log_dir: LogDir, config_for: Callable[[str], LogConfig], threads: int, now_ms: int, *, clean: bool
+) -> Opened:
+    """Opens every log in ``log_dir``, after an unclean stop on so many threads.
+
+    ``config_for(topic)`` gives a log's configuration; ``clean`` says whether the last stop was. Raises OSError, and
+    KafkaStorageError, after which the dir is offline.
+    """
+    recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
+    starts = log_dir.read_checkpoint(checkpoints.LOG_START)
+    high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
+    clean_offsets = log_dir.read_checkpoint(checkpoints.CLEANER)
+    returned: list[str] = []
+
+    def open_one(folder: str) -> Log | None:
+        tp = parse_folder(folder)
+        if tp is None:
+            return None
+        checkpointed = Checkpointed(
+            recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
+        )
+        path = log_dir.file(folder)
+        note = strays.read_note(log_dir.storage, path)
+        if note is not None:
+            returned.append(path)
+            checkpointed = strays.merged(checkpointed, note)
+        config = config_for(tp.topic)
+        return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms, at_start=True)
+
+    folders = log_dir.storage.folders(log_dir.path)
+    with ThreadPoolExecutor(1 if clean else threads, thread_name_prefix="log-recovery") as pool:
+        logs = [log for log in pool.map(open_one, folders) if log is not None]
+    checkpointed = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
+    return Opened(logs, checkpointed, returned)
