@@ -6,7 +6,7 @@ nothing.
 
 A segment is *done* when it was copied after another one followed it: it does not change any more, unless the log is
 cut, and then the copy begins anew. Indexes are disposable and not synced, but for the transaction index. What recovery
-has put aside (``.quarantined``), and files that are not the log's, come along: their folder goes.
+has put aside (``.quarantined``) comes along, and so do files that are not the log's: their folder is removed.
 
 Raises OSError for the target, and KafkaStorageError where the source fails, whose dir is offline then.
 """
@@ -14,6 +14,7 @@ Raises OSError for the target, and KafkaStorageError where the source fails, who
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -33,6 +34,8 @@ REST_SEGMENTS = 16
 """What ``complete`` copies at most, on the loop's thread."""
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class Cancelled(Exception):
@@ -167,8 +170,11 @@ class LogCopy:
         names = self._of_source(lambda: self._log.log_dir.storage.files(self._log.folder)) or {}
         for name in sorted(names.keys() - self._others):
             state = file_state(name)
-            if state is None or state.start is Start.KEEPS:
-                self._copy_whole(name)
+            if state is None:
+                self._copy_foreign(name)
+                self._others.add(name)
+            elif state.start is Start.KEEPS:
+                self._copy_whole(name, self._opened(f"{self._log.folder}/{name}"))
                 self._others.add(name)
             elif name.endswith(producer_snapshot.SUFFIX) and int(name.partition(".")[0]) <= active_base:
                 self._copy_small(name, sync=False)
@@ -176,8 +182,17 @@ class LogCopy:
         self._copy_small(partition_metadata.FILE_NAME, sync=True)
         self._write(leader_epochs.FILE_NAME, self._log.leader_epochs.encode(), sync=True)
 
-    def _copy_whole(self, name: str) -> None:
-        source = self._opened(f"{self._log.folder}/{name}")
+    def _copy_foreign(self, name: str) -> None:
+        """A file of somebody else's: where we may not open it the log moves all the same, and no dir fails."""
+        path = f"{self._log.folder}/{name}"
+        try:
+            source = self._log.log_dir.storage.open(path)
+        except OSError as error:
+            logger.warning("%s is none of the log's, and does not move with it: %s", path, error)
+            return
+        self._copy_whole(name, source)
+
+    def _copy_whole(self, name: str, source: DataFile | None) -> None:
         if source is None:
             return
         target = self._storage.open(self._path(name), create=True)

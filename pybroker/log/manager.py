@@ -170,11 +170,10 @@ class LogManager:
         clean = log_dir.take_clean_shutdown()
         self._remove_leftovers(log_dir)
         opened = open_logs(log_dir, self._config_at_start, self._threads, self._clock.now_ms(), clean=clean)
-        displaced = [self._adopt(log_dir, log) for log in opened.logs]
+        pairs = [self._adopt(log_dir, log) for log in opened.logs]
         log_dir.stale |= opened.checkpointed - log_dir.logs.keys()
-        for rivals_found in displaced:
-            if rivals_found is not None:
-                _logged(partial(self._displace, *rivals_found))
+        for pair in filter(None, pairs):
+            _logged(partial(self._displace, *pair))
         if log_dir.stale or opened.returned or (log_dir.logs and not clean):
             log_dir.write_checkpoints()
         log_dir.unlink([f"{folder}/{strays.FILE_NAME}" for folder in opened.returned])
@@ -193,9 +192,10 @@ class LogManager:
                 self.removals.remove(log_dir.file(name))
 
     def _adopt(self, log_dir: LogDir, log: Log) -> tuple[Log, Log] | None:
-        """The log is found by its name from now on, unless another one of that name is it. Of two it returns the one
-        that is to be displaced, and the other one: when all logs of their dirs are known, not before, for then the
-        checkpoint files are written.
+        """The log is found by its name from now on, unless another one of that name has more.
+
+        Returns the arguments of ``_displace`` where there are two. The caller displaces when it knows all logs of the
+        dir, not before: that writes the checkpoint files, which would forget the others.
         """
         other = self._logs.get(log.topic_partition)
         if other is not None and not rivals.has_more(log, other):

@@ -63,5 +63,5 @@ def open_logs(
     folders = log_dir.storage.folders(log_dir.path)
     with ThreadPoolExecutor(1 if clean else threads, thread_name_prefix="log-recovery") as pool:
         logs = [log for log in pool.map(open_one, folders) if log is not None]
-    checkpointed = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
-    return Opened(logs, checkpointed, returned)
+    known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
+    return Opened(logs, known, returned)

@@ -11,6 +11,8 @@ from cy.batch import assign
 from pybroker.log import checkpoints, partition_metadata
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, contents, idempotent, manager, marker, open_log
 from pybroker.log.tests.test_compaction import Compacted, records
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -21,6 +23,16 @@ def fill_up(log):
     """Appends until a segment is full."""
     for _ in range(20):
         log.append_as_leader(batch(b"y" * 100), 0, NOW)
+
+
+def with_a_record(root) -> tuple[FaultyStorage, LogManager, Log]:
+    """A log that has one, and what it lies on."""
+    storage = FaultyStorage()
+    logs = manager(root, storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    return storage, logs, log
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -149,11 +161,7 @@ def test_retention_without_descriptors_waits(tmp_path):
 @pytest.mark.parametrize("kind", ["open", "sync_folder"])
 @pytest.mark.parametrize("failing", [".log", "stray.json", "root"])
 def test_a_log_that_cannot_be_set_aside_without_descriptors_is_set_aside_later(tmp_path, failing, kind):
-    storage = FaultyStorage()
-    logs = manager(tmp_path / "root", storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    log.append_as_leader(batch(b"a"), 0, NOW)
+    storage, logs, log = with_a_record(tmp_path / "root")
     log.release()
     storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2] or kind == "sync_folder")
     with contextlib.suppress(errors.KafkaStorageError):
@@ -167,11 +175,7 @@ def test_a_log_that_cannot_be_set_aside_without_descriptors_is_set_aside_later(t
 
 
 def test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside(tmp_path):
-    storage = FaultyStorage()
-    logs = manager(tmp_path, storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    log.append_as_leader(batch(b"a"), 0, NOW)
+    storage, logs, log = with_a_record(tmp_path)
     log.release()
     storage.fail("open", errno.EMFILE)
     with pytest.raises(errors.KafkaStorageError):
@@ -205,11 +209,7 @@ def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_lat
 
 @pytest.mark.parametrize("kind", ["open", "sync_folder"])
 def test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable(tmp_path, kind):
-    storage = FaultyStorage()
-    logs = manager(tmp_path, storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    log.append_as_leader(batch(b"a"), 0, NOW)
+    storage, logs, log = with_a_record(tmp_path)
     storage.fail(kind, errno.EMFILE)
     logs.delete(TP)
     assert not log.log_dir.offline

@@ -228,12 +228,23 @@ def test_a_segment_is_as_old_after_the_move_as_before(tmp_path):
     assert os.stat(move.log.segments[0].path).st_mtime == 1_000_000
 
 
-
 def test_a_file_that_is_none_of_the_logs_comes_along(tmp_path):
     move = begun(tmp_path)
     (tmp_path / "a" / "t-0" / "before-upgrade.snapshot").write_bytes(b"mine")
     complete(move)
     assert (tmp_path / "b" / "t-0" / "before-upgrade.snapshot").read_bytes() == b"mine"
+
+
+def test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_no_dir(tmp_path, caplog):
+    storage = FaultyStorage()
+    move = begun(tmp_path, storage)
+    (tmp_path / "a" / "t-0" / "secret").write_bytes(b"mine")
+    storage.fail("open", errno.EACCES, lambda path: path.endswith("secret"))
+    old = move.log.log_dir
+    complete(move)
+    assert (old.offline, move.target.offline) == (False, False)
+    assert "secret is none of the log's, and does not move with it" in caplog.text
+    assert [value for _, value in contents(move.log)] == numbered(40)
 
 
 def test_a_log_that_is_cut_while_it_is_read_is_copied_anew(tmp_path, monkeypatch):

@@ -123,6 +123,16 @@ def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
     return [(recovery._Loader, "_is_compacted_below", is_compacted_below)]
 
 
+@defect(f"{TESTS}/test_move.py::test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_no_dir")
+def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch]:
+    """A file that an administrator has left in a log's folder took all logs of its dir offline."""
+
+    def copy(self: LogCopy, name: str) -> None:
+        self._copy_whole(name, self._opened(f"{self._log.folder}/{name}"))
+
+    return [(LogCopy, "_copy_foreign", copy)]
+
+
 @defect(f"{TESTS}/test_move.py::test_a_log_that_is_cut_while_it_is_read_is_copied_anew")
 def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
     """A follower's log is cut with each new leader."""
