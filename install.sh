@@ -1,5 +1,6 @@
 #!/bin/sh
-# sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing)
+# sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing); the
+#                        Cython parts are compiled in this folder, from which .venv's Python takes everything: it has to stay
 # PYTHON=python3.14 sh install.sh    by that Python; without, python3
 # sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, examples) as well
 # sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, iproute2, tox, a newer Python
@@ -71,10 +72,17 @@ install_debian_packages() {
         sh -c "$check" >/dev/null 2>&1 || echo "$package"
     done)
     [ -n "$missing" ] || return 0
+    missing=$(echo $missing)
+    by_hand="install $missing (elsewhere than on Debian, what corresponds), then run this again"
+    command -v apt-get >/dev/null || refuse "there is no apt-get: $by_hand"
     as_root=""
-    [ "$(id -u)" = 0 ] || as_root=sudo
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || refuse "this is not root, and there is no sudo: $by_hand"
+        as_root=sudo
+    fi
     # shellcheck disable=SC2086
-    $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $missing
+    $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $missing ||
+        refuse "apt-get failed: $by_hand"
 }
 
 python=${PYTHON:-python3}
@@ -85,9 +93,11 @@ install_debian_packages "${1:-}"
 .venv/bin/python -m pip install --quiet --upgrade pip
 if [ "${1:-}" = tests ]; then
     .venv/bin/python -m pip install --quiet "tox>=4.25"
-    .venv/bin/python -m conformance.pythons --newer
+    .venv/bin/python -m conformance.harness.pythons --newer
 else
-    echo "install.sh: compiling and installing pybroker into .venv: a few minutes"
-    .venv/bin/python -m pip install --quiet ".${1:+[$1]}"
+    echo "install.sh: compiling and installing pybroker into .venv: a few minutes, when it is the first time"
+    # Compiled in place, so that Python started in this folder finds the modules in the sources that it meets first. By
+    # package_dir in setup.cfg this folder is on the path as it is: PySpark looks for data sources in folders only.
+    .venv/bin/python -m pip install --quiet --editable ".${1:+[$1]}"
     echo "install.sh: done; next: .venv/bin/pybroker demo"
 fi

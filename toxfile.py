@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 from tox.config.loader.memory import MemoryLoader
 from tox.config.sets import EnvConfigSet
 from tox.plugin import impl
+from tox.report import HandledError
 from tox.session.state import State
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conformance import pythons
+from conformance.harness import peers, pythons
 
 
-def base_python(env: str) -> Path | None:
-    """The interpreter of an environment of that name; None where tox finds it by itself, or misses it."""
-    if env == "newer":
-        return pythons.newer(sys.version_info[:2]) or pythons.package_home() / "bin" / "python3.14"
-    found = re.fullmatch(r"(?:py|\.pkg-cpython)3(\d+)", env)
-    return pythons.interpreter((3, int(found[1]))) if found else None
+def is_asked_for(env: str, state: State) -> bool:
+    """``-e`` or ``TOXENV`` names the environment: tox configures all others too, whatever it runs."""
+    chosen = getattr(state.conf.options, "env", None) or ()
+    return env in chosen
 
 
 @impl
 def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
     """Called by tox for every environment."""
-    if path := base_python(env_conf.name):
+    try:
+        path = pythons.of_environment(env_conf.name, is_asked_for(env_conf.name, state))
+    except peers.PeerError as error:
+        raise HandledError(str(error)) from error
+    if path:
         env_conf.loaders.insert(0, MemoryLoader(base_python=[str(path)]))

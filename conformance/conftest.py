@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance import dataset, rows, witnesses
-from conformance.brokers import KINDS, Broker
-from conformance.peers import Java
-from conformance.recorder import OPTION, Recorder
+from conformance.data import dataset
+from conformance.harness.brokers import KINDS, Broker
+from conformance.harness.peers import Java
+from conformance.harness.wire_client import Wire
+from conformance.report import rows, witnesses
+from conformance.report.recorder import OPTION, Recorder
 from conformance.spark.session import local_spark
-from conformance.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ NewBroker = Callable[..., Broker]
 NewTopic = Callable[..., str]
 Counted = Callable[..., None]
 
-#: The suite waits for nobody to join a group, in either protocol; everything else is at its default.
+#: Groups do not wait for further members, in either protocol; everything else has its default.
 QUICK_GROUPS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -45,7 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ours: promised by pybroker, not by Kafka")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib.resources")
-    config.addinivalue_line("markers", "spark: reads or writes by PySpark too")
     config.addinivalue_line("markers", "row: long, but a row of the mission is not shown without it")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config), "conformance-recorder")
@@ -162,7 +162,7 @@ def topic(new_topic: NewTopic) -> str:
 
 @pytest.fixture
 def group() -> str:
-    """The name of a group that nobody used."""
+    """The name of an unused group."""
     return f"group-{next(_number)}"
 
 

@@ -1,5 +1,5 @@
-"""The installed package, as a user meets it: the demo runs; ``pybroker`` starts, records go in and come back, SIGTERM
-ends it with 0.
+"""The installed package, as a user meets it: the demo runs; ``pybroker`` starts, records go in and come back, also by
+Kafka's scripts, SIGTERM ends it with 0.
 
 Runs with nothing but the package installed: the client is kcat.
 """
@@ -14,6 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+NAMES = (
+    *("server-start", "topics", "console-producer", "console-consumer", "consumer-groups", "configs", "get-offsets"),
+    *("log-dirs", "delete-records", "leader-election", "reassign-partitions", "producer-perf-test"),
+    *("consumer-perf-test", "broker-api-versions", "dump-log"),
+)
+SCRIPTS = [f"kafka-{name}{end}" for name in NAMES for end in ("", ".sh")]
+
 
 def kcat(bootstrap: str, *arguments: str, data: bytes = b"") -> bytes:
     """Runs kcat; its output."""
@@ -27,6 +34,24 @@ def demo(program: Path) -> None:
     report = json.loads(ended.stdout)
     assert report["exact"], report
     print(f"{report['records']:,} records went through the demo")
+
+
+def scripts(program: Path, bootstrap: str) -> None:
+    """Kafka's scripts stand beside it, by both of their names, and work as the lines of Kafka's documents."""
+    where = ["--bootstrap-server", bootstrap]
+    for name in ("kafka-topics", "kafka-topics.sh"):
+        listed = subprocess.run(
+            [program.with_name(name), *where, "--list"], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert listed.stdout == "smoke\n", listed
+    send = [program.with_name("kafka-console-producer.sh"), *where, "--topic", "scripts"]
+    subprocess.run(send, input=b"one\ntwo\n", timeout=60, check=True)
+    read = [*where, "--topic", "scripts", "--from-beginning", "--max-messages", "2"]
+    console = program.with_name("kafka-console-consumer.sh")
+    found = subprocess.run([console, *read], capture_output=True, timeout=60, check=True).stdout
+    assert found == b"one\ntwo\n", found
+    missing = [name for name in SCRIPTS if not program.with_name(name).exists()]
+    assert not missing, missing
 
 
 def main() -> int:
@@ -45,6 +70,7 @@ def main() -> int:
             kcat(bootstrap, "-P", "-t", "smoke", "-z", "snappy", data=lines)
             back = kcat(bootstrap, "-C", "-t", "smoke", "-e", "-q")
             assert back == lines, f"{len(back)} of {len(lines)} bytes came back"
+            scripts(program, bootstrap)
         finally:
             broker.send_signal(signal.SIGTERM)
             code = broker.wait(30)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import griffe
 
-from docs.reference_tables import MADE, errors_text, prose, settings_text
+from docs.reference_tables import MADE, errors_text, prose, settings_text, without_effect_text
 
 ROOT = Path(__file__).parents[1]
 API = ROOT / "docs" / "api"
@@ -23,13 +23,13 @@ ALIASES = ("pyclient.consumer.api.Topics", "pyclient.consumer.api.Offsets", "pyc
 """Types that signatures name: what they stand for is shown instead."""
 STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 
-PLUMBING = {"send_later", "put", "checked"}
+PLUMBING = {"send_later", "admit", "shut", "put", "checked", "abandon"}
 """Public for other modules only, as is what the queues below a producer have besides ``send``."""
-QUEUES = ("cy.record_queues.RecordQueues", "cy.shared_queues.SharedQueues")
+QUEUES = ("cy.produce.record_queues.RecordQueues", "cy.produce.shared_queues.SharedQueues")
 
 
 class Page(NamedTuple):
-    """A page: its file, its head, what it says first, and the objects that it shows."""
+    """A page: its file, its title, its first text, and the objects that it shows."""
 
     file: str
     title: str
@@ -44,9 +44,9 @@ PAGES = (
         "`from pyclient import Producer`. [Settings](settings.md#producer) are keywords.",
         (
             "pyclient.producer.blocking.Producer",
-            "cy.producer_batch.DeliveryReport",
-            "cy.producer_batch.RecordMetadata",
-            "cy.deliveries.Deliveries",
+            "cy.produce.producer_batch.DeliveryReport",
+            "cy.produce.producer_batch.RecordMetadata",
+            "cy.produce.deliveries.Deliveries",
         ),
     ),
     Page(
@@ -55,8 +55,8 @@ PAGES = (
         "`from pyclient import Consumer`. [Settings](settings.md#consumer) are keywords.",
         (
             "pyclient.consumer.blocking.Consumer",
-            "cy.records.Record",
-            "cy.records.Records",
+            "cy.consume.records.Record",
+            "cy.consume.records.Records",
             "pyclient.consumer.types.RebalanceListener",
             "pyclient.topic_partition.TopicPartition",
             "pyclient.offset_and_metadata.OffsetAndMetadata",
@@ -69,21 +69,21 @@ PAGES = (
         "admin",
         "Admin",
         "`from pyclient import Admin`; the types are in `pyclient.admin`. The methods are those of "
-        "`pyclient.aio.Admin`, where they are coroutines. [Settings](settings.md#admin) are keywords.",
+        "`pyclient.aio.Admin`, but not coroutines. [Settings](settings.md#admin) are keywords.",
         ("pyclient.admin.asynchronous.Admin", "pyclient.admin.results.Results", "pyclient.admin.types"),
     ),
     Page(
         "aio",
         "asyncio",
-        "`from pyclient import aio`: the same names as `pyclient`, on the running loop. `aio.Admin` is as "
-        "[Admin](admin.md), awaited.",
+        "`from pyclient import aio`: the same names as `pyclient`, on the running loop. `aio.Admin` has the methods of "
+        "[Admin](admin.md) as coroutines.",
         ("pyclient.producer.asynchronous.Producer", "pyclient.consumer.asynchronous.Consumer"),
     ),
     Page(
         "serialization",
         "Serializers",
-        "`pyclient.serialization`: what `key_serializer`, `value_serializer` and their opposites may be, besides a "
-        "function of yours.",
+        "`pyclient.serialization`: ready-made values for `key_serializer`, `value_serializer`, `key_deserializer` and "
+        "`value_deserializer`. Your own functions work as well.",
         ("pyclient.serialization",),
     ),
     Page(
@@ -158,7 +158,7 @@ def is_field(attribute: griffe.Object | griffe.Alias) -> bool:
 
 
 def class_line(found: griffe.Object | griffe.Alias) -> str:
-    """The class as it is made, as code; of what nobody makes only the bases."""
+    """The class with its constructor, as code; for a class that users do not create, only its bases."""
     bases = ", ".join(str(base) for base in getattr(found, "bases", ()) if str(base) not in ("NamedTuple", "Protocol"))
     made = found.all_members.get("__init__")
     if made is not None and made.is_function and found.canonical_path.startswith("pyclient."):
@@ -238,8 +238,10 @@ def code(text: str) -> str:
 def index_text() -> str:
     """The page that leads to the others."""
     pages = [(page.file, page.title, page.text) for page in PAGES]
-    pages.insert(3, ("settings", "Settings", "every key with its default."))
-    pages.insert(4, ("errors", "Errors", "`from pyclient import KafkaError`; `pyclient.errors` has all of them."))
+    pages.insert(3, ("settings", "Settings", "every key with its default and meaning."))
+    pages.insert(4, ("errors", "Errors", "`from pyclient import KafkaError`; `pyclient.errors` has all errors."))
+    said = "settings of a `server.properties` that pybroker ignores."
+    pages.append(("without-effect", "Broker settings without effect", said))
     plain = [(file, title, re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)) for file, title, text in pages]
     lines = [f"- [{title}]({file}.md): {text}" for file, title, text in plain]
     return "# API reference\n\n" + "\n".join(lines) + "\n" + MADE
@@ -248,7 +250,8 @@ def index_text() -> str:
 def reference() -> dict[str, str]:
     """All pages by file name."""
     made = {f"{page.file}.md": page_text(page, sources()) for page in PAGES}
-    return made | {"settings.md": settings_text(), "errors.md": errors_text(), "index.md": index_text()}
+    tables = {"settings.md": settings_text(), "errors.md": errors_text(), "without-effect.md": without_effect_text()}
+    return made | tables | {"index.md": index_text()}
 
 
 if __name__ == "__main__":

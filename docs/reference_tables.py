@@ -1,4 +1,4 @@
-"""The pages of the reference that are tables of the code: settings, errors."""
+"""The pages of the reference that are made from tables in the code: settings, errors."""
 
 from __future__ import annotations
 
@@ -8,28 +8,63 @@ from typing import TypeGuard
 import pyclient.consumer.errors
 import pyclient.errors
 import pyclient.producer.errors
+from pybroker.config.inert_keys import REASONS, UNMET
 from pyclient import KafkaError
 from pyclient.config import ADMIN, CONSUMER, PRODUCER
 from pyclient.protocol import errors
 
-MADE = "\n---\nMade by `python -m docs.reference` of the code and its docstrings; change those.\n"
+MADE = "\n---\n`python -m docs.reference` makes this page from the code and its docstrings; change those.\n"
 SETTINGS = """# Settings
 
-Keywords have `_` for `.`: `Producer(linger_ms=5)`; or `config={"linger.ms": 5}`. Names and defaults are Kafka's.
+Give settings as keywords with `_` for `.`, `Producer(linger_ms=5)`, or as `config={"linger.ms": 5}`. Names
+and defaults are Kafka's.
 """
 ERRORS = """# Errors
 
-All are below `KafkaError`, have `name`, `retriable` (the same call may succeed later; the client has tried again itself
-until its time was over), `fatal` (close this client), and can be pickled. `except pyclient.errors.OffsetOutOfRange`
-catches one, `except KafkaError` all.
+All errors derive from `KafkaError` and can be pickled. `except pyclient.errors.OffsetOutOfRange` catches one kind,
+`except KafkaError` all. Each error has these attributes:
 
-## The client's own
+- `name`: Kafka's name of the error.
+- `retriable`: the same call may succeed later. The client has already retried until its time limit.
+- `fatal`: the client cannot go on and has to be closed.
+
+## Errors of the client
 
 | Class | Retriable | Fatal | When |
 |---|---|---|---|
 """
+WITHOUT_EFFECT = """# Broker settings without effect
+
+A `server.properties` of Kafka or of a vendor starts here as it is. Some of its settings may have no effect. The log of
+a start lists them; `pybroker doctor --local server.properties` lists them beforehand.
+
+- **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `super.users`) are ignored. One warning names them all.
+- **Misspelt keys** are errors that suggest the right one. In a file, a key counts as misspelt if its first word is, or
+  nearly is, the first word of one of Kafka's keys: `num.partition`. With `--set` and in `pybroker.run()` every unknown
+  key is an error. Unknown `KAFKA_…` variables are ignored, with a warning each.
+- **Promises of protection** stop the start, because TLS, SASL and ACLs are not there yet: `authorizer.class.name`,
+  listeners of `SSL`, `SASL_SSL` and `SASL_PLAINTEXT`, `security.inter.broker.protocol`,
+  `ssl.client.auth=required`, and with a ZooKeeper also `zookeeper.set.acl` and `zookeeper.ssl.client.enable`.
+- **`zookeeper.connect` beside `process.roles`** in a file is a remainder from before KRaft. It is ignored, with a
+  warning. With `--zookeeper` or `--set` it counts.
+- In the environment, `KAFKA_LOG4J_ROOT_LOGLEVEL` sets the `--log-level`; `CLUSTER_ID` is ignored, with a warning.
+
+## Settings that cause a warning
+
+These keys ask for a feature that pybroker does not have. If one has another value than Kafka's default, the log of the
+start names it.
+
+| Why | Keys |
+|---|---|"""
+QUIET = """
+## Settings that are ignored silently
+
+These keys tune how Kafka works internally. The results are the same without them.
+
+| Why | Keys |
+|---|---|"""
 ANSWERED = """
-## What brokers answer
+## Errors of brokers
 
 | Code | Class | Retriable | Text |
 |---|---|---|---|
@@ -44,6 +79,26 @@ def prose(lines: list[str]) -> str:
             out.append("")
         out.append(line)
     return re.sub(r"``(.+?)``", r"`\1`", "\n".join(out).strip("\n"), flags=re.DOTALL)
+
+
+def without_effect_text() -> str:
+    """The page of Kafka's broker keys that have no effect."""
+    parts = [WITHOUT_EFFECT]
+    for reason, names in by_reason(UNMET).items():
+        parts.append(f"| {reason} | {names} |")
+    parts.append(QUIET)
+    quiet = {row[0]: reason for reason, rows in REASONS for row in rows if row[0] not in UNMET}
+    for reason, names in by_reason(quiet).items():
+        parts.append(f"| {reason} | {names} |")
+    return "\n".join(parts) + "\n" + MADE
+
+
+def by_reason(reasons: dict[str, str]) -> dict[str, str]:
+    """The keys of each reason, as Markdown."""
+    found: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        found.setdefault(reason, []).append(f"`{name}`")
+    return {reason: ", ".join(names) for reason, names in found.items()}
 
 
 def settings_text() -> str:

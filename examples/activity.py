@@ -1,7 +1,7 @@
-"""Activity tracking: who was active when, for how long? The events are real: each of 4,037 aircraft is a user, each of
-its departures from New York an action (``flight_data.py``). A session of an aircraft are departures less than twelve
-hours apart. Three members of a group work them out together; one leaves on the way, and the others take over. In the
-end the sessions are compared with those that are computed from the data set directly.
+"""Activity tracking: which user was active when, and for how long? The events are real: each of 4,037 aircraft is a
+user, each of its departures from New York an action (``flight_data.py``). A session of an aircraft are departures less
+than twelve hours apart. Three members of a group work them out together; one leaves on the way, and the others take
+over. In the end the sessions are compared with those that are computed from the data set directly.
 
     python examples/activity.py [--months 12]
 """

@@ -72,7 +72,7 @@ class PowerCut(Exception):
 
 
 def decide(aircraft: Aircraft, command: Command) -> Event:
-    """The event; nothing else is looked at."""
+    """The event; nothing else is read."""
     is_away = command.at_ms < aircraft.back_ms
     return Event("refused" if is_away else "departed", command.at_ms, command.dest)
 

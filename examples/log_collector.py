@@ -4,7 +4,7 @@
 
 Files grow and are rotated by renaming (``dpkg.log`` → ``dpkg.log.1`` → …). How far each was read is a record of the
 compacted topic ``logs-positions``, written in one transaction with the lines: both are there, or neither. So it may be
-killed at any time; who is started next fences it, and goes on from the last committed position. Lines of a log keep
+killed at any time; its successor fences it and goes on from the last committed position. Lines of a log keep
 their order: the log's name is their key. Readers take ``isolation_level="read_committed"``.
 """
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pybroker.embedded import EmbeddedBroker, run
+    from pybroker.embedded import BrokerFailed, EmbeddedBroker, run
 
-__all__ = ["EmbeddedBroker", "run"]
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> object:
+        """Loads ``pybroker.embedded`` when it is first asked for: a broker process never is."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "__version__":
+            from pybroker.version import version
+
+            return version()
+        from pybroker import embedded
+
+        return getattr(embedded, name)
 
 
-def __getattr__(name: str) -> Any:
-    """Loads ``pybroker.embedded`` when it is first asked for: a broker process never is."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pybroker import embedded
-
-    return getattr(embedded, name)
+__all__ = ["BrokerFailed", "EmbeddedBroker", "__version__", "run"]

@@ -5,25 +5,66 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import signal
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+STARTS = ("start", "kafka-server-start", "kafka-server-start.sh")
+VERB = re.compile(r"[a-z][a-z-]*(\.sh)?")
+SIGNALLED = 128
+"""As ``cli.ending`` has it, which is not imported before signals have handlers."""
+SCRIPT = "kafka-"
+"""What the names of Kafka's scripts begin with, by which the command may be called too."""
 
 
 def main() -> NoReturn:
     """Runs the command and exits, without waiting for threads that a stop has left behind."""
+    arguments = arguments_of(sys.argv)
     for number in STOPS:
-        # Until the broker listens for them itself there is nothing to shut down.
-        signal.signal(number, lambda *_: os._exit(0))
+        # Until the broker, or the verb, listens for them itself there is nothing to shut down.
+        code = 0 if starts_broker(arguments) else SIGNALLED + number
+        signal.signal(number, lambda *_, code=code: os._exit(code))
     gc.disable()  # until the broker is ready: all that is made now stays
-    from pybroker import cli
-
-    code = cli.main(sys.argv[1:])
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
+    code = run(arguments)
+    if code <= SIGNALLED:  # after a signal the rest of the output is dropped: there may be no reader
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
     os._exit(code)
+
+
+def arguments_of(argv: Sequence[str]) -> list[str]:
+    """What follows ``pybroker``; called by the name of one of Kafka's scripts (``kafka-topics.sh``) it is that verb."""
+    name = os.path.basename(argv[0])
+    return [*([name] if name.startswith(SCRIPT) else []), *argv[1:]]
+
+
+def starts_broker(arguments: Sequence[str]) -> bool:
+    """Whether this is meant as ``start``: whose own exit code after a signal is 0."""
+    return not arguments or arguments[0] in STARTS or VERB.fullmatch(arguments[0]) is None
+
+
+def run(arguments: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    try:
+        from pybroker import cli
+
+        return cli.main(arguments)
+    except ModuleNotFoundError as error:
+        print(f"pybroker: {missing(error.name or str(error))}", file=sys.stderr)
+        return 1
+
+
+def missing(module: str) -> str:
+    """What to do where a module is missing: it is the wrong Python, or the sources are not compiled."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if module.startswith("cy."):
+        return f"the sources in {folder} are not compiled: run `sh install.sh` there"
+    activate = os.path.join(folder, ".venv", "bin", "activate")
+    environment = f"`. {activate}`" if os.path.exists(activate) else "activate the environment that has it"
+    return f"{sys.executable} has no module {module}, which pybroker needs: is it the right Python? {environment}"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to advance."""
+    """A clock that stands still until ``advance`` is called."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

@@ -1,6 +1,6 @@
 """Where a broker keeps what: the data folder, its lock, and the pid file.
 
-    DIR/.lock                 held (flock) while a supervisor runs, by whoever runs it
+    DIR/.lock                 held (flock) while a supervisor runs, by the process that runs it
     DIR/coordination.db       the embedded coordination store
     DIR/store.sock            where a supervisor of several brokers serves it to them
     DIR/cluster.properties    its settings, which brokers that join have as well
@@ -153,7 +153,7 @@ class Locks:
         self._fds.append(fd)
 
     def reserve(self, folder: Path) -> None:
-        """Keeps a broker's folder for whoever starts it again. Raises FolderInUse, OSError."""
+        """Reserves a broker's folder for the supervisor that starts it again. Raises FolderInUse, OSError."""
         self.take(folder, "--node-id", RESERVED)
 
     def release(self) -> None:

@@ -1,58 +1,272 @@
 """A broker for tests and notebooks: ``with pybroker.run() as broker: broker.bootstrap_servers``.
 
-The broker is a process of its own. It ends with the block, and also when this process ends without
-leaving it, by whatever signal: it watches a pipe and this process itself, and removes its temporary
-data folder.
+The broker is a separate process. It ends with the block or with ``close()``, when the object is no longer referenced,
+and when this process ends, by whatever signal. It watches a pipe and this process, and removes its temporary data
+folder.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+import weakref
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import Self, TypeVar
+
+from pybroker.process.owned_process import OwnedProcess
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
-STOP_S = 15.0
+OTHERS = ("KAFKA_", "CLUSTER_ID")
+"""Environment variables that configure another broker, not this one."""
+DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
+"""Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
+
+
+T = TypeVar("T")
 
 
 class BrokerFailed(RuntimeError):
-    """The broker did not start; the text has what it said."""
+    """A broker did not start, or did not do what was requested; the text says why.
+
+    log: everything that the broker has logged.
+    """
+
+    def __init__(self, text: str, log: str = "") -> None:
+        super().__init__(text)
+        self.log = log
 
 
 class EmbeddedBroker:
-    """A running broker, or several.
+    """One or several brokers that this process owns; ``pybroker.run()`` returns it already running.
 
-    bootstrap_servers: ``host:port``, comma-separated; what clients are given.
-    pid: the process; of several brokers that of their supervisor. pids: those of the brokers, as they were at the
-    start. data_dir: the data folder.
+    If you create it yourself, with the arguments of ``run``, it runs from ``start()`` to ``close()``, or within
+    ``with`` or ``async with``. The latter starts and stops it without blocking the event loop. After ``close()`` it
+    can be started again. In a notebook: ``broker = pybroker.run()`` in one cell, ``broker.close()`` in the last.
+
+    data_dir: the data folder.
     """
 
     def __init__(
-        self, process: subprocess.Popen[str], log: IO[bytes], data_dir: Path, bootstrap: str, pids: tuple[int, ...]
+        self,
+        processes: int = 1,
+        *,
+        port: int = 0,
+        data_dir: str | Path | None = None,
+        log_level: str = "info",
+        start_timeout_s: float = 60.0,
+        **config: object,
     ) -> None:
-        self._process = process
-        self._log = log
-        self.pid = process.pid
-        self.pids = pids
-        self.data_dir = data_dir
-        self.bootstrap_servers = bootstrap
+        """Starts nothing yet; the arguments are those of ``run``."""
+        settings = dict(setting(key, value) for key, value in config.items())
+        self.data_dir = Path("" if data_dir is None else data_dir)
+        self._temporary = data_dir is None
+        self._processes = processes
+        self._port = port
+        self._log_level = log_level
+        self._timeout_s = start_timeout_s
+        self._settings = {**DEFAULTS, **settings}
+        self._bootstrap = ""
+        self._pids: tuple[int, ...] = ()
+        self._orders = 0
+        self._lock = threading.RLock()
+        self._process = OwnedProcess()
+        weakref.finalize(self, self._process.forget)
+
+    def __repr__(self) -> str:
+        state = "running" if self._process.is_alive else "not running"
+        return f"<pybroker.EmbeddedBroker {self._bootstrap or 'not started'}, {state}>"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses for clients, ``host:port``, comma-separated. Raises RuntimeError before the first start."""
+        return self._known(self._bootstrap)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, or with several brokers that of their supervisor. Raises RuntimeError before the
+        first start.
+        """
+        return self._known(self._process.pid or 0)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process ids of the brokers, in the order of the node ids. For a broker that does not run, it is the last
+        one.
+
+        Raises RuntimeError before the first start.
+        """
+        if self._processes > 1 and self._process.is_alive:
+            self._pids = self._ask("pids", None)
+        return self._known(self._pids)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """The node ids of the brokers: 1, 2, … unless ``node_id`` sets the first one."""
+        first = int(self._settings.get("node.id", self._settings.get("broker.id", "1")))
+        return tuple(range(first, first + self._processes))
 
     @property
     def log(self) -> str:
-        """What the broker has logged."""
-        return read_log(self._log)
+        """Everything that the broker has logged so far, over all its starts. It can also be read after the broker has
+        ended.
+        """
+        return self._process.log
+
+    def start(self) -> Self:
+        """Starts the broker unless it runs already, and returns this object when the broker is ready. Raises
+        BrokerFailed.
+        """
+        with self._lock:
+            if not self._process.is_alive:
+                if self._temporary:
+                    self.data_dir = self._process.folder = Path(tempfile.mkdtemp(prefix="pybroker-"))
+                self._start(self._port)
+        return self
+
+    def close(self) -> None:
+        """Stops the broker cleanly and removes its data folder if that is temporary. ``log`` can still be read."""
+        with self._lock:
+            self._process.close()
+
+    def kill(self, node_id: int | None = None) -> None:
+        """Kills the broker like ``kill -9``. With several brokers it kills ``node_id``, or without that all of them.
+
+        The broker stays down until ``restart()``; its data are kept. Raises ValueError for an unknown id, and
+        RuntimeError if nothing runs.
+        """
+        with self._lock:
+            if self._processes > 1:
+                self._ask("kill", node_id)
+            else:
+                self._only(node_id)
+                self._process.kill()
+
+    def restart(self, node_id: int | None = None) -> None:
+        """Stops the broker cleanly if it runs, and starts it with the same port and data. With several brokers it
+        restarts ``node_id``, or all.
+
+        Returns when the broker is ready. Raises BrokerFailed, and ValueError for an unknown id.
+        """
+        with self._lock:
+            self._known(self._bootstrap)
+            if self._processes > 1 and self._process.is_alive:
+                self._ask("restart", node_id)
+                return
+            self._check(node_id)
+            self._process.stop()
+            self._start(int(self._bootstrap.rpartition(":")[2]) if self._processes == 1 else self._port)
+
+    def pause(self, node_id: int | None = None) -> None:
+        """Halts the broker (SIGSTOP): its connections stay open, but it answers nothing. With several brokers it halts
+        ``node_id``, or all.
+
+        If the thread that started a single broker ends, that broker goes on without ``resume``. Raises ValueError for
+        an unknown id, and RuntimeError if nothing runs.
+        """
+        self._halt("pause", signal.SIGSTOP, node_id)
+
+    def resume(self, node_id: int | None = None) -> None:
+        """Lets a broker halted by ``pause`` go on. Raises ValueError and RuntimeError like ``pause``."""
+        self._halt("resume", signal.SIGCONT, node_id)
+
+    def abandon(self) -> None:
+        """Kills the broker and removes its temporary folder, for a signal handler that then ends this process."""
+        self._process.abandon()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        import asyncio  # costs 40 ms, which a test without it need not
+
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.close)
+
+    def _start(self, port: int) -> None:
+        try:
+            self._process.start(self._command(port), brokers_environment())
+            self._bootstrap, self._pids = self._ready()
+        except BaseException:
+            self._process.close()
+            raise
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded", "--port", str(port)),
+            *("--processes", str(self._processes), "--data-dir", str(self.data_dir), "--log-level", self._log_level),
+            *(("--temporary",) if self._temporary else ()),
+            *(part for key, text in self._settings.items() for part in ("--set", f"{key}={text}")),
+        ]
+
+    def _ready(self) -> tuple[str, tuple[int, ...]]:
+        """The bootstrap servers and processes of the ready line. Raises BrokerFailed."""
+        line = self._process.line(time.monotonic() + self._timeout_s)
+        found = READY.match(line or "")
+        if found is None:
+            code = self._process.kill()
+            raise BrokerFailed(f"the broker did not start (exit code {code}): {self.log}", self.log)
+        return found[1], numbers(found[2])
+
+    def _halt(self, order: str, number: int, node_id: int | None) -> None:
+        with self._lock:
+            if self._processes > 1:
+                self._ask(order, node_id)
+            else:
+                self._only(node_id)
+                self._process.send_signal(number)
+
+    def _ask(self, order: str, node_id: int | None) -> tuple[int, ...]:
+        """Sends an order to the supervisor and returns the process ids in its answer.
+
+        Raises BrokerFailed, ValueError, RuntimeError.
+        """
+        self._only(node_id)
+        with self._lock:
+            self._orders += 1
+            head = f"{self._orders} done "
+            chosen = self.node_ids if node_id is None else (node_id,)
+            self._process.say(f"{self._orders} {order} {','.join(map(str, chosen))}")
+            deadline = time.monotonic() + self._timeout_s
+            while (line := self._process.line(deadline)) is not None:
+                if line.startswith(head):
+                    return numbers(line.removeprefix(head))
+        why = f"not done after {self._timeout_s:g} s" if self._process.is_alive else "the supervisor has ended"
+        raise BrokerFailed(f"{order} {', '.join(map(str, chosen))}: {why}: {self.log}", self.log)
+
+    def _only(self, node_id: int | None) -> None:
+        """Raises ValueError for an unknown id, and RuntimeError if nothing runs."""
+        self._check(node_id)
+        if not self._process.is_alive:
+            raise RuntimeError("the broker is not running: start() or restart() it")
+
+    def _check(self, node_id: int | None) -> None:
+        if node_id is not None and node_id not in self.node_ids:
+            raise ValueError(f"there is no broker {node_id}: there are {', '.join(map(str, self.node_ids))}")
+
+    def _known(self, value: T) -> T:
+        if not value:
+            raise RuntimeError("the broker was not started yet: start() it")
+        return value
 
 
-@contextlib.contextmanager
 def run(
     processes: int = 1,
     *,
@@ -61,90 +275,48 @@ def run(
     log_level: str = "info",
     start_timeout_s: float = 60.0,
     **config: object,
-) -> Iterator[EmbeddedBroker]:
-    """Starts brokers, by default one, on free ports; ready when entered, nothing left when left.
+) -> EmbeddedBroker:
+    """Starts brokers, by default one, on free ports, and returns when they are ready.
 
-    ``config``: Kafka's keys with ``_`` for ``.`` (``num_partitions=3``). ``data_dir``: kept
-    afterwards; by default a temporary folder that is not. Raises BrokerFailed.
+    They run until the ``with`` block ends, ``close()`` is called, or the returned object is no longer referenced.
+
+    ``config`` takes Kafka's keys with ``_`` for ``.`` (``num_partitions=3``). The defaults are Kafka's, except that
+    ``group.initial.rebalance.delay.ms`` is 0. Environment variables ``KAFKA_…`` are ignored. ``data_dir`` is kept
+    afterwards; the default is a temporary folder, which is removed. Raises BrokerFailed.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pybroker-") if data_dir is None else data_dir)
-    command = [
-        *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded", "--port", str(port)),
-        *("--processes", str(processes), "--data-dir", str(folder), "--log-level", log_level),
-        *(("--temporary",) if data_dir is None else ()),
-        *(part for key, value in config.items() for part in ("--set", setting(key, value))),
-    ]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=environment(),
-        )
-        try:
-            bootstrap, pids = wait_until_ready(process, log, start_timeout_s)
-            yield EmbeddedBroker(process, log, folder, bootstrap, pids)
-        finally:
-            stop(process)
-            if data_dir is None:
-                shutil.rmtree(folder, ignore_errors=True)
+    broker = EmbeddedBroker(
+        processes, port=port, data_dir=data_dir, log_level=log_level, start_timeout_s=start_timeout_s, **config
+    )
+    return broker.start()
 
 
 def environment() -> dict[str, str]:
-    """This process's, in which the child finds the same ``pybroker``, installed or not.
+    """This process's environment, changed so that the child finds the same ``pybroker``, installed or not.
 
-    Sources that are not built (a script inside a clone imports them) are left alone: the child takes
-    the installed package, and by ``-P`` not what lies in the working folder.
+    Sources that are not built, which a script inside a clone may import, are not used. The child imports the installed
+    package and, because of ``-P``, nothing from the working folder.
     """
-    if find_spec("cy.codec") is None:
+    package = Path(__file__).parent.parent
+    codec = find_spec("cy.wire.codec")
+    if codec is None or codec.origin is None or Path(codec.origin).parent.parent != package:
         return dict(os.environ)
-    package = str(Path(__file__).parent.parent)
-    paths = (package, os.environ.get("PYTHONPATH", ""))
+    paths = (str(package), os.environ.get("PYTHONPATH", ""))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def setting(key: str, value: object) -> str:
-    """``key=value`` as ``--set`` takes it."""
+def brokers_environment() -> dict[str, str]:
+    """``environment`` without the variables that configure another broker."""
+    return {name: text for name, text in environment().items() if not name.startswith(OTHERS)}
+
+
+def setting(key: str, value: object) -> tuple[str, str]:
+    """Key and text as ``--set`` takes them."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, (list, tuple)):
         text = ",".join(map(str, value))
-    return f"{key.replace('_', '.')}={text}"
+    return key.replace("_", "."), text
 
 
-def wait_until_ready(process: subprocess.Popen[str], log: IO[bytes], timeout_s: float) -> tuple[str, tuple[int, ...]]:
-    """The bootstrap servers and processes of the ready line. Raises BrokerFailed."""
-    assert process.stdout is not None
-    timer = threading.Timer(timeout_s, process.kill)
-    timer.start()
-    try:
-        found = READY.match(process.stdout.readline())
-    finally:
-        timer.cancel()
-    if found is None:
-        process.kill()
-        code = process.wait()
-        raise BrokerFailed(f"the broker did not start (exit code {code}): {read_log(log)}")
-    return found[1], tuple(map(int, found[2].split(",")))
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """Ends the broker in order, or by force after ``STOP_S``."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    process.stdout.close()
-
-
-def read_log(log: IO[bytes]) -> str:
-    """The log's text so far; the broker appends to the same open file, so the position is left
-    where it is.
-    """
-    return os.pread(log.fileno(), 1 << 30, 0).decode(errors="replace")
+def numbers(text: str) -> tuple[int, ...]:
+    """``4711,4712``."""
+    return tuple(map(int, filter(None, text.split(","))))

@@ -1,15 +1,14 @@
-"""Finds out what holds the event loop.
+"""Finds out what stalls the event loop.
 
-Everything that a broker does for its clients and for its cluster, it does on one loop. Where one callback runs for
-long, everybody waits, and a broker whose loop stands still for its session's length is lost to the cluster. So:
+A broker does everything for its clients and its cluster on one loop. A *stall* is one callback that runs for long:
+everybody waits meanwhile. A broker that stalls for its session's length is lost to the cluster. So:
 
-* a timer stamps each tenth of a second in which the loop turns (``turned_at``); how late the timer fires is how long
-  the loop was held;
-* the network tells which request held it (``held``), measured around each turn of a connection;
-* a thread looks at the stamp and, once the loop has been silent for ``STACK_S``, logs where the loop's thread is.
+* A timer stamps each tenth of a second in which the loop turns (``turned_at``). As late as it fires was the stall.
+* The network measures each visit to a connection, and tells which request stalled the loop (``stalled``).
+* A thread looks at the stamp. Once the loop has been silent for ``STACK_S``, it logs where the loop's thread is.
 
-Any thread may read ``turned_at``, ``silent_s``, ``holds`` and ``longest_s``. A hold is told with the CPU time that the
-loop's thread has used meanwhile: one without CPU waited for a disk, or for the machine.
+Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log tells a stall with the CPU time
+that the loop's thread has used meanwhile: a stall without CPU waited for a disk, or for the machine.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from itertools import islice
 from types import FrameType
 from typing import Final
 
-HELD_S: Final = 0.05
+STALL_S: Final = 0.05
 """No callback should take longer."""
 TICK_S: Final = 0.1
 STACK_S: Final = 0.5
-"""After such a silence the loop's stack is logged."""
+"""The silence, in seconds, after which the loop's stack is logged."""
 LOOK_S: Final = 0.25
 LINE_S: Final = 1.0
-"""At most one line in such a time."""
+"""The time between two lines at least, in seconds."""
 DEPTH: Final = 12
 """Frames of a stack that are logged."""
 
@@ -41,20 +40,20 @@ logger = logging.getLogger(__name__)
 class LoopWatch:
     """Watches one loop, from ``start`` to ``stop``.
 
-    turned_at: when the loop turned last (``time.monotonic``); infinity while it is not watched. holds: how often it
-    was held for more than ``HELD_S``. longest_s: the longest hold. busiest_s: the most CPU time of a hold.
+    turned_at: when the loop turned last (``time.monotonic``); infinity while it is not watched. stalls: how many were
+    longer than ``STALL_S``. longest_s: the longest of them. busiest_s: the most CPU time of one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.turned_at = float("inf")
-        self.holds = 0
+        self.stalls = 0
         self.longest_s = 0.0
         self.busiest_s = 0.0
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._due = self._cpu = 0.0
         self._told = False
-        """The hold that ends with this tick has been told by ``held``."""
+        """``stalled`` has told the stall that ends with this tick."""
         self._line_at = 0.0
         self._left_out = 0
         self._thread_id = 0
@@ -78,8 +77,8 @@ class LoopWatch:
         """For how long the loop has not turned; 0 while it turns, or is not watched."""
         return max(0.0, time.monotonic() - self.turned_at)
 
-    def held(self, seconds: float, what: str) -> None:
-        """``what`` has held the loop for ``seconds``, which are more than ``HELD_S``."""
+    def stalled(self, seconds: float, what: str) -> None:
+        """``what`` has stalled the loop for ``seconds``, which are more than ``STALL_S``."""
         self._told = True
         self._count(seconds)
         self._log(f"{what} held the event loop for {seconds * 1000:.0f} ms")
@@ -94,20 +93,20 @@ class LoopWatch:
 
     def _tick(self) -> None:
         late = time.monotonic() - self._due
-        if late > HELD_S:
-            self._was_held(late, time.thread_time() - self._cpu)
+        if late > STALL_S:
+            self._has_stalled(late, time.thread_time() - self._cpu)
         self._told = False
         self._stamp()
 
-    def _was_held(self, late: float, cpu: float) -> None:
-        """``cpu`` is that of the hold and of the time before the timer was due, which is not the hold's."""
+    def _has_stalled(self, late: float, cpu: float) -> None:
+        """``cpu`` is that of the stall and of the time before the timer was due, which is not the stall's."""
         self.busiest_s = max(self.busiest_s, min(late, cpu - TICK_S))
         if not self._told:
             self._count(late)
             self._log(f"the event loop was held for {late * 1000:.0f} ms ({cpu * 1000:.0f} ms of CPU)")
 
     def _count(self, seconds: float) -> None:
-        self.holds += 1
+        self.stalls += 1
         self.longest_s = max(self.longest_s, seconds)
 
     def _log(self, text: str) -> None:
@@ -133,13 +132,13 @@ class LoopWatch:
     def _log_stack(self, silent_s: float) -> None:
         frame = sys._current_frames().get(self._thread_id)
         where = stack_line(frame) if frame is not None else "nowhere"
-        logger.warning("the event loop has not turned for %.1f s; it is at %s", silent_s, where)
+        logger.warning("the event loop has been blocked for %.1f s; it is at %s", silent_s, where)
 
 
 def stack_line(frame: FrameType) -> str:
     """The innermost frames on one line, the innermost first, as ``module:line function``.
 
-    A start that is refused tells why on one line, and whoever reads the log takes each line for an event.
+    A refused start gives its reason in one line, because readers of the log take each line for an event.
     """
     innermost = islice(traceback.walk_stack(frame), DEPTH)
     return " < ".join(f"{f.f_globals.get('__name__', '?')}:{line} {f.f_code.co_name}" for f, line in innermost)

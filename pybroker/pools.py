@@ -27,7 +27,7 @@ class Pools(NamedTuple):
     changes: Executor
     """The metadata wait for it: logs are opened, deleted, set aside."""
     upkeep: Executor
-    """Nobody waits for it: sealed segments are synced, checkpoints written, moves settle."""
+    """For work without a waiting caller: syncs of sealed segments, checkpoints, the ends of moves."""
     copies: Executor
     """Logs are copied to other log dirs: whole logs, one after the other in each thread."""
     removals: Executor
@@ -50,7 +50,7 @@ class Pools(NamedTuple):
         return cls(executor, executor, executor, executor, executor)
 
     def shutdown(self) -> None:
-        """What has not begun is given up; what runs goes on to its end."""
+        """Drops work that has not begun; running work continues to its end."""
         for executor in self:
             executor.shutdown(wait=False, cancel_futures=True)
 

@@ -1,9 +1,9 @@
 """Data and secrets belong to the broker's user alone: its files are 0600, its folders 0700, whatever the umask.
 
-Whoever reads the coordination store knows the brokers' secret, and may speak in a broker's name. Files are made tight
-where they are made (``Storage``, ``NodeTree``, ``DataFolder``); the umask of the process is for those that a library
-makes. What an earlier version, or a copy, has left looser is mended at the start, under the folder's lock. A folder is
-tightened after everything in it, so one that is tight has been mended: a start looks at its files no more.
+A user who can read the coordination store knows the brokers' secret and can act as a broker. Files get tight modes
+when they are created (``Storage``, ``NodeTree``, ``DataFolder``). The umask of the process is for files that a library
+creates. A start tightens looser modes left by an earlier version or a copy, under the folder's lock. A folder is
+tightened after everything in it, so a start skips the files of a tight folder.
 
 A data folder may hold what is not the broker's (``--data-dir .``). That stays as it is, and so does the folder then.
 """
@@ -56,7 +56,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        logger.warning("%s cannot be looked through: %s", folder, error.strerror)
+        logger.warning("%s cannot be scanned: %s", folder, error.strerror)
         return []
 
 
@@ -74,7 +74,7 @@ def _is_shared(folder: str) -> bool:
 
 
 def _tighten(path: str) -> bool:
-    """Whether it was open to other users, and is no more."""
+    """Tightens the mode; returns whether it was open to other users before."""
     if os.path.islink(path) or not _is_open(path):
         return False
     try:

@@ -3,8 +3,7 @@
 Opening: ports (bound, so that a taken one is found before anything else) → coordination store and
 cluster id → logs (claimed and recovered) → partitions → groups → the cluster (registration,
 controller, metadata image; partitions get their leaders) → listeners. Closing is the same
-backwards, as far as opening got. Nobody is served before everything stands, nor after anything has
-gone.
+backwards, as far as opening got. No request is served before everything is open, or after anything is closed.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ import contextlib
 import errno
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pybroker.clock import Clock, SystemClock
-from pybroker.cluster import alter_partition
-from pybroker.cluster.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
+from pybroker.cluster import isr_messages
+from pybroker.cluster.decisions.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
+from pybroker.cluster.decisions.plan import NewTopic, Outcome
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
-from pybroker.cluster.peer_secret import cluster_secret
-from pybroker.compaction_workers import CompactionWorkers
 from pybroker.config import (
     BrokerConfig,
     ConfigError,
@@ -33,22 +31,22 @@ from pybroker.config import (
     listeners,
     topic_config,
 )
-from pybroker.coordination.interface import ConnectionLoss, CoordinationStore, SessionExpired
-from pybroker.coordination.stores import StoreFactory, StoreOptions, open_store
 from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
 from pybroker.handlers import BETWEEN_BROKERS, SERVED, api_versions, rows
-from pybroker.handlers.call import Call, Connection
-from pybroker.handlers.create_elsewhere import create_elsewhere
-from pybroker.handlers.forwarding import Forwarding
-from pybroker.handlers.lane import Lane
-from pybroker.housekeeping import Housekeeping
-from pybroker.log import meta_properties, missing_directories
-from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
+from pybroker.handlers.common.call import Call, Connection
+from pybroker.handlers.common.create_elsewhere import create_elsewhere
+from pybroker.handlers.common.forwarding import Forwarding
+from pybroker.handlers.common.turns import Turns
+from pybroker.log.compaction.workers import CompactionWorkers
+from pybroker.log.dirs import missing_directories
+from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN, LogDir
+from pybroker.log.files import meta_properties
+from pybroker.log.files.storage import Storage
+from pybroker.log.housekeeping import Housekeeping
 from pybroker.log.manager import LogManager, NoLogDir
-from pybroker.log.storage import Storage
 from pybroker.loop_watch import LoopWatch
 from pybroker.net import limits
 from pybroker.net.peer import Peers
@@ -56,6 +54,8 @@ from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.store.interface import ConnectionLoss, CoordinationStore, SessionExpired
+from pybroker.store.stores import StoreFactory, StoreOptions, open_store
 
 UNPACKERS = 2
 GRACE_S = 1.0
@@ -93,7 +93,7 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.watch = LoopWatch(self.loop)
         self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
-        self.lane = Lane()
+        self.turns = Turns()
         self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))
         self.failed = asyncio.Event()
         """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
@@ -151,33 +151,41 @@ class Broker:
         own = next((mark.cluster_id for mark in marks.values() if mark.cluster_id), None)
         try:
             self.node = await ClusterNode.open(
-                self._store, self.config, self.node_id, self.clock, own
+                self._store,
+                self.config,
+                self.node_id,
+                self.clock,
+                own,
+                on_failure=self.failed.set,
+                known_producers=self._known_producers,
+                create_elsewhere=self._create_elsewhere,
             )
         except ClusterMismatch as error:
             raise StartError(
                 f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {own}, "
                 f"but {error}: choose another --data-dir, or other log.dirs"
             ) from error
-        self.node.on_failure = self.failed.set
         await self._find_directories(marks)
         self.cluster_id = self.node.cluster_id
         self.metadata = self.node.metadata
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects
-        self.peer_secret = await cluster_secret(self._store)
+        await self.node.secret.read()
         self.peers = self._make_peers()
         self.metadata.add_listener(self.peers.apply)
         self._opened.callback(self.peers.close)
         self.forwarding = Forwarding(self)
-        self.controller.create_elsewhere = functools.partial(
-            create_elsewhere, self.forwarding, self.metadata
-        )
+
+    @property
+    def peer_secret(self) -> bytes:
+        """By which brokers of this cluster prove to each other that they are."""
+        return self.node.secret.value
 
     def _make_peers(self) -> Peers:
         return Peers(
             self.node_id,
-            self.peer_secret,
+            lambda: self.peer_secret,
             self.loop,
             listener=self.config["inter.broker.listener.name"],
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
@@ -188,9 +196,6 @@ class Broker:
 
     async def _join(self, *, was_clean: bool) -> None:
         """Partitions have their roles when this returns."""
-        self.node.known_producers = lambda: (
-            producer.producer_id for log in self.logs for producer in log.producers.active()
-        )
         try:
             await self.node.join(
                 {each.endpoint.listener: each.endpoint for each in self._bound},
@@ -202,6 +207,12 @@ class Broker:
             )
         except BrokerIdTaken as error:
             raise StartError(str(error)) from error
+
+    def _known_producers(self) -> Iterator[int]:
+        return (producer.producer_id for log in self.logs for producer in log.producers.active())
+
+    async def _create_elsewhere(self, topics: Sequence[NewTopic]) -> list[Outcome]:
+        return await create_elsewhere(self.forwarding, self.metadata, topics)
 
     async def _open_store(self) -> CoordinationStore:
         place = self._store_place
@@ -312,12 +323,12 @@ class Broker:
         controller = self.metadata.image.controller_id
         if controller == self.node_id:
             return await self.controller.alter_partition(self.node_id, broker_epoch, changes)
-        request = alter_partition.request_of(self.node_id, broker_epoch, changes)
-        return alter_partition.outcomes_of(changes, await self.peers.request(controller, request))
+        request = isr_messages.request_of(self.node_id, broker_epoch, changes)
+        return isr_messages.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
         """The epoch of this broker's registration; -1 where what it follows was not told in that epoch."""
-        own = self.replicas.image.brokers.get(self.node_id)
+        own = self.replicas.partitions.image.brokers.get(self.node_id)
         return own.epoch if own is not None and own.epoch == self.node.broker_epoch else ANY_EPOCH
 
     # -- while it runs -----------------------------------------------------------------------------
@@ -351,7 +362,7 @@ class Broker:
 
     def _tell_lost(self) -> None:
         """Other brokers shall lead what is on no disk here that works."""
-        self.node.tell_lost(self.replicas.lost())
+        self.node.tell_lost(self.replicas.partitions.lost())
 
     def _on_lost_dir(self) -> None:
         """A broker that stops hears first that others lead."""

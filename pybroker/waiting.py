@@ -16,7 +16,7 @@ from typing import Any, cast
 
 
 class _StandIn:
-    """The current task of a first step. What is asked of it later goes to the task that there is then."""
+    """The current task of a first step. Later calls are passed on to the task that exists by then."""
 
     __slots__ = ("_cancellations", "_task")
 

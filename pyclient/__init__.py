@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
-    from cy.producer_batch import DeliveryReport as DeliveryReport
-    from cy.record_metadata import RecordMetadata as RecordMetadata
+    from cy.produce.producer_batch import DeliveryReport as DeliveryReport
+    from cy.produce.record_metadata import RecordMetadata as RecordMetadata
     from pyclient import aio as aio
     from pyclient.admin import Admin as Admin
     from pyclient.admin import NewTopic as NewTopic
@@ -35,8 +35,8 @@ _HOMES = {
     "OffsetAndMetadata": "pyclient.consumer",
     "RebalanceListener": "pyclient.consumer",
     "Producer": "pyclient.producer.blocking",
-    "RecordMetadata": "cy.record_metadata",
-    "DeliveryReport": "cy.producer_batch",
+    "RecordMetadata": "cy.produce.record_metadata",
+    "DeliveryReport": "cy.produce.producer_batch",
     "Admin": "pyclient.admin",
     "ConfigError": "pyclient.errors",
     "KafkaError": "pyclient.errors",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
-    from cy.record_metadata import RecordMetadata as RecordMetadata
+    from cy.produce.record_metadata import RecordMetadata as RecordMetadata
     from pyclient.admin.asynchronous import Admin as Admin
     from pyclient.consumer.asynchronous import Consumer as Consumer
     from pyclient.producer.asynchronous import Producer as Producer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Consumer": "pyclient.consumer.asynchronous",
     "Producer": "pyclient.producer.asynchronous",
-    "RecordMetadata": "cy.record_metadata",
+    "RecordMetadata": "cy.produce.record_metadata",
     "Admin": "pyclient.admin.asynchronous",
 }
 __all__ = ["TopicPartition", *_HOMES]

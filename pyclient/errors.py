@@ -2,11 +2,13 @@
 
 ``error.retriable``: the same call may succeed later; the client has done so itself until its time
 was over. ``error.fatal``: this client can do nothing more; close it. All can be pickled.
+
+The sets at the end say by names (``error.name in STALE_METADATA``) what several parts of the client do about an error.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pyclient.protocol import errors as _kafka
 from pyclient.protocol.errors import KafkaError, NetworkException, RequestTimedOut, by_code
@@ -112,6 +114,84 @@ class ConnectionLost(_AtHost, NetworkException, ConnectionError):
     """The connection ended before the response came; whether the request was served is unknown."""
 
     retriable = True
+
+
+STALE_METADATA: Final = frozenset(
+    {
+        *("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REPLICA_NOT_AVAILABLE"),
+        *("NETWORK_EXCEPTION", "KAFKA_STORAGE_ERROR", "LISTENER_NOT_FOUND", "FENCED_LEADER_EPOCH"),
+        *("PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED"),
+        *("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "UNKNOWN_LEADER_EPOCH"),
+    }
+)
+"""The metadata is asked for again: ``InvalidMetadataException`` and what extends it in Kafka 4.3's Java client, and
+UNKNOWN_LEADER_EPOCH, after which its consumer asks for it too (``OffsetFetcherUtils``).
+"""
+
+STALE_ROUTE: Final = STALE_METADATA | {"NOT_CONTROLLER", "CONNECTION_FAILED", "REQUEST_TIMED_OUT"}
+"""The metadata is asked for again before a request goes again to whatever broker it names then: also where that
+broker is not the controller any more, or could not be reached. Java's ``NetworkClient`` does so when a connection ends.
+"""
+
+STALE_POSITION: Final = STALE_ROUTE | {"OFFSET_NOT_AVAILABLE"}
+"""A fetch is tried again with newer metadata (Java's ``FetchCollector``)."""
+
+SESSION_LOST: Final = frozenset(
+    {"FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR"}
+)
+"""The next fetch begins a session (KIP-227, KIP-516)."""
+
+COORDINATOR_MOVED: Final = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"})
+"""The coordinator is looked for again. One that still loads (COORDINATOR_LOAD_IN_PROGRESS) is the right one: it is only
+asked again later, as Java's ``TransactionManager`` and ``ConsumerCoordinator`` do.
+"""
+
+COORDINATOR_LOST: Final = COORDINATOR_MOVED | {"CONNECTION_FAILED", "NETWORK_EXCEPTION"}
+"""The same, or the broker could not be reached."""
+
+CONTROLLER_LOST: Final = frozenset({"NOT_CONTROLLER", "CONNECTION_FAILED", "NETWORK_EXCEPTION"})
+"""The request may not have come to the controller: it is looked for again."""
+
+NOT_MEMBER: Final = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH"})
+"""The group has put this member out: it joins again. ILLEGAL_GENERATION is said to members of the classic protocol,
+FENCED_MEMBER_EPOCH to those of the consumer protocol (KIP-848).
+"""
+
+NOT_APPENDED: Final = frozenset(
+    {
+        *("CORRUPT_MESSAGE", "LEADER_NOT_AVAILABLE", "MESSAGE_TOO_LARGE", "COORDINATOR_LOAD_IN_PROGRESS"),
+        *("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "INVALID_TOPIC_EXCEPTION", "RECORD_LIST_TOO_LARGE"),
+        *("NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "TOPIC_AUTHORIZATION_FAILED"),
+        *("CLUSTER_AUTHORIZATION_FAILED", "INVALID_TIMESTAMP", "UNSUPPORTED_VERSION", "INVALID_REQUEST"),
+        *("UNSUPPORTED_FOR_MESSAGE_FORMAT", "POLICY_VIOLATION", "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        *("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING", "CONCURRENT_TRANSACTIONS"),
+        *("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNKNOWN_PRODUCER_ID", "FENCED_LEADER_EPOCH"),
+        *("UNKNOWN_LEADER_EPOCH", "UNSUPPORTED_COMPRESSION_TYPE", "INVALID_RECORD", "THROTTLING_QUOTA_EXCEEDED"),
+        *("PRODUCER_FENCED", "TRANSACTION_ABORTABLE"),
+    }
+)
+"""What a broker looks at before it appends a batch. After all others the batch may be in a log: a leader answers
+NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR also to what waits for its followers
+(``DelayedProduce``).
+"""
+
+OUT_OF_SEQUENCE: Final = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"})
+"""The log holds other batches of the producer than the sequence of this one tells."""
+
+TOO_LARGE: Final = frozenset({"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
+"""A batch that goes again in parts."""
+
+FATAL_TO_PRODUCER: Final = frozenset(
+    {"PRODUCER_FENCED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
+)
+"""A refused batch after which a transactional producer can do nothing more. INVALID_PRODUCER_EPOCH is not among them:
+of a partition's leader it means that the transaction has to be aborted (KIP-588).
+"""
+
+FATAL_TO_TRANSACTIONS: Final = FATAL_TO_PRODUCER | {
+    *("INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TRANSACTION_TIMEOUT"),
+}
+"""The same, of what the transaction coordinator says."""
 
 
 def _describe(cause: BaseException | str | None) -> str:

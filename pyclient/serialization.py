@@ -1,7 +1,8 @@
-"""Keys and values as bytes and back: text, JSON (msgspec), Avro (fastavro), one's own.
+"""Serializers and deserializers for keys and values: text, JSON (msgspec), Avro (fastavro), or your own.
 
-A serializer is called as ``serializer(topic, value) -> bytes``, a deserializer as
-``deserializer(topic, data) -> value``; None (a tombstone) never comes to either.
+A serializer is called as ``serializer(value) -> bytes`` or ``serializer(topic, value) -> bytes``, a deserializer as
+``deserializer(data) -> value`` or ``deserializer(topic, data) -> value``. Its signature decides which, when the client
+is created. Neither is called with None (a tombstone).
 
 Avro with ``schema_id`` is Confluent's wire format: a zero byte, the schema's id as int32, the data.
 """
@@ -13,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyclient.arguments import takes_topic
 from pyclient.errors import ConfigError
 
 Serializer = Callable[[str, Any], bytes]
@@ -31,7 +33,7 @@ def deserialize_text(topic: str, data: bytes) -> str:
 
 
 def _json_functions() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-    """msgspec's where it is installed, else the standard library's."""
+    """Those of msgspec if it is installed, otherwise those of the standard library."""
     try:
         import msgspec
     except ImportError:
@@ -43,7 +45,7 @@ def _json_functions() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
 
 
 class JsonSerializer:
-    """JSON in UTF-8. Takes what msgspec takes: dataclasses, datetimes, Struct …"""
+    """Serializes values as JSON in UTF-8. Accepts what msgspec accepts: dataclasses, datetimes, Struct …"""
 
     def __init__(self) -> None:
         self._encode = _json_functions()[0]
@@ -53,7 +55,7 @@ class JsonSerializer:
 
 
 class JsonDeserializer:
-    """What the JSON says."""
+    """Deserializes JSON in UTF-8."""
 
     def __init__(self) -> None:
         self._decode = _json_functions()[1]
@@ -63,8 +65,8 @@ class JsonDeserializer:
 
 
 class AvroSerializer:
-    """Avro without a file header. ``schema``: as JSON describes it, parsed. ``schema_id`` adds the
-    registry's prefix. Needs fastavro (``pip install pybroker[avro]``).
+    """Serializes values as Avro without a file header. ``schema`` is JSON, as text or parsed. ``schema_id`` adds the
+    registry's prefix. Needs fastavro (``pip install fastavro``).
     """
 
     def __init__(self, schema: Mapping[str, Any] | str, *, schema_id: int | None = None) -> None:
@@ -80,8 +82,8 @@ class AvroSerializer:
 
 
 class AvroDeserializer:
-    """``schema``: that of the writer; or, for data with the registry's prefix, ``schemas``: a
-    function or mapping from the id in the prefix to the schema.
+    """Deserializes Avro without a file header. ``schema`` is the writer's schema. For data with the registry's prefix,
+    give ``schemas`` instead: a function or mapping from the id in the prefix to the schema.
     """
 
     def __init__(
@@ -122,28 +124,43 @@ def _fastavro() -> Any:
     return fastavro
 
 
-def serializer(given: Any) -> Serializer | None:
-    """What the key ``*.serializer`` names: None (bytes), 'str', 'json', or a callable."""
+def serializer(given: Any, what: str = "serializer") -> Serializer | None:
+    """Returns the serializer for a value of the key ``*.serializer`` as a function of (topic, value). The value is
+    None (bytes), 'str', 'json', a callable with one or two arguments, or an object with ``serialize``. Raises
+    ConfigError.
+    """
     names = {"str": lambda: serialize_text, "json": JsonSerializer}
-    found: Serializer | None = _named(given, names, "serializer")
-    return found
+    return _of_two(_named(given, names, what, "serialize"), what)
 
 
-def deserializer(given: Any) -> Deserializer | None:
-    """What the key ``*.deserializer`` names: None (bytes), 'str', 'json', or a callable."""
-    names = {"str": lambda: deserialize_text, "json": JsonDeserializer}
-    found: Deserializer | None = _named(given, names, "deserializer")
-    return found
+def deserializer(given: Any, what: str = "deserializer") -> Deserializer | None:
+    """Returns the deserializer for a value of the key ``*.deserializer`` as a function of (topic, data). The value is
+    None (bytes), 'str', 'json', a callable with one or two arguments, or an object with ``deserialize``. Raises
+    ConfigError.
+    """
+    return _of_two(named_deserializer(given, what), what)
 
 
-def _named(given: Any, names: Mapping[str, Callable[[], Any]], what: str) -> Any:
+def named_deserializer(given: Any, what: str) -> Callable[..., Any] | None:
+    """Like ``deserializer``, but returns the callable unchanged; ``takes_topic`` decides how it is called."""
+    return _named(given, {"str": lambda: deserialize_text, "json": JsonDeserializer}, what, "deserialize")
+
+
+def _of_two(function: Callable[..., Any] | None, what: str) -> Callable[[str, Any], Any] | None:
+    if function is None or takes_topic(function, what):
+        return function
+    return lambda topic, value: function(value)
+
+
+def _named(given: Any, names: Mapping[str, Callable[[], Any]], what: str, method: str) -> Callable[..., Any] | None:
     if given is None or given == "bytes":
         return None
     if isinstance(given, str):
         make = names.get(given)
         if make is None:
             raise ConfigError(f"{what}: {given!r} is none of bytes, {', '.join(names)}")
-        return make()
-    if not callable(given):
+        given = make()
+    function: Callable[..., Any] | None = given if callable(given) else getattr(given, method, None)
+    if function is None:
         raise ConfigError(f"{what}: {given!r} cannot be called")
-    return given
+    return function

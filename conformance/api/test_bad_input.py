@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance import batches, bombs
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.processes import cpu_ns, open_files, peak_rss_kib, reset_peak, rss_kib
-from conformance.scenarios.support import until
-from conformance.wire_client import ConnectionClosed, Wire, encode_request, framed, request_header
+from conformance.data import batches, bombs
+from conformance.harness.brokers import Broker
+from conformance.harness.processes import cpu_ns, open_files, peak_rss_kib, reset_peak, rss_kib
+from conformance.harness.support import until
+from conformance.harness.wire_client import ConnectionClosed, Wire, encode_request, framed, request_header
 
 METADATA, FETCH, LIST_GROUPS = 3, 1, 16
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conformance import batches
-from conformance.batches import batch
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker, NewTopic
-from conformance.wire_client import Wire
+from conformance.data import batches
+from conformance.data.batches import batch
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 
 OUT_OF_RANGE, UNKNOWN_TOPIC = 1, 3
 UNKNOWN_SESSION, WRONG_SESSION_EPOCH, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 70, 71, 74, 75, 100

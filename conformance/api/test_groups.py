@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.brokers import Broker
-from conformance.members import Member, committed, describe, find_coordinator, subscription
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.harness import error_codes, kinds
+from conformance.harness.brokers import Broker
+from conformance.harness.members import Member, committed, describe, find_coordinator, subscription
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT = 22, 23, 25, 26
 REBALANCE, METADATA_TOO_LARGE, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 27, 12, 79, 82
@@ -231,7 +232,7 @@ def test_semantic_33_an_unknown_group_is_dead(wire: Wire, group: str) -> None:
     found = describe(wire, group)
     assert (found.error_code, found.group_state) == (0, "Dead")
     fields = {"groups": [group], "include_authorized_operations": False}
-    assert wire.ask("DescribeGroups", 6, **fields).groups[0].error_code == 69
+    assert wire.ask("DescribeGroups", 6, **fields).groups[0].error_code == error_codes.GROUP_ID_NOT_FOUND
 
 
 def test_a_group_is_described_with_its_members(pair: tuple[Member, Member], wire: Wire) -> None:
@@ -260,16 +261,16 @@ def test_only_empty_groups_are_deleted(member: Member, topic: str) -> None:
     member.join_alone()
     member.commit(topic, 4)
     ask = member.wire.ask
-    assert ask("DeleteGroups", 2, groups_names=[member.group]).results[0].error_code == 68
+    assert ask("DeleteGroups", 2, groups_names=[member.group]).results[0].error_code == error_codes.NON_EMPTY_GROUP
     member.leave()
     assert ask("DeleteGroups", 2, groups_names=[member.group]).results[0].error_code == 0
-    assert ask("DeleteGroups", 2, groups_names=[member.group]).results[0].error_code == 69
+    assert ask("DeleteGroups", 2, groups_names=[member.group]).results[0].error_code == error_codes.GROUP_ID_NOT_FOUND
     assert committed(member.wire, member.group, topic) == -1
 
 
 def test_coordinators_are_found_one_by_one_and_many_at_once(broker: Broker, wire: Wire, group: str) -> None:
     assert (find_coordinator(wire, group).host, find_coordinator(wire, group).port) == broker.address
-    reply = wire.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group, group + "-2"])
+    reply = wire.ask("FindCoordinator", 4, key_type=kinds.GROUP, coordinator_keys=[group, group + "-2"])
     assert [(row.key, row.node_id, row.error_code) for row in reply.coordinators] == [
         (group, 1, 0),
         (group + "-2", 1, 0),

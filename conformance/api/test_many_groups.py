@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.conftest import NewBroker
-from conformance.members import NOT_YET, find_coordinator
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.harness import error_codes
+from conformance.harness.members import find_coordinator
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 GROUPS = 1_000
 
@@ -34,7 +35,7 @@ def listed(wire: Wire, **filters: Any) -> set[str]:
 
     def look() -> bool:
         replies.append(wire.ask("ListGroups", 5, **fields))
-        return replies[-1].error_code not in NOT_YET
+        return replies[-1].error_code not in error_codes.COORDINATOR_NOT_READY
 
     until(look, "the coordinators", 60)
     assert replies[-1].error_code == 0

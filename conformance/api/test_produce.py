@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conformance import batches
-from conformance.batches import Record, batch
-from conformance.brokers import Broker
 from conformance.conftest import NewTopic
-from conformance.wire_client import Wire
+from conformance.data import batches
+from conformance.data.batches import Record, batch
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 
 CORRUPT, TOO_LARGE, LIST_TOO_LARGE, INVALID_RECORD = 2, 10, 18, 87
 OUT_OF_ORDER, DUPLICATE, INVALID_EPOCH = 45, 46, 47
@@ -69,7 +70,7 @@ def test_semantic_05_an_error_under_acks_0_closes_the_connection(wire: Wire, top
 @pytest.mark.parametrize("acks", [2, -2, 127])
 def test_case_53_other_acks_than_0_1_and_all_are_refused(wire: Wire, topic: str, acks: int) -> None:
     row = wire.produce(topic, batch([b"x"]), acks=acks)
-    assert row.error_code == 21
+    assert row.error_code == error_codes.INVALID_REQUIRED_ACKS
     assert wire.end_offset(topic) == 0
 
 
@@ -269,7 +270,7 @@ def test_semantic_13_log_append_time_is_stamped_and_returned(
     row = wire.produce(topic, batch([b"a", b"b"], codec=codec, base_timestamp=1_000))
     assert before <= row.log_append_time_ms <= batches.now_ms()
     (found,) = batches.headers(wire.fetch(topic, 0).records)
-    assert found.attributes & 8
+    assert found.attributes & batches.LOG_APPEND_TIME
     assert found.max_timestamp == row.log_append_time_ms
     assert found.crc_is_right
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.members import Member, committed, find_coordinator
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.harness import kinds
+from conformance.harness.brokers import Broker
+from conformance.harness.members import Member, committed, find_coordinator
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 UNKNOWN_TOPIC, ILLEGAL_GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 3, 22, 24, 25
 INVALID_TXN_STATE, FENCED_INSTANCE, UNSTABLE, TRANSACTION_ABORTABLE = 48, 82, 88, 120
@@ -37,7 +38,7 @@ class Transactional:
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
 
     def _found(self) -> int:
-        return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=1).error_code)
+        return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=kinds.TRANSACTION).error_code)
 
     def _init(self) -> Any:
         return self.wire.ask(

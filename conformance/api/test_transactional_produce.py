@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from conformance import batches
-from conformance.batches import batch
 from conformance.conftest import NewBroker, NewTopic
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.data import batches
+from conformance.data.batches import batch
+from conformance.harness import kinds
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_TXN_STATE, COORDINATOR_FENCED = 45, 47, 48, 52
 NOT_ENOUGH_REPLICAS, FENCED, TRANSACTION_ABORTABLE = 19, 90, 120
@@ -32,7 +33,7 @@ class Producer:
         self.begin_session()
 
     def _coordinator(self) -> int:
-        return int(self.wire.ask("FindCoordinator", 3, key=self.name, key_type=1).error_code)
+        return int(self.wire.ask("FindCoordinator", 3, key=self.name, key_type=kinds.TRANSACTION).error_code)
 
     def begin_session(self) -> None:
         """A new epoch."""

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conformance.batches import TRANSACTIONAL, batch
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker, NewTopic
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.data.batches import TRANSACTIONAL, batch
+from conformance.harness import kinds
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 PATIENCE_S = 60
 UNKNOWN_TOPIC, INVALID_REQUEST, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING = 3, 42, 47, 48, 49
@@ -41,7 +42,7 @@ class Coordinator:
         until(lambda: self.described().error_code == NOT_FOUND, "the coordinator's state", PATIENCE_S)
 
     def find(self) -> int:
-        return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=1).error_code)
+        return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=kinds.TRANSACTION).error_code)
 
     def init(self, version: int = 5, *, timeout_ms: int = 60_000, owner: Owner | None = None) -> Any:
         """The reply to InitProducerId."""
@@ -158,9 +159,10 @@ def markers(wire: Wire, topic: str) -> int:
 
 def test_s43_a_transactional_id_has_one_coordinator(wire: Wire, coordinator: Coordinator) -> None:
     for version in range(1, 4):
-        found = wire.ask("FindCoordinator", version, key=coordinator.id, key_type=1)
+        found = wire.ask("FindCoordinator", version, key=coordinator.id, key_type=kinds.TRANSACTION)
         assert found.error_code == 0
-    rows = wire.ask("FindCoordinator", 4, coordinator_keys=[coordinator.id, "other"], key_type=1).coordinators
+    keys = [coordinator.id, "other"]
+    rows = wire.ask("FindCoordinator", 4, coordinator_keys=keys, key_type=kinds.TRANSACTION).coordinators
     assert {(row.node_id, row.host, row.port) for row in rows} == {(found.node_id, found.host, found.port)}
     topic = wire.metadata("__transaction_state")
     assert len(topic.partitions) == 50

@@ -5,10 +5,10 @@ from __future__ import annotations
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
-from conformance import librdkafka
-from conformance.brokers import Broker
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.harness import librdkafka
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 
 class CommittedReader:

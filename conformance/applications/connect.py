@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance import peers
 from conformance.applications.process import Application
-from conformance.brokers import Broker
-from conformance.scenarios.support import until
+from conformance.harness import peers
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
 
 WAIT_S = 120
 FILE = "org.apache.kafka.connect.file.FileStream"
@@ -102,7 +102,7 @@ class DistributedWorker(Application):
             raise AssertionError(f"{error}\n{told}\n{self.logged()[-3000:]}") from error
 
     def states(self, name: str) -> list[str]:
-        """The state of the connector, then those of its tasks; empty while nobody knows."""
+        """Returns the state of the connector, then those of its tasks; empty while they are unknown."""
         status = self._ask("GET", f"/connectors/{name}/status")
         if status is None:
             return []

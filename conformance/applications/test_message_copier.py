@@ -1,7 +1,7 @@
 """Kafka's own TransactionalMessageCopier, the worker of its system tests: consume, transform, produce, exactly once.
 
-Two copiers share a group, abort one transaction in three by chance, and are killed, as the broker is; whoever ends is
-started again, as a supervisor would.
+Two copiers share a group and abort one transaction in three at random. They and the broker are killed, and each is
+started again, as by a supervisor.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance import peers
 from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
+from conformance.harness import peers
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 
 MAIN = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2
@@ -82,7 +82,7 @@ def copying(new_broker: NewBroker, tmp_path: Path) -> Iterator[Copying]:
 
 
 def copy_under_kills(copying: Copying, part: int, victims: Sequence[str]) -> None:
-    """While a part is copied, somebody is killed; at the end all is there once and in order."""
+    """While a part is copied, a process is killed. At the end every record is there once and in order."""
     with CommittedReader(copying.broker, "out", PARTITIONS) as reader:
         for victim in victims:
             before = sum(map(len, copying.written.values()))

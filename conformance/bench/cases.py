@@ -19,8 +19,8 @@ from itertools import count
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance import processes
-from conformance.brokers import Broker
+from conformance.harness import processes
+from conformance.harness.brokers import Broker
 
 KIB = 1024
 GB = 1_000_000_000
@@ -220,7 +220,7 @@ def end_to_end(broker: Broker, scale: Scale) -> Figures:
 
 
 def idle(broker: Broker, scale: Scale) -> Figures:
-    """Memory and CPU of a broker that nobody talks to."""
+    """Memory and CPU of an idle broker without clients."""
     time.sleep(3)
     before, start = processes.cpu_ns(broker.pid), time.monotonic()
     time.sleep(scale.idle_s)

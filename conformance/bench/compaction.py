@@ -13,10 +13,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from conformance import processes
 from conformance.bench.cases import GB, Figures, LoadError, Scale, create_topic, delete_topic
-from conformance.brokers import Broker
-from conformance.wire_client import Wire
+from conformance.harness import kinds, processes
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 
 MB = 1_000_000
 TURNS = 4
@@ -70,8 +70,8 @@ def _compact(broker: Broker, size: int, records: int) -> Figures:
 
 
 def _alter_broker(wire: Wire, values: dict[str, str]) -> None:
-    rows = [{"name": key, "config_operation": 0, "value": value} for key, value in values.items()]
-    resource = {"resource_type": 4, "resource_name": "", "configs": rows}
+    rows = [{"name": key, "config_operation": kinds.Operation.SET, "value": value} for key, value in values.items()]
+    resource = {"resource_type": kinds.Resource.BROKER, "resource_name": "", "configs": rows}
     reply = wire.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
     if reply.responses[0].error_code:
         raise LoadError(f"{values}: {reply.responses[0]}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.brokers import Broker, BrokerError
-from conformance.wire_client import Wire
+from conformance.harness.brokers import Broker, BrokerError
+from conformance.harness.wire_client import Wire
 
 
 def fill(broker: Broker, topic: str, partitions: int, batch: bytes, batches: int, into: int | None = None) -> None:

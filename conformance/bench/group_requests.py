@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from conformance import processes
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Repeated, drive
-from conformance.brokers import Broker
-from conformance.members import Member, find_coordinator, subscription
-from conformance.wire_client import Wire, encode_request
+from conformance.harness import processes
+from conformance.harness.brokers import Broker
+from conformance.harness.members import Member, find_coordinator, subscription
+from conformance.harness.wire_client import Wire, encode_request
 
 CONNECTIONS = 8
 #: Requests per record of the small-records case: joins cost much more than a commit.

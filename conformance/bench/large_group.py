@@ -1,8 +1,9 @@
 """One group of 1,000 members and 5,000 partitions: how long a rebalance takes, and what it costs the broker.
 
-Every member has a connection and acts at once on what it is told; nobody waits for the next heartbeat's time. Classic:
-a stable group in which everybody joins again, as when a member has left. Consumer protocol: the members join a group,
-and beat until each has its five partitions; then half of them leave, and the rest beat until each has ten.
+Every member has a connection and reacts to each answer at once, without waiting for the next heartbeat. Classic: in a
+stable group every member joins again, as when a member has left. Consumer protocol: the members join a group and send
+heartbeats until each has its five partitions. Then half of them leave, and the rest send heartbeats until each has
+ten.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from conformance import processes
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.pipeline import Client, Later, Load
-from conformance.brokers import Broker
-from conformance.members import find_coordinator, subscription
-from conformance.wire_client import Wire, decode_response, encode_request
+from conformance.harness import error_codes, processes
+from conformance.harness.brokers import Broker
+from conformance.harness.members import find_coordinator, subscription
+from conformance.harness.wire_client import Wire, decode_response, encode_request
 
 MEMBERS, PARTITIONS, TOPICS = 1_000, 5_000, 5
-REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 JOIN, SYNC, BEAT = ("JoinGroup", 5), ("SyncGroup", 3), ("ConsumerGroupHeartbeat", 1)
 BEAT_PAUSE_S = 0.05
 _number = count(1)
@@ -76,8 +76,8 @@ class ClassicMember(Client):
         answer = decode_response(*self.asked, reply)
         if self.asked is JOIN:
             self.member_id = answer.member_id
-            return self.start() if answer.error_code == MEMBER_ID_REQUIRED else self._sync(answer)
-        if answer.error_code == REBALANCE_IN_PROGRESS:
+            return self.start() if answer.error_code == error_codes.MEMBER_ID_REQUIRED else self._sync(answer)
+        if answer.error_code == error_codes.REBALANCE_IN_PROGRESS:
             return self.start()
         if answer.error_code:
             raise LoadError(str(answer))

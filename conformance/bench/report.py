@@ -121,7 +121,9 @@ class Row:
 
 
 def rows(measurements: Iterable[Measurement]) -> list[Row]:
-    """The rows for which we have figures, and Kafka where it has such a thing, in the order of ``FIGURES``."""
+    """Returns the rows for which there are figures of ours, and of Kafka if it has the feature, in the order of
+    ``FIGURES``.
+    """
     values: dict[tuple[str, str, str], list[float]] = {}
     for one in measurements:
         values.setdefault((one.name, one.phase, one.broker), []).append(one.value)

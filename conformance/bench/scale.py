@@ -7,10 +7,10 @@ import socket
 import time
 from collections.abc import Callable
 
-from conformance import processes
 from conformance.bench.cases import Figures
-from conformance.brokers import Broker
-from conformance.wire_client import Wire
+from conformance.harness import processes
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 
 PARTITIONS = 10_000
 CONNECTIONS = 15_000

@@ -1,24 +1,24 @@
 """Transactions a second: sixteen producers, each begins, writes one record to its own partition, commits.
 
-By the second protocol (KIP-890): Produce v12 adds the partition, EndTxn v5 answers with the next epoch. A producer that
-is told CONCURRENT_TRANSACTIONS (its last markers are still on their way) asks again after a moment, as clients do.
+By the second protocol (KIP-890): Produce v12 adds the partition, EndTxn v5 answers with the next epoch. A producer
+that gets CONCURRENT_TRANSACTIONS, because its last markers are still on their way, asks again after a moment, as
+clients do.
 """
 
 from __future__ import annotations
 
 from itertools import count
 
-from conformance import batches, processes
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Later, drive
-from conformance.brokers import Broker
-from conformance.members import NOT_YET
-from conformance.wire_client import Wire, decode_response, encode_request
+from conformance.data import batches
+from conformance.harness import error_codes, kinds, processes
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire, decode_response, encode_request
 
 PRODUCERS = 16
 #: Transactions per record of the small-records case.
 SHARE = 20
-CONCURRENT_TRANSACTIONS = 51
 RETRY_S = 0.002
 INIT, PRODUCE, END = ("InitProducerId", 4), ("Produce", 12), ("EndTxn", 5)
 _number = count(1)
@@ -46,7 +46,7 @@ class Transactor(Client):
     def answer(self, reply: bytes) -> bytes | Later:
         answer = decode_response(*self.asked, reply)
         row = answer.responses[0].partition_responses[0] if self.asked is PRODUCE else answer
-        if row.error_code in (CONCURRENT_TRANSACTIONS, *NOT_YET):
+        if row.error_code in (error_codes.CONCURRENT_TRANSACTIONS, *error_codes.COORDINATOR_NOT_READY):
             self.retries += 1
             return Later(self.frame, RETRY_S)
         if row.error_code:
@@ -84,7 +84,8 @@ def transactions(broker: Broker, scale: Scale) -> Figures:
 
 def _run(broker: Broker, topic: str, each: int) -> Figures:
     with Wire(broker.address, 60) as wire:
-        while wire.ask("FindCoordinator", 3, key="bench-txn", key_type=1).error_code in NOT_YET:
+        asked = {"key": "bench-txn", "key_type": kinds.TRANSACTION}
+        while wire.ask("FindCoordinator", 3, **asked).error_code in error_codes.COORDINATOR_NOT_READY:
             pass
     clients = [Transactor(topic, place, each) for place in range(PRODUCERS)]
     before = processes.cpu(broker.pid)

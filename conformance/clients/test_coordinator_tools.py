@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from conformance import batches, drivers
-from conformance.brokers import Broker
+from conformance import drivers
 from conformance.conftest import QUICK_GROUPS
+from conformance.data import batches
 from conformance.drivers.base import Consumer, Place, Record
 from conformance.drivers.java import JavaDriver, JavaProducer
-from conformance.jvm import Printed
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
+from conformance.harness.brokers import Broker
+from conformance.harness.jvm import Printed
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 
 TOOLS = "org.apache.kafka.tools"
 GROUPS = "consumer.group.ConsumerGroupCommand"

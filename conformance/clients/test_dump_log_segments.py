@@ -10,13 +10,13 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.clients.streams import kcat, write_by_kcat
-from conformance.compacted import EAGER, CompactedTopic
 from conformance.conftest import QUICK_GROUPS, NewBroker
-from conformance.peers import Java
-from conformance.wire_client import Wire
+from conformance.data import batches
+from conformance.data.compacted import EAGER, CompactedTopic
+from conformance.harness.brokers import Broker
+from conformance.harness.peers import Java
+from conformance.harness.wire_client import Wire
 
 COMPLAINTS = re.compile(r"mismatch|does not match|Found|not valid|unmatched|corrupt|Exception|Error", re.I)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.brokers import Broker
 from conformance.clients.streams import kcat
 from conformance.conftest import NewTopic
-from conformance.peers import Java
-from conformance.scenarios.support import until
+from conformance.harness.brokers import Broker
+from conformance.harness.peers import Java
+from conformance.harness.support import until
 
 TOOLS = "org.apache.kafka.tools"
 Tool = Callable[..., str]

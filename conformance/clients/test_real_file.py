@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.batches import CODEC_NAMES
-from conformance.brokers import Broker
 from conformance.clients.streams import READERS, write_by_kcat
 from conformance.conftest import QUICK_GROUPS
+from conformance.data.batches import CODEC_NAMES
+from conformance.harness.brokers import Broker
 
 
 @pytest.fixture(scope="module")

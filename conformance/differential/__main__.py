@@ -12,12 +12,12 @@ from pathlib import Path
 
 import click
 
-from conformance.brokers import KINDS as BROKERS
 from conformance.differential import accepted
 from conformance.differential.campaign import SETTINGS, Campaign, Side, grouped
 from conformance.differential.duel import CALM, Duel
 from conformance.differential.generate import KINDS, sequence
 from conformance.differential.step import parse, show
+from conformance.harness.brokers import KINDS as BROKERS
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ def main(
     coverage: bool,
     file: Path | None,
 ) -> None:
-    """Compares our broker with a real Kafka; exit code 1 if there is a difference that nobody accepted."""
+    """Compares our broker with a real Kafka; exits with 1 if there is a difference that is not in the table."""
     with two_sides(left, "kafka") as sides:
         if file is not None:
             tell(sides, file)

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from conformance.brokers import Broker
 from conformance.differential.accepted import Accepted, unexplained
+from conformance.differential.broker_side import OWN_PARTITIONS, SHARED, World
 from conformance.differential.compare import Difference
 from conformance.differential.duel import CALM, QUICK, Duel, Found, Patience
 from conformance.differential.generate import KINDS, sequence
 from conformance.differential.shrink import shrink
 from conformance.differential.step import Step, show
-from conformance.differential.world import OWN_PARTITIONS, SHARED, World
-from conformance.members import NOT_YET
-from conformance.wire_client import Wire
+from conformance.harness import error_codes, kinds
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 
 #: For both brokers: nobody waits for more members or for an assignment, no session ends, and internal topics have few
 #: partitions, which load fast.
@@ -114,15 +114,15 @@ def _until_loaded(wire: Wire, name: str) -> None:
     """Asks both coordinators until the partitions of a name are loaded."""
     group = {"groups": [name], "include_authorized_operations": False}
     producer = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-    _until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=0).error_code)
-    _until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=1).error_code)
+    _until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=kinds.GROUP).error_code)
+    _until(lambda: wire.ask("FindCoordinator", 3, key=name, key_type=kinds.TRANSACTION).error_code)
     _until(lambda: wire.ask("DescribeGroups", 5, **group).groups[0].error_code)
     _until(lambda: wire.ask("InitProducerId", 4, **producer).error_code)
 
 
 def _until(ask: Callable[[], int]) -> None:
     deadline = time.monotonic() + 120
-    while (code := ask()) in NOT_YET:
+    while (code := ask()) in error_codes.COORDINATOR_NOT_READY:
         assert time.monotonic() < deadline, f"a coordinator does not load: {code}"
         time.sleep(0.05)
 

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.differential.broker_side import World
 from conformance.differential.compare import Difference, differences
 from conformance.differential.normal import reply_tree
 from conformance.differential.requests import VERBS, request_fields
 from conformance.differential.step import Step
-from conformance.differential.world import World
-from conformance.wire_client import ConnectionClosed, Wire
+from conformance.harness import error_codes
+from conformance.harness.wire_client import ConnectionClosed, Wire
 
-CONCURRENT_TRANSACTIONS = 51
 #: A classic member that a group does not know joins it: an empty consumer group is no more after that in Kafka's
 #: memory, though its offsets, and after a restart the group, are still there. What follows is not compared.
 #: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID.
@@ -196,7 +196,7 @@ class Duel:
 
 def _concurrent(value: Any) -> bool:
     """Whether some error code in a reply is CONCURRENT_TRANSACTIONS."""
-    return CONCURRENT_TRANSACTIONS in _codes(value)
+    return error_codes.CONCURRENT_TRANSACTIONS in _codes(value)
 
 
 def _codes(value: Any) -> Iterator[int]:

@@ -149,7 +149,7 @@ WRONG: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "list_offsets": {"isolation": (0,), "at": (-2, 0), "topic": ("none",)},
 }
 
-#: Options that only these versions know: elsewhere they would be sent to nobody.
+#: Options that only these versions know; in other versions they would have no effect.
 SINCE: Mapping[tuple[str, str], int] = {
     ("join", "instance"): 5,
     ("sync", "instance"): 3,
@@ -344,7 +344,7 @@ def _transactions(draft: Draft, actor: int) -> None:
 
 
 def _exactly_once(draft: Draft, actor: int) -> None:
-    """Offsets within transactions, by a member or by nobody."""
+    """Offsets within transactions, committed by a member or by a client that is none."""
     idea = draft.ideas[actor]
     if not idea.has_id:
         draft.add(actor, "init")

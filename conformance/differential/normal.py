@@ -12,8 +12,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from conformance import batches
-from conformance.differential.world import World
+from conformance.data import batches
+from conformance.differential.broker_side import World
 
 LEFT_OUT = {"throttle_time_ms", "error_message", "host", "port", "node_id", "node_endpoints", "log_append_time_ms"}
 ASSIGNMENTS = {"assignment", "member_assignment"}

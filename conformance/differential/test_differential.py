@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.brokers import KINDS as BROKERS
-from conformance.brokers import Broker, RealKafka
 from conformance.differential import accepted
 from conformance.differential.campaign import SETTINGS, Campaign, Side, Tally
+from conformance.harness.brokers import KINDS as BROKERS
+from conformance.harness.brokers import Broker, RealKafka
 
 SHORT, LONG = 60, 2400
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from conformance.differential import accepted
+from conformance.differential.broker_side import World
 from conformance.differential.compare import Difference, differences
 from conformance.differential.generate import KINDS, sequence
 from conformance.differential.requests import VERBS, request_fields
 from conformance.differential.shrink import shrink
 from conformance.differential.step import parse, show, step
-from conformance.differential.world import World
-from conformance.wire_client import encode_request
+from conformance.harness.wire_client import encode_request
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 
 from conformance.drivers.base import Driver
-from conformance.witnesses import used
+from conformance.report.witnesses import used
 
 #: Name: module and class.
 DRIVERS = {

@@ -77,8 +77,8 @@ class AiokafkaDriver(Driver):
     def __init__(self) -> None:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         self._loop = asyncio.new_event_loop()
-        # A fenced producer leaves futures that nobody asks; the garbage collector would print each of them, at a moment
-        # when Python 3.11 may be parsing, and the traceback parses too.
+        # A fenced producer leaves futures that are never awaited. The garbage collector would print each of them, at a
+        # moment when Python 3.11 may be parsing, and the traceback parses too.
         self._loop.set_exception_handler(lambda *_: None)
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
         self._thread.start()
@@ -158,7 +158,7 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         self._driver.run(self._watched("begin_transaction"))
 
     async def _watched(self, name: str, *arguments: Any) -> Any:
-        """A call that ends also when aiokafka's sender dies, for then nobody would answer it."""
+        """A call that also ends when aiokafka's sender dies, because then no answer would come."""
         client = await self._started()
         sender = client._sender.sender_task
         if sender.done():

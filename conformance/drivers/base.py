@@ -16,7 +16,7 @@ driver understands::
 ``session_timeout_ms``, ``heartbeat_interval_ms`` and the strategy are left out where ``group_protocol`` is
 ``consumer``, for there the broker decides them.
 
-Errors are of four kinds, whatever the client calls them: ``Fenced`` (somebody else has the transactional id or the
+Errors are of four kinds, whatever the client calls them: ``Fenced`` (another client has the transactional id or the
 instance id: give up), ``MustAbort`` (abort the transaction and try again), ``CommitRefused`` (the group has gone on
 without this member) and ``Unanswered`` (a time-out: the outcome is unknown). Everything else is a plain
 ``ClientError``.

@@ -10,7 +10,6 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from conformance import librdkafka
 from conformance.drivers.base import (
     PATIENCE_S,
     ClientError,
@@ -26,6 +25,7 @@ from conformance.drivers.base import (
     Sent,
     Unanswered,
 )
+from conformance.harness import librdkafka
 
 #: librdkafka comes back at once. It hangs in ``send_offsets_to_transaction`` after a restart of the only broker unless
 #: it keeps the brokers that it knows (2.16).
@@ -79,6 +79,10 @@ def translated(error: KafkaError) -> ClientError:
     return ClientError(text)
 
 
+MOVED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+"""Retriable by Kafka's table; librdkafka says so of some calls only."""
+
+
 def insist(call: Callable[[float], Any]) -> Any:
     """Calls with a time-out, again while the error says that this may help."""
     deadline = time.monotonic() + PATIENCE_S
@@ -87,7 +91,8 @@ def insist(call: Callable[[float], Any]) -> Any:
             return call(max(0.1, deadline - time.monotonic()))
         except KafkaException as raised:
             error = raised.args[0]
-            if not error.retriable() or error.txn_requires_abort() or time.monotonic() > deadline:
+            may_help = error.retriable() or error.code() in MOVED
+            if not may_help or error.txn_requires_abort() or time.monotonic() > deadline:
                 raise translated(error) from raised
             time.sleep(0.02)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.faults import sdk_load
-from conformance.faults.cluster import PLACES, Plan, long_plan
-from conformance.faults.sdk_load import GROUPS, READERS, Worker
+from conformance.faults.campaigns.cluster import PLACES, Plan, long_plan
+from conformance.faults.loads import sdk_load
+from conformance.faults.loads.sdk_load import GROUPS, READERS, Worker
 from conformance.faults.test_kill import seed
 
 __all__ = ["seed"]

@@ -1,6 +1,6 @@
 """What holds brokers together is taken away: killed and halted brokers, controllers, ZooKeeper servers.
 
-Cases 22, 23, 24, on processes under load. What was acked stays, once, in order.
+Cases 22, 23, 24, on processes under load. Acked records stay, once and in order.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from conformance.clusters import Cluster
 from conformance.drivers.base import Place
-from conformance.ensemble import Ensemble, ensemble
-from conformance.faults.history import PartitionHistory
-from conformance.faults.load import IdempotentWriter, name_of
-from conformance.scenarios.support import until
+from conformance.faults.checkers.history import PartitionHistory
+from conformance.faults.loads.load import IdempotentWriter, name_of
+from conformance.harness.clusters import Cluster
+from conformance.harness.ensemble import Ensemble, ensemble
+from conformance.harness.support import until
 
 pytestmark = pytest.mark.ours
 

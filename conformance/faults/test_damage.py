@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.faults.damage import BATCHES, COUNT, PER_BATCH, WrittenLog, value_at
-from conformance.wire_client import Wire
+from conformance.faults.means.damage import BATCHES, COUNT, PER_BATCH, WrittenLog, value_at
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 
 pytestmark = pytest.mark.ours
 CORRUPT_MESSAGE = 2
@@ -81,7 +81,7 @@ def test_case_6_a_bad_last_batch_of_the_unflushed_tail_is_cut_off(broker: Broker
 
 
 def test_case_7_a_bad_batch_in_the_middle_is_never_served_nor_silently_deleted(broker: Broker) -> None:
-    """After a crash nobody vouches for the bytes: the log ends before the damage, what follows is put aside."""
+    """After a crash the bytes are not trusted: the log ends before the damage, and the rest is set aside."""
     logs = {place: WrittenLog.write(broker, name.replace(" ", "-")) for name, place in PLACES.items()}
     broker.kill()
     sizes = {}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.faults.small_disk import SmallDisk
-from conformance.scenarios.support import until
-from conformance.wire_client import ConnectionClosed, Wire
+from conformance.data import batches
+from conformance.faults.means.small_disk import SmallDisk
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
+from conformance.harness.wire_client import ConnectionClosed, Wire
 
-STORAGE_ERROR = 56
 CHUNK = b"x" * 100_000
 
 
@@ -59,7 +59,7 @@ def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(new_broker: New
         wire.create_topic("t")
         acked, error = fill(wire, "t")
     assert acked > 20
-    assert error in (STORAGE_ERROR, 0)
+    assert error in (error_codes.KAFKA_STORAGE_ERROR, 0)
     assert broker.process is not None
     assert broker.process.wait(20) == 1
     assert "every log dir has failed" in broker.logged()
@@ -88,8 +88,8 @@ def test_case_11_a_broker_with_another_disk_goes_on_serving_from_it(
     assert on_large
     with Wire(broker.address) as wire:
         acked, error = fill(wire, on_small[0])
-        assert error == STORAGE_ERROR
-        assert wire.produce(on_small[0], batches.batch([b"x"])).error_code in (STORAGE_ERROR, 5, 6)
+        assert error == error_codes.KAFKA_STORAGE_ERROR
+        assert wire.produce(on_small[0], batches.batch([b"x"])).error_code in error_codes.DISK_GONE
         for topic in on_large:
             assert wire.produce(topic, batches.batch([b"x"])).error_code == 0
             assert batches.values(wire.fetch(topic, 0).records) == [b"x"]
@@ -127,7 +127,7 @@ def test_case_12_a_failed_fsync_is_never_retried_and_nothing_is_acked_after_it(
             except (ConnectionClosed, OSError):
                 break
             if row.error_code != 0:
-                assert row.error_code in (STORAGE_ERROR, 5, 6)
+                assert row.error_code in error_codes.DISK_GONE
                 break
             acked += 1
     assert acked == 2
@@ -167,7 +167,7 @@ def test_case_11_a_write_that_fails_half_way_is_not_acked_and_leaves_no_torn_bat
             except (ConnectionClosed, OSError):
                 break
     assert codes[0] == 0
-    assert set(codes[1:]) <= {STORAGE_ERROR, 5, 6}
+    assert set(codes[1:]) <= set(error_codes.DISK_GONE)
     broker.kill()
     broker.wrapper = []
     broker.start()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import NewBroker
-from conformance.faults.exactly_once import Campaign, long_plan
+from conformance.faults.campaigns.exactly_once import Campaign, long_plan
+from conformance.faults.loads.transaction_load import Plan
 from conformance.faults.test_kill import seed
-from conformance.faults.transaction_load import Plan
 
 __all__ = ["seed"]
 DRIVERS = ("confluent", "aiokafka", "java")

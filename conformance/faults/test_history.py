@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from conformance.faults import history
-from conformance.faults.history import PartitionHistory, Row, TopicHistory, Watermark
+from conformance.faults.checkers import history
+from conformance.faults.checkers.history import PartitionHistory, Row, TopicHistory, Watermark
 
 Log = list[Row]
 

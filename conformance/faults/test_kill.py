@@ -10,11 +10,11 @@ import random
 
 import pytest
 
-from conformance import batches
 from conformance.conftest import NewBroker
-from conformance.faults.campaign import Campaign
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.data import batches
+from conformance.faults.campaigns.kills import Campaign
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A replica moves between log dirs under load, again and again, and kill -9 comes at random points of it.
 
-What was acknowledged is there afterwards, once and in order. The moments come from a seed that is printed;
+Acknowledged records are there afterwards, once and in order. The moments come from a seed that is printed;
 ``PYBROKER_SEED=…`` repeats it.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.data import batches
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 TOPIC = "moved"
 FOLDER = f"{TOPIC}-0"
@@ -32,7 +32,7 @@ VALUE = b"%d " + b"x" * 500
 class Writer:
     """Writes numbers, each in a batch of its own, one after the other; ``acked`` ends with the last acknowledged.
 
-    What was not acknowledged may be there or not, so the next number is another one.
+    A record that was not acknowledged may be there or not, so the next number is another one.
     """
 
     def __init__(self, broker: Broker) -> None:

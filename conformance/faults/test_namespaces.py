@@ -1,4 +1,4 @@
-"""The network of namespaces loses what it is told to, in one direction, and nothing after it has healed."""
+"""The network of namespaces loses the requested packets, in one direction, and nothing after it has healed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance import network
-from conformance.network import CLIENTS, Network
+from conformance.harness import network
+from conformance.harness.network import CLIENTS, Network
 
 pytestmark = [pytest.mark.ours, pytest.mark.long]
 PORT = 7_000

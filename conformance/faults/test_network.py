@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.brokers import Broker, free_port
 from conformance.conftest import NewBroker
-from conformance.faults.history import PartitionHistory
-from conformance.faults.load import IdempotentWriter, Place, read_back
-from conformance.faults.proxy import FaultProxy
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.faults.checkers.history import PartitionHistory
+from conformance.faults.loads.load import IdempotentWriter, Place, read_back
+from conformance.faults.means.proxy import FaultProxy
+from conformance.harness.brokers import Broker, free_port
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 PLACE = Place("t", 0)
 

@@ -7,23 +7,24 @@ Every broker is a machine of its own behind two doors, proxies that may swallow 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from conformance import batches
+from conformance.data import batches
 from conformance.drivers.base import Place
-from conformance.ensemble import Ensemble, ensemble
-from conformance.faults import replicas
-from conformance.faults.history import PartitionHistory
-from conformance.faults.load import IdempotentWriter, make_value, name_of, read_back
-from conformance.faults.proxy import FaultProxy
-from conformance.faults.several import EAGER, Several
-from conformance.machines import Machines
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.faults.checkers import replicas
+from conformance.faults.checkers.history import PartitionHistory
+from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
+from conformance.faults.loads.load import IdempotentWriter, make_value, name_of, read_back
+from conformance.faults.means.proxy import FaultProxy
+from conformance.harness.ensemble import Ensemble, ensemble
+from conformance.harness.machines import Machines
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 pytestmark = pytest.mark.ours
 TOPIC = "t"
@@ -43,7 +44,7 @@ class Doors:
             back = self.backs[broker] = running.enter_context(FaultProxy(lambda: ("127.0.0.1", port)))
             member.config["advertised.listeners"] = f"PLAINTEXT://{front.bootstrap}"
             member.zookeeper = f"{back.bootstrap}/kafka"
-        self.target = Several(running.enter_context(self.machines))
+        self.target = ClusterTarget(running.enter_context(self.machines))
         self.target.make_topic(TOPIC, 1)
 
     @property
@@ -69,39 +70,68 @@ def doors(tmp_path: Path) -> Iterator[Doors]:
         yield Doors(tmp_path, running.enter_context(ensemble(tmp_path)), running)
 
 
-def produce(address: tuple[str, int], history: PartitionHistory, number: int, timeout_ms: int = 10_000) -> int:
-    """One record with acks=all, noted; the error code, -1 where nothing was answered."""
-    value = make_value("writer", number, 30)
-    history.send("writer", name_of(value))
-    data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batches.batch([value])}]}
-    fields = {"transactional_id": None, "acks": -1, "timeout_ms": timeout_ms, "topic_data": [data]}
-    with contextlib.suppress(OSError), Wire(address, timeout_ms / 1_000 + 10) as wire:
-        row = wire.ask("Produce", 9, **fields).responses[0].partition_responses[0]
-        if row.error_code == 0:
-            history.ack(row.base_offset, name_of(value))
-        return int(row.error_code)
-    return -1
+class Writer:
+    """Sends one record at a time with acks=all, and notes it. No record is sent twice: each try is another one."""
+
+    def __init__(self, doors: Doors, history: PartitionHistory) -> None:
+        self._doors = doors
+        self._history = history
+        self._numbers = itertools.count()
+        self.end = 0
+        """The offset behind the last record that was acked."""
+
+    def try_one(self, broker: int, timeout_ms: int = 10_000) -> int:
+        """The error code that the broker answers, -1 where it answers nothing."""
+        value = make_value("writer", next(self._numbers), 30)
+        self._history.send("writer", name_of(value))
+        data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batches.batch([value])}]}
+        fields = {"transactional_id": None, "acks": -1, "timeout_ms": timeout_ms, "topic_data": [data]}
+        with contextlib.suppress(OSError), Wire(self._doors.machines.address(broker), timeout_ms / 1_000 + 10) as wire:
+            row = wire.ask("Produce", 9, **fields).responses[0].partition_responses[0]
+            if row.error_code == 0:
+                self._history.ack(row.base_offset, name_of(value))
+                self.end = row.base_offset + 1
+            return int(row.error_code)
+        return -1
+
+    def write(self, count: int, without: int | None = None) -> int:
+        """Tries until so many are acked, by who leads then; returns who has acked the last one."""
+        leader = -1
+
+        def is_acked() -> bool:
+            nonlocal leader
+            leader = self._doors.leader(without)
+            return leader not in (without, -1) and self.try_one(leader) == 0
+
+        for _ in range(count):
+            until(is_acked, "an ack")
+        return leader
 
 
 def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_when_it_is_back(doors: Doors) -> None:
     history = PartitionHistory()
-    old = doors.leader()
-    address = doors.machines.address(old)
-    for number in range(5):
-        assert produce(address, history, number) == 0
+    writer = Writer(doors, history)
+    old = writer.write(5)
+    end = writer.end
     doors.backs[old].black_hole()
     doors.backs[old].refuses = True
-    until(lambda: doors.leader(without=old) not in (old, -1), "another leader")
-    refused = [produce(address, history, number, timeout_ms=500) for number in range(5, 10)]
+    until(lambda: another_leads(doors, old), "another leader")
+    refused = [writer.try_one(old, timeout_ms=500) for _ in range(5)]
     assert 0 not in refused
-    with Wire(address) as wire:
-        assert wire.end_offset(TOPIC) == 5, "the high watermark must stand still"
-    new = doors.machines.address(doors.leader(without=old))
-    for number in range(10, 15):
-        until(lambda number=number: produce(new, history, number) == 0, "an ack of the next leader")  # type: ignore[misc]
+    with Wire(doors.machines.address(old)) as wire:
+        assert wire.end_offset(TOPIC) == end, "the high watermark must stand still"
+    writer.write(5, without=old)
     doors.backs[old].heal()
     doors.backs[old].cut()
     doors.check(history)
+
+
+def another_leads(doors: Doors, old: int) -> bool:
+    """Another has begun to lead: until then it may fetch from the old leader, which acks what all have that are in
+    sync.
+    """
+    found = doors.leader(without=old)
+    return found not in (old, -1) and doors.machines.leads(found, TOPIC, 0)
 
 
 @pytest.mark.long

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance import batches
-from conformance.faults import replicas
-from conformance.faults.history import LOST
+from conformance.data import batches
+from conformance.faults.checkers import replicas
+from conformance.faults.checkers.history import LOST
 
 LogDirs = dict[int, Path]
 SEGMENT, NEXT = "00000000000000000000.log", "00000000000000000006.log"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import NewBroker
-from conformance.faults import history, sdk_load
-from conformance.faults.sdk import Campaign
-from conformance.faults.sdk_load import Plan, Worker
+from conformance.faults.campaigns.sdk import Campaign
+from conformance.faults.checkers import history
+from conformance.faults.loads import sdk_load
+from conformance.faults.loads.sdk_load import Plan, Worker
 from conformance.faults.test_kill import seed
 
 __all__ = ["seed"]
@@ -46,8 +47,8 @@ class LostAcks(Campaign):
 def test_the_campaign_finds_what_it_looks_for(
     new_broker: NewBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without idempotence, records whose ack was lost are sent again and are there twice; a process that holds more
-    than it may is told.
+    """Without idempotence, records whose ack was lost are sent again and are there twice. A process with too much
+    memory is reported.
     """
     monkeypatch.setattr(sdk_load, "MAX_MEMORY", sdk_load.MIB)
     naive = Worker("send", 1000, settings={"enable_idempotence": False})

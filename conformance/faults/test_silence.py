@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from conformance.faults import silence
-from conformance.faults.silence import SILENT, Silence
-from conformance.scenarios.support import until
+from conformance.faults.checkers import silence
+from conformance.faults.checkers.silence import SILENT, Silence
+from conformance.harness.support import until
 
 pytestmark = pytest.mark.ours
 NO_APIS = struct.pack(">hi", 0, 0)

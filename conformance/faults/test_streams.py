@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.faults import history, streams
-from conformance.faults.streams import Journal, PartitionLog, make_value
+from conformance.faults.checkers import history, streams
+from conformance.faults.checkers.streams import Journal, PartitionLog, make_value
 
 PARTITIONS = 2
 ENDED, KILLED = 3, 8

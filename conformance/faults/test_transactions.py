@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from conformance.drivers.base import Place
-from conformance.faults import history, transactions
-from conformance.faults.history import Row
-from conformance.faults.transactions import COMMITTED, OPEN, UNKNOWN, Journal, Transaction
+from conformance.faults.checkers import history, transactions
+from conformance.faults.checkers.history import Row
+from conformance.faults.checkers.transactions import COMMITTED, OPEN, UNKNOWN, Journal, Transaction
 
 PLACES = [Place("a", 0), Place("a", 1), Place("b", 0)]
 Logs = dict[Place, list[Row]]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.faults import mutants, trials
+from conformance.faults import mutants
 from conformance.faults.mutants.planted import MUTANTS
+from conformance.faults.trials import scripts
 
 pytestmark = pytest.mark.ours
 #: In CI a few stand for all.
@@ -19,13 +20,13 @@ def chosen(names: list[str], short: tuple[str, ...]) -> list[object]:
     return [name if name in short else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
-@pytest.mark.parametrize("name", chosen(sorted(trials.TRIALS), SHORT_TRIALS))
+@pytest.mark.parametrize("name", chosen(sorted(scripts.TRIALS), SHORT_TRIALS))
 def test_a_trial_finds_nothing(name: str, tmp_path: Path) -> None:
-    assert trials.run(name, tmp_path) == []
+    assert scripts.run(name, tmp_path) == []
 
 
 @pytest.mark.parametrize("name", chosen(sorted(MUTANTS), SHORT_MUTANTS))
 def test_a_mutant_is_caught(name: str, tmp_path: Path) -> None:
     mutant = MUTANTS[name]
-    found = trials.run(mutant.trial, tmp_path, mutants.environment(name))
+    found = scripts.run(mutant.trial, tmp_path, mutants.environment(name))
     assert {anomaly.kind for anomaly in found} & set(mutant.kinds), (mutant.kinds, found)

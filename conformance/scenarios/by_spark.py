@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conformance.scenarios.support import Served, until
-from conformance.witnesses import used
+from conformance.harness.support import Served, until
+from conformance.report.witnesses import used
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +65,7 @@ class BySpark:
         return [row.value for row in self(broker, topic, options)]
 
     def frame(self, broker: Served, topic: str, options: Options | None = None) -> DataFrame:
-        """A batch that nobody has read yet."""
+        """Whether there is a batch that was not read yet."""
         used("PySpark")
         frame: DataFrame = self._told(self.session.read, broker, topic, options).load()
         return frame
@@ -105,7 +105,7 @@ class Reading:
         self._query = query
 
     def rows(self) -> list[Row]:
-        """What has come so far."""
+        """Returns the rows that have come so far."""
         return in_order(self._session.table(self._name))
 
     def await_rows(self, count: int, timeout_s: float = PATIENCE_S) -> list[Row]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance import drivers
-from conformance.brokers import Broker
 from conformance.drivers import CLIENTS, DRIVERS
 from conformance.drivers.base import Consumer, Driver
+from conformance.harness.brokers import Broker
 from conformance.scenarios.by_spark import BySpark
 
 if TYPE_CHECKING:

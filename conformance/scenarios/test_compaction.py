@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from conformance import batches
-from conformance.brokers import Broker
-from conformance.compacted import EAGER, PATIENCE_S, CompactedTopic, Pair, Row
 from conformance.conftest import QUICK_GROUPS, NewBroker
+from conformance.data import batches
+from conformance.data.compacted import EAGER, PATIENCE_S, CompactedTopic, Pair, Row
 from conformance.drivers import opened
 from conformance.drivers.base import Consumer, Driver, Place
-from conformance.members import find_coordinator
+from conformance.harness.brokers import Broker
+from conformance.harness.members import find_coordinator
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_s75_a_tombstone_outlives_the_values_before_it_until_its_retention_is_ov
         topic.write((b"gone", None))
     long.until_rows([(1, b"stays", b"2"), (2, b"gone", None)], "the tombstone is left of its key")
     short.until_rows([(1, b"stays", b"2")], "the tombstone has gone as well")
-    dated = [header for header in batches.headers(long.bytes()) if header.attributes & 0x40]
+    dated = [header for header in batches.headers(long.bytes()) if header.attributes & batches.DELETE_HORIZON]
     assert [(header.base_offset, header.count) for header in dated] == [(2, 1)]
     assert dated[0].base_timestamp > batches.now_ms()
 

@@ -10,15 +10,15 @@ from confluent_kafka import TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka import TopicPartition as Partition
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
-from conformance.members import Member, committed, find_coordinator
-from conformance.peers import Java
+from conformance.data import batches
+from conformance.harness.brokers import Broker
+from conformance.harness.members import Member, committed, find_coordinator
+from conformance.harness.peers import Java
+from conformance.harness.support import consumer, take, until, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, offsets
-from conformance.scenarios.support import consumer, take, until, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 NUMBERS = [b"%d" % number for number in range(100)]
 
@@ -171,7 +171,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
             other.subscribe([topic])
 
             def moved() -> bool:
-                one.poll(1_500)  # kafka-python begins to join anew where a poll ends before the join does
+                one.poll(1_500)  # kafka-python starts to join again if a poll ends before the join does
                 other.consume(1, 0.05)
                 kind, partitions = events[-1]
                 return len(other.assignment()) == 1 and kind == "assigned" and len(partitions) == 1

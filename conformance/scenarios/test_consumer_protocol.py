@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from conformance import drivers
-from conformance.brokers import Broker
 from conformance.conftest import QUICK_GROUPS
 from conformance.drivers.base import Consumer, Place
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 
 PARTITIONS = 4
 PATIENCE_S = 90
@@ -64,7 +65,7 @@ def whole(*topics: str) -> set[Place]:
 
 
 def shares(members: list[Consumer], places: set[Place]) -> Callable[[], bool]:
-    """Whether these members hold exactly these partitions, each of them one, nobody none."""
+    """Whether these members hold exactly these partitions, one each."""
 
     def look() -> bool:
         for member in members:
@@ -135,7 +136,7 @@ def test_a_group_is_upgraded_and_downgraded_while_its_members_read(
     new.commit()
     new.close()
     wait_for_shares([classic], whole(topic))
-    assert described(quick, group).error_code == 69
+    assert described(quick, group).error_code == error_codes.GROUP_ID_NOT_FOUND
     write(quick, topic, [b"classic again"] * 10)
     assert read([classic], 10) == [b"classic again"] * 10
 

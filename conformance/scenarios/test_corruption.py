@@ -10,21 +10,22 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import CorruptRecordError
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.clients.streams import kcat
 from conformance.conftest import NewBroker
+from conformance.data import batches
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.support import consumer, read
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, offsets
-from conformance.scenarios.support import consumer, read
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 
 def test_s33_a_batch_with_a_wrong_crc_is_refused_and_nothing_is_written(
     broker: Broker, topic: str
 ) -> None:
     with Wire(broker.address) as wire:
-        assert wire.produce(topic, batches.batch([b"x"], crc=12345)).error_code == 2
+        assert wire.produce(topic, batches.batch([b"x"], crc=12345)).error_code == error_codes.CORRUPT_MESSAGE
         assert wire.end_offset(topic) == 0
         assert wire.produce(topic, batches.batch([b"x"])).base_offset == 0
 
@@ -36,7 +37,7 @@ def test_s33_every_flipped_bit_behind_the_crc_is_noticed(
     data = bytearray(batches.batch([b"some value", b"another"]))
     data[position] ^= 0x10
     with Wire(broker.address) as wire:
-        assert wire.produce(topic, bytes(data)).error_code == 2
+        assert wire.produce(topic, bytes(data)).error_code == error_codes.CORRUPT_MESSAGE
         assert wire.end_offset(topic) == 0
 
 
@@ -120,7 +121,7 @@ def test_s33_spark_is_told_of_the_rot_and_reads_what_lies_around_it(rotten_broke
 def test_s33_a_closed_segment_whose_batch_header_rotted_answers_corrupt_message(
     new_broker: NewBroker,
 ) -> None:
-    """A real Kafka does not come up over such a file."""
+    """A real Kafka does not start with such a file."""
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t", configs={"segment.bytes": 1 << 20})
@@ -134,7 +135,7 @@ def test_s33_a_closed_segment_whose_batch_header_rotted_answers_corrupt_message(
     path.write_bytes(data)
     broker.start()
     with Wire(broker.address) as wire:
-        assert wire.fetch("t", 7).error_code == 2
+        assert wire.fetch("t", 7).error_code == error_codes.CORRUPT_MESSAGE
         assert wire.end_offset("t") == 12
         assert batches.headers(wire.fetch("t", 6, partition_max_bytes=1).records)[0].base_offset == 6
         assert batches.headers(wire.fetch("t", 11).records)[0].base_offset == 11

@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from conformance import command_line, postgres
-from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
-from conformance.dataset import flights
+from conformance.data.dataset import flights
 from conformance.drivers.base import Consumer, Driver, Place, Record
-from conformance.members import committed
-from conformance.rows import ROOT
+from conformance.harness import command_line, postgres
+from conformance.harness.brokers import Broker
+from conformance.harness.members import committed
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
+from conformance.report.rows import ROOT
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, in_order, offsets, started
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 EXAMPLE = ROOT / "docs" / "examples" / "into_database.py"
 PARTITIONS, ROUNDS, RECORDS = 3, 3, 3_000
@@ -205,7 +205,7 @@ def test_s46_each_record_is_a_row_once_though_its_writer_is_killed_and_all_of_it
 
 
 def _is_left(broker: Broker, writer: Writer) -> bool:
-    """A static member is one until it says otherwise: the broker is told."""
+    """A static member stays one until it leaves explicitly, so it tells the broker."""
     with Wire(broker.address) as wire:
         gone = [{"member_id": "", "group_instance_id": "writer-1", "reason": None}]
         return int(wire.ask("LeaveGroup", 5, group_id=writer.group, members=gone).error_code) == 0
@@ -368,7 +368,7 @@ def records_of(frame: Any, topic: str) -> list[Record]:
 def streamed(
     by_spark: BySpark, broker: Broker, topic: str, into: Callable[[Any, int], None], **options: object
 ) -> None:
-    """Everything that is there, 250 records a batch, with a checkpoint that nobody had before."""
+    """Reads everything, 250 records per batch, with a new checkpoint."""
     limits = {"maxOffsetsPerTrigger": 250, **options}
     writing = by_spark.stream(broker, topic, limits).writeStream.foreachBatch(into).trigger(availableNow=True)
     query = started(writing.start)

@@ -9,15 +9,16 @@ import confluent_kafka
 import pytest
 from kafka import KafkaProducer
 
-from conformance import batches, drivers
-from conformance.brokers import Broker, free_port
+from conformance import drivers
 from conformance.conftest import Counted, NewBroker
+from conformance.data import batches
 from conformance.drivers.base import ClientError
-from conformance.faults.proxy import FaultProxy
+from conformance.faults.means.proxy import FaultProxy
+from conformance.harness.brokers import Broker, free_port
+from conformance.harness.support import Deliveries, read
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.support import Deliveries, read
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 COUNT = 2_000
 
@@ -131,7 +132,7 @@ def test_s40_sequences_are_kept_per_partition_and_over_a_crash(new_broker: NewBr
         assert wire.end_offset("t", 1) == 1
 
 
-#: What a producer is told to do about a failure.
+#: How a producer handles a failure.
 GUARANTEES: dict[str, dict[str, object]] = {
     "at most once": {"enable_idempotence": False, "retries": 0},
     "at least once": {"enable_idempotence": False},

@@ -1,4 +1,4 @@
-"""What is synced, and sent without a copy, as the system calls show: S77, S78."""
+"""System calls show which data are synced, and sent without a copy: S77, S78."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance import batches
 from conformance.conftest import NewBroker
+from conformance.data import batches
+from conformance.harness.support import read, until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.files import count_calls, traced
-from conformance.scenarios.support import read, until, write
-from conformance.wire_client import Wire
 
 
 def test_s77_nothing_is_synced_by_default(new_broker: NewBroker, tmp_path: Path) -> None:

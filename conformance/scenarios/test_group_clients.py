@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from conformance import drivers
-from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.drivers.base import CommitRefused, Consumer, Driver, Event, Place, Record, WokenUp
-from conformance.members import committed
+from conformance.harness.brokers import Broker
+from conformance.harness.members import committed
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.conftest import NewMember
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
 
 PATIENCE_S = 90.0
 #: The new protocol's timers in the broker's hands, as short as the old one's in the clients'.

@@ -15,12 +15,13 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker, NewTopic
-from conformance.members import Member, committed, describe, find_coordinator, subscription
-from conformance.scenarios.support import consumer, producer, take, until, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.members import Member, committed, describe, find_coordinator, subscription
+from conformance.harness.support import consumer, producer, take, until, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 
 Partitions = set[tuple[str, int]]
 
@@ -215,7 +216,7 @@ def test_s54_assignors_of_kafka_python_share_evenly(
 
 
 def _poll(client: KafkaConsumer, stop: threading.Event) -> None:
-    """Polls for long: kafka-python begins to join anew where a poll ends before the join does."""
+    """Polls for long: kafka-python starts to join again if a poll ends before the join does."""
     while not stop.is_set():
         client.poll(1_500)
 
@@ -228,7 +229,7 @@ def test_s54_members_without_a_common_assignor_cannot_be_in_one_group(broker: Br
     with Member(broker, group) as one, Member(broker, group, protocols={"other": subscription()}) as other:
         find_coordinator(one.wire, group)
         one.join_alone()
-        assert other.join().error_code == 23
+        assert other.join().error_code == error_codes.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_s55_a_list_of_topics_is_subscribed(broker: Broker, new_topic: NewTopic, group: str) -> None:

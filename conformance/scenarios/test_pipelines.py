@@ -1,4 +1,4 @@
-"""Pipelines on real input: the programs of ``examples/``, started as a user starts them, and looked at from outside."""
+"""Pipelines on real input: the programs of ``examples/``, started as a user starts them, and checked from outside."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyarrow.dataset import dataset as parquet_dataset
 
-from conformance import dataset, rows
-from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker
+from conformance.data import dataset
+from conformance.data.spark_tables import committed_files
+from conformance.harness.brokers import Broker
+from conformance.harness.support import consumer
+from conformance.harness.wire_client import Wire
+from conformance.report import rows
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.support import consumer
-from conformance.spark_tables import committed_files
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 LOGS = ("/var/log/dpkg.log", "/var/log/alternatives.log", "/var/log/apt/term.log")
 FEW_FLIGHTS = 5_000

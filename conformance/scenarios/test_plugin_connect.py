@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance import dataset
 from conformance.applications import connect
 from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.connect import DistributedWorker
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.data import dataset
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ class Flow:
 
 
 def flow_under_kills(flow: Flow, lines: Sequence[str], victims: Sequence[str]) -> None:
-    """A part of the file after the other; while one is moved, somebody is killed and comes back."""
+    """Moves one part of the file after the other; during each, a process is killed and comes back."""
     size = len(lines) // (len(victims) + 1)
     with Wire(flow.broker.address) as wire:
         wire.create_topic("lines")

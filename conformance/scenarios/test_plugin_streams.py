@@ -1,4 +1,4 @@
-"""Kafka Streams 4.3.1 with exactly_once_v2: S115. Every flight is counted once, whoever is killed meanwhile.
+"""Kafka Streams 4.3.1 with exactly_once_v2: S115. Every flight is counted once, whatever process is killed meanwhile.
 
 The application is ``conformance/java/FlightsPerRoute.java``. It emits every count, so a read_committed reader must see
 1, 2, 3 … for each route: a flight counted twice, lost, or counted in an aborted transaction breaks the row.
@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from conformance import dataset, drivers, peers
+from conformance import drivers
 from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
+from conformance.data import dataset
+from conformance.harness import peers
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 
 APPLICATION_ID = "routes"
 CHANGELOG = f"{APPLICATION_ID}-counts-changelog"
@@ -96,7 +98,7 @@ def run(new_broker: NewBroker, tmp_path: Path) -> Iterator[Run]:
 
 
 def run_under_kills(run: Run, lines: Sequence[str], kills: Sequence[str]) -> None:
-    """A part of the input after the other; while one is worked on, somebody is killed and comes back."""
+    """Feeds one part of the input after the other; during each, a process is killed and comes back."""
     parts = [lines[begin :: len(kills) + 1] for begin in range(len(kills) + 1)]
     for part, victim in zip(parts, [*kills, None], strict=True):
         before = run.written

@@ -12,15 +12,16 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from kafka import KafkaProducer
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.clients.streams import READERS, kcat, write_by_kcat
 from conformance.conftest import NewTopic
-from conformance.dataset import flights, write_flights
-from conformance.peers import Java
-from conformance.scenarios.support import Deliveries, producer, read, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
+from conformance.data import batches
+from conformance.data.dataset import flights, write_flights
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.peers import Java
+from conformance.harness.support import Deliveries, producer, read, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 
 
 @pytest.mark.parametrize("partition", [0, 3])
@@ -34,7 +35,8 @@ def test_s10_an_explicit_partition_is_honoured(broker: Broker, new_topic: NewTop
 
 def test_s10_a_partition_that_does_not_exist_is_refused_by_the_broker(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as wire:
-        assert wire.produce(topic, batches.batch([b"x"]), partition=1).error_code == 3
+        row = wire.produce(topic, batches.batch([b"x"]), partition=1)
+        assert row.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_s11_every_client_sends_a_key_to_the_same_partition(

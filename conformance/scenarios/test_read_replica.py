@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from conformance import drivers
-from conformance.clusters import Cluster
 from conformance.drivers.base import Consumer, Place
-from conformance.hanging import hanging
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.harness.clusters import Cluster
+from conformance.harness.hanging import hanging
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER, FOLLOWER = 1, 3
@@ -50,7 +50,7 @@ def place_topic(cluster: Cluster, name: str, *replicas: list[int]) -> None:
     with Wire(("127.0.0.1", cluster.ports[LEADER])) as wire:
         reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
     assert reply.topics[0].error_code == 0, reply
-    until(lambda: cluster.is_in_sync(name), "both replicas in sync")
+    until(lambda: cluster.is_in_sync(name) and cluster.is_led(name), "both replicas in sync")
 
 
 def fill(cluster: Cluster, name: str) -> None:

@@ -18,17 +18,17 @@ import fastavro
 import pyarrow
 import pytest
 
-from conformance import batches
-from conformance.brokers import Broker, free_port
 from conformance.clients.streams import READERS
 from conformance.conftest import Counted, NewBroker, NewTopic
-from conformance.dataset import flights
-from conformance.faults.proxy import FaultProxy
-from conformance.peers import Java
+from conformance.data import batches
+from conformance.data.dataset import flights
+from conformance.faults.means.proxy import FaultProxy
+from conformance.harness.brokers import Broker, free_port
+from conformance.harness.peers import Java
+from conformance.harness.support import read, until, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.support import read, until, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 from pyclient import Producer
 from pyclient.errors import BufferExhausted, ConfigError, KafkaError
 from pyclient.serialization import AvroSerializer
@@ -177,7 +177,7 @@ def paced(broker: Broker, topic: str, count: int, linger_ms: int) -> list[float]
 def test_s14_the_longer_it_lingers_the_fewer_the_requests(
     broker: Broker, new_topic: NewTopic, counted: Counted
 ) -> None:
-    """A record a millisecond. What that costs, from ``send`` to the callback, is told, not judged."""
+    """Sends a record per millisecond. The time from ``send`` to the callback is reported, not judged."""
     requests = {}
     for linger_ms in (0, 5, 100):
         topic = new_topic()

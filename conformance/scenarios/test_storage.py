@@ -8,15 +8,16 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.conftest import NewBroker, NewTopic
-from conformance.members import committed, find_coordinator
+from conformance.data import batches
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.members import committed, find_coordinator
+from conformance.harness.support import consumer, read, take, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
-from conformance.scenarios.support import consumer, read, take, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 
 def test_s70_a_partition_is_a_folder_of_segments_named_by_their_20_digit_base_offset(
@@ -145,7 +146,7 @@ def test_s79_a_segment_of_an_old_message_format_is_read_and_new_records_are_v2(
 def test_s79_new_requests_take_format_v2_only(broker: Broker, topic: str, magic: int) -> None:
     with Wire(broker.address) as wire:
         reply = wire.produce(topic, batches.message(b"old", magic=magic, timestamp=1))
-        assert reply.error_code == 87
+        assert reply.error_code == error_codes.INVALID_RECORD
         assert wire.end_offset(topic) == 0
 
 

@@ -7,12 +7,13 @@ from collections import Counter
 
 import confluent_kafka
 
-from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
-from conformance.dataset import flights
+from conformance.data.dataset import flights
+from conformance.harness import error_codes
+from conformance.harness.brokers import Broker
+from conformance.harness.support import Deliveries, consumer, producer, read, take, until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.support import Deliveries, consumer, producer, read, take, until, write
-from conformance.wire_client import Wire
 
 
 def test_s01_each_record_is_stored_in_exactly_one_of_three_partitions(
@@ -79,7 +80,7 @@ def test_s03_no_topic_is_created_where_auto_create_is_off(new_broker: NewBroker)
     broker = new_broker(auto_create_topics_enable="false")
     with Wire(broker.address) as wire:
         reply = wire.ask("Metadata", 9, topics=[{"name": "nowhere"}], allow_auto_topic_creation=True)
-        assert reply.topics[0].error_code == 3
+        assert reply.topics[0].error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
     reports = Deliveries()
     client = producer(broker, topic_metadata_propagation_max_ms=0)
     client.produce("nowhere", b"lost", on_delivery=reports)

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from conformance import batches
-from conformance.brokers import Broker
 from conformance.conftest import Counted, NewBroker, NewTopic
+from conformance.data import batches
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
+from conformance.harness import kinds
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PATIENCE_S = 90.0
@@ -179,7 +180,7 @@ def test_s43_the_coordinator_of_a_transactional_id_leads_partition_hash_mod_50(
         partitions = wire.metadata("__transaction_state").partitions
         assert len(partitions) == 50
         leader = next(row.leader_id for row in partitions if row.partition_index == partition)
-        assert wire.ask("FindCoordinator", 3, key=name, key_type=1).node_id == leader
+        assert wire.ask("FindCoordinator", 3, key=name, key_type=kinds.TRANSACTION).node_id == leader
         data = wire.fetch("__transaction_state", 0, partition).records
     keys = {key for _, key, _ in batches.rows(data)}
     assert b"\0\0" + len(name).to_bytes(2) + name.encode() in keys
@@ -247,7 +248,7 @@ def test_s44_a_zombie_is_fenced_and_nothing_of_it_is_seen(
 
 
 def failure(steps: Iterable[Callable[[], object]], producer: Producer) -> ClientError | None:
-    """What a producer is told at last; some clients take the first refusal for one that an abort mends."""
+    """Returns a producer's final error. Some clients believe that an abort can repair the first refusal."""
     try:
         for step in steps:
             step()

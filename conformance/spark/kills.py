@@ -2,7 +2,7 @@
 
     python -m conformance.spark.kills --kills 200 [--seed N] [--mutant NAME]
 
-The program under test is ``pipeline``; ``hooks.stages`` kills in its processes. What was killed is started again, and
+The program under test is ``pipeline``; ``hooks.stages`` kills in its processes. A killed process is started again, and
 the next kill waits until a batch has been committed since. At the end every number must be in the topic once, for a
 reader of committed records (librdkafka), and in the table that the data source has read from the topic.
 """
@@ -28,14 +28,14 @@ from typing import NamedTuple, Self
 from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
 
 from conformance.applications.committed import read_all
-from conformance.brokers import Broker, OurBroker
+from conformance.data.spark_tables import committed_files
+from conformance.harness.brokers import Broker, OurBroker
+from conformance.harness.wire_client import Wire
 from conformance.spark.hooks import environment
 from conformance.spark.hooks.planted import MUTANTS
 from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
-from conformance.spark_tables import committed_files
-from conformance.wire_client import Wire
 
 PARTITIONS = 3
 STALLED_S = 900.0
@@ -43,7 +43,7 @@ STALLED_S = 900.0
 
 
 class Strike(NamedTuple):
-    """What is killed, and when."""
+    """The victims and the moments of the kills."""
 
     stage: str
     victim: str

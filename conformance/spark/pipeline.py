@@ -34,7 +34,7 @@ def started(spark: SparkSession, bootstrap: str, folder: Path) -> StreamingQuery
 
 
 def run(spark: SparkSession, bootstrap: str, folder: Path) -> None:
-    """Until it is told to stop."""
+    """Runs until it is asked to stop."""
     while not (folder / "stop").exists():
         query = started(spark, bootstrap, folder)
         while query.isActive and not (folder / "stop").exists():

@@ -25,7 +25,7 @@ CONFIG = {
 
 
 def _home(folder: Path) -> Path:
-    """PySpark's own home without its zip: workers would import PySpark from that, and compile it each time anew."""
+    """PySpark's own home without its zip: workers would import PySpark from that, and compile it each time."""
     import pyspark
 
     home = folder / "home"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from conformance.brokers import Broker
 from conformance.conftest import NewTopic
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
 from conformance.spark.source import PUSHES_FILTERS, Source, cut, fill
-from conformance.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +138,7 @@ def test_records_that_are_gone_fail_by_name_or_are_passed_over(source: Source, b
     cut(broker, topic, before=20)
     start = per_partition(topic, 10)
     with pytest.raises(
-        Exception, match=f"offsets 10 to 49 of {topic}-0 are wanted, the log has 20 to 49.*failOnDataLoss"
+        Exception, match=f"offsets 10 to 49 of {topic}-0 were requested, but the log has 20 to 49.*failOnDataLoss"
     ):
         source.values(topic, startingOffsets=start)
     assert source.values(topic, startingOffsets=start, failOnDataLoss="false") == counted(*range(20, 50))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from conformance.brokers import Broker
 from conformance.conftest import NewTopic
-from conformance.scenarios.support import until
+from conformance.harness.brokers import Broker
+from conformance.harness.support import until
 from conformance.spark.source import PATIENCE_S, TELLS_START, Source, cut, delete, fill, widen
 
 if TYPE_CHECKING:

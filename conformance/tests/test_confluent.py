@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import TopicPartition
 
-from conformance import librdkafka
 from conformance.drivers.base import Place
 from conformance.drivers.confluent import ConfluentConsumer
+from conformance.harness import librdkafka
 
 
 class Message(NamedTuple):

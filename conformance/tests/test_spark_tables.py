@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from conformance.spark_tables import committed_files
+from conformance.data.spark_tables import committed_files
 
 
 def write_log(table: Path, name: str, *files: str) -> None:

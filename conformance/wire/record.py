@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from conformance import peers
-from conformance.brokers import RealKafka
+from conformance.harness import peers
+from conformance.harness.brokers import RealKafka
 from conformance.wire import clients
 from conformance.wire.golden_frames import GOLDEN, Exchange, write
 

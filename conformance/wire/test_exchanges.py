@@ -10,9 +10,10 @@ from typing import NamedTuple
 import pytest
 from _pytest.mark import ParameterSet
 
-from conformance.brokers import Broker
 from conformance.conftest import QUICK_GROUPS
-from conformance.wire_client import Wire, framed
+from conformance.harness import kinds
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire, framed
 
 FILE = Path(__file__).with_name("exchanges.txt")
 COORDINATOR_IS_NOT_READY = {14, 15, 16}
@@ -38,7 +39,7 @@ def fresh(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
     with broker_kind(data_root / "exchanges", broker_rack="r", **QUICK_GROUPS) as broker:
         with Wire(broker.address) as wire:
             wire.create_topic("bytes")
-            while wire.ask("FindCoordinator", 1, key="g", key_type=0).error_code:
+            while wire.ask("FindCoordinator", 1, key="g", key_type=kinds.GROUP).error_code:
                 pass
             group = {"group_id": "g", "generation_id": 1, "member_id": "m"}
             while wire.ask("Heartbeat", 0, **group).error_code in COORDINATOR_IS_NOT_READY:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.brokers import Broker
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire, decode_response, message_class
 from conformance.wire.golden_frames import FILES, Exchange, read
-from conformance.wire_client import Wire, decode_response, message_class
 
 #: JoinGroup and SyncGroup may rightly keep a client waiting for members that are not here.
 WAITING = {11, 14}

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from cy.batch import Builder, assign, iterate, read_header, scan, set_log_append_time, validate
-from cy.compression import Codec, compress, decompress
+from cy.batch.compression import Codec, compress, decompress
 from cy.crc32c import IMPLEMENTATIONS, crc32c_by
 
 ROUNDS, ROUND_S = 5, 0.05

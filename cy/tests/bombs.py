@@ -17,7 +17,7 @@ import zlib
 import lz4.frame
 
 from cy.batch import Builder, InvalidBatch, validate
-from cy.compression import Codec
+from cy.batch.compression import Codec
 from cy.crc32c import crc32c
 
 MIB = 1 << 20

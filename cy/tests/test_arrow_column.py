@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from cy.arrow_column import ArrowColumn
 from cy.batch import iterate
-from cy.deliveries import Deliveries
-from cy.murmur2 import partition_for_key
-from cy.record_queues import RecordQueues
+from cy.produce.arrow_column import ArrowColumn
+from cy.produce.deliveries import Deliveries
+from cy.produce.murmur2 import partition_for_key
+from cy.produce.record_queues import RecordQueues
 
 KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]
 
@@ -23,7 +23,9 @@ def make(partitions, **settings):
 
 def drained(queues, partition):
     found = []
-    for batch in queues.topic("t").queues[partition].drain():
+    queue = queues.topic("t").queues[partition]
+    for batch in queue.batches():
+        queue.remove(batch)
         batch.seal()
         batch.assign()
         found += [(record.key, record.value) for record in iterate(batch.records)]

@@ -27,7 +27,7 @@ from cy.batch import (
     set_max_timestamp,
     validate,
 )
-from cy.compression import Codec, UnknownCodec
+from cy.batch.compression import Codec, UnknownCodec
 from cy.crc32c import crc32c
 
 optional_bytes = st.none() | st.binary(max_size=200)

@@ -18,7 +18,7 @@ from cy.batch import (
     iterate,
     validate,
 )
-from cy.compression import Codec, UnknownCodec, compress
+from cy.batch.compression import Codec, UnknownCodec, compress
 from cy.crc32c import crc32c
 
 every_codec = pytest.mark.parametrize("codec", Codec)

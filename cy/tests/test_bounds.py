@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from cy.batch import check_crc, iterate, read_header, scan, validate
-from cy.compression import Codec, compress, decompress
+from cy.batch.compression import Codec, compress, decompress
+from cy.batch.legacy import up_convert
 from cy.crc32c import IMPLEMENTATIONS, crc32c, crc32c_by
-from cy.legacy_batch import up_convert
-from cy.murmur2 import murmur2
+from cy.produce.murmur2 import murmur2
 from cy.tests import golden
 
 ROOM = 64 * mmap.PAGESIZE

@@ -7,15 +7,15 @@ import struct
 
 import pytest
 
-from cy.aborted_transactions import AbortedTransactions
 from cy.batch import Builder, CorruptBatch, InvalidBatch, iterate, scan
-from cy.batch_filter import BatchFilter
-from cy.batch_source import measure
+from cy.batch.aborted_transactions import AbortedTransactions
+from cy.batch.whole_batches import measure
+from cy.compaction.batch_filter import BatchFilter
+from cy.compaction.key_scanner import KeyScanner
+from cy.compaction.offset_map import OffsetMap
+from cy.compaction.segment_indexer import SegmentIndexer
+from cy.compaction.siphash import siphash
 from cy.int64_map import Int64Map
-from cy.key_scanner import KeyScanner
-from cy.offset_map import OffsetMap
-from cy.segment_indexer import SegmentIndexer
-from cy.siphash import siphash
 
 SECRET = bytes(range(16))
 NOW = 1_700_000_000_000

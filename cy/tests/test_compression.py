@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cy.compression import (
+from cy.batch.compression import (
     Codec,
     CompressionError,
     CorruptData,

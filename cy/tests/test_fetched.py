@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cy.batch import Builder, CorruptBatch, InvalidBatch
-from cy.compression import Codec, CompressionError
-from cy.fetched import Fetched, LegacyBatch
-from cy.records import Record, Records
+from cy.batch.compression import Codec, CompressionError
+from cy.consume.fetched import Fetched, LegacyBatch
+from cy.consume.records import Record, Records
+from cy.consume.value_reader import Reader
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 optional_bytes = st.none() | st.binary(max_size=40)
@@ -217,7 +218,8 @@ def test_deserializer_is_called_once_and_only_when_asked() -> None:
         calls.append(data)
         return f"{topic}:{data.decode()}"
 
-    (record,) = drain(Fetched("t", 0, 0, batch(0, [b"v"]), value_reader=read, key_reader=read))
+    reader = Reader(read, True, TypeError)
+    (record,) = drain(Fetched("t", 0, 0, batch(0, [b"v"]), value_reader=reader, key_reader=reader))
     assert calls == []
     assert (record.value, record.value, record.key) == ("t:v", "t:v", None)
     assert calls == [b"v"]

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cy.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory, SendQueue
-from cy.sendfile import FileSlice
+from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
+from cy.wire.send_queue import SendQueue
+from cy.wire.sendfile import FileSlice
 
 Pair = tuple[socket.socket, socket.socket]
 LIMIT = 10 * 1024 * 1024
@@ -32,8 +33,8 @@ def take_all(reader: FrameReader) -> list[bytes]:
     return found
 
 
-def turn(reader: FrameReader, sock: socket.socket) -> list[bytes]:
-    """One turn as a connection does it."""
+def visit(reader: FrameReader, sock: socket.socket) -> list[bytes]:
+    """One visit as a connection does it."""
     assert reader.receive(sock.fileno()) > 0
     found = take_all(reader)
     reader.keep()
@@ -59,18 +60,18 @@ def test_frames_that_arrive_together_come_out_in_order_from_one_buffer(
 ) -> None:
     near, far = pair
     far.sendall(frame(b"one") + frame(b"") + frame(b"three"))
-    assert turn(reader, near) == [b"one", b"", b"three"]
-    assert reader.held == 0
+    assert visit(reader, near) == [b"one", b"", b"three"]
+    assert reader.taken == 0
 
 
 def test_an_idle_connection_holds_no_memory(pair: Pair, reader: FrameReader) -> None:
     near, far = pair
     far.sendall(frame(b"x" * 100)[:50])
-    assert turn(reader, near) == []
-    assert 0 < reader.held <= 1024
+    assert visit(reader, near) == []
+    assert 0 < reader.taken <= 1024
     far.sendall(frame(b"x" * 100)[50:])
-    assert turn(reader, near) == [b"x" * 100]
-    assert reader.held == 0
+    assert visit(reader, near) == [b"x" * 100]
+    assert reader.taken == 0
     assert reader.pending == 0
 
 
@@ -105,14 +106,14 @@ def test_case_45_impossible_length_is_refused_and_allocates_nothing(
     with pytest.raises(FrameError) as caught:
         reader.next()
     assert caught.value.prefix == struct.pack(">i", length) + b"abcd"
-    assert memory.held == 0
+    assert memory.taken == 0
 
 
 def test_case_46_memory_grows_with_the_bytes_that_arrived(pair: Pair, reader: FrameReader) -> None:
     near, far = pair
     far.sendall(struct.pack(">i", LIMIT) + b"xy")
-    assert turn(reader, near) == []
-    assert reader.held <= 1024
+    assert visit(reader, near) == []
+    assert reader.taken <= 1024
     arrived = 6
     for _ in range(40):
         far.sendall(b"z" * 3_000)
@@ -120,7 +121,7 @@ def test_case_46_memory_grows_with_the_bytes_that_arrived(pair: Pair, reader: Fr
         while reader.receive(near.fileno()) > 0:
             assert take_all(reader) == []
             reader.keep()
-        assert reader.held <= 2 * arrived + 64 * 1024
+        assert reader.taken <= 2 * arrived + 64 * 1024
 
 
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
@@ -147,7 +148,7 @@ def test_a_large_frame_and_what_follows_it_come_out_whole(pair: Pair, reader: Fr
             found += take_all(reader)
             reader.keep()
     assert found == bodies
-    assert reader.held == 0
+    assert reader.taken == 0
 
 
 def test_blocks_of_large_frames_are_used_again(pair: Pair) -> None:
@@ -163,7 +164,7 @@ def test_blocks_of_large_frames_are_used_again(pair: Pair) -> None:
                 found += take_all(reader)
                 reader.keep()
         assert found == [body]
-        assert memory.held == 0
+        assert memory.taken == 0
     assert 150_000 < memory.pooled < 600_000
     memory.trim()
     assert memory.pooled == 0
@@ -195,11 +196,11 @@ def test_frames_left_for_later_wait_at_the_reader(pair: Pair, reader: FrameReade
     other_near, other_far = socket.socketpair()
     other_far.sendall(frame(b"overwrites the shared buffer" * 3))
     other = FrameReader(ReceiveMemory(), LIMIT)
-    assert len(turn(other, other_near)) == 1
+    assert len(visit(other, other_near)) == 1
     assert take_all(reader) == [b"%d" % number for number in range(1, 10)]
     reader.keep()
     far.sendall(b"\0\1z")
-    assert turn(reader, near) == [b"z"]
+    assert visit(reader, near) == [b"z"]
     other_near.close()
     other_far.close()
 
@@ -262,7 +263,7 @@ def test_any_cut_of_the_stream_and_any_pace_of_taking_give_the_same_frames(
                 stopped = True
             reader.keep()
     assert found == bodies
-    assert memory.held == 0
+    assert memory.taken == 0
     near.close()
     far.close()
 

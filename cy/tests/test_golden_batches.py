@@ -16,8 +16,8 @@ from cy.batch import (
     set_log_append_time,
     validate,
 )
-from cy.compression import Codec
-from cy.legacy_batch import up_convert
+from cy.batch.compression import Codec
+from cy.batch.legacy import up_convert
 from cy.tests import golden
 from cy.tests.golden import APPEND_MS, Fields, Golden
 

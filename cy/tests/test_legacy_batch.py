@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from cy.batch import CorruptBatch, InvalidBatch, check_crc, iterate, read_header, scan, validate
-from cy.compression import Codec, compress
-from cy.legacy_batch import up_convert
+from cy.batch.compression import Codec, compress
+from cy.batch.legacy import up_convert
 
 APPEND_TIME = 0x08
 

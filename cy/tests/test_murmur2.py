@@ -7,7 +7,7 @@ from aiokafka.partitioner import murmur2 as witness
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cy.murmur2 import murmur2, partition_for_key
+from cy.produce.murmur2 import murmur2, partition_for_key
 
 # From Kafka's UtilsTest.
 JAVA = [

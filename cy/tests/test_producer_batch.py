@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cy.batch import Builder, iterate, read_header, validate
-from cy.compression import Codec
-from cy.producer_batch import begin
-from cy.record_metadata import RecordMetadata
+from cy.batch.compression import Codec
+from cy.produce.producer_batch import begin
+from cy.produce.record_metadata import RecordMetadata
 
 RECORDS = st.lists(
     st.tuples(

@@ -8,10 +8,10 @@ from itertools import chain, pairwise
 import pytest
 
 from cy.batch import iterate
-from cy.deliveries import Deliveries
-from cy.murmur2 import partition_for_key
-from cy.record_headers import size_of_headers
-from cy.record_queues import RecordQueues
+from cy.batch.record_headers import size_of_headers
+from cy.produce.deliveries import Deliveries
+from cy.produce.murmur2 import partition_for_key
+from cy.produce.record_queues import RecordQueues
 
 
 def make(partitions=3, **settings):
@@ -23,11 +23,23 @@ def make(partitions=3, **settings):
     return queues, wakes
 
 
+def taken(queue):
+    """The batch that is next to be sent, which leaves the queue."""
+    batch = queue.first()
+    queue.remove(batch)
+    return batch
+
+
+def drained(queue):
+    """All batches, which leave the queue."""
+    return [taken(queue) for _ in queue.batches()]
+
+
 def records_of(queues, partitions=3):
     """partition -> values, of everything that waits."""
     found = {}
     for number in range(partitions):
-        for batch in queues.topic("t").queues[number].drain():
+        for batch in drained(queues.topic("t").queues[number]):
             batch.seal()
             batch.assign()
             values = [bytes(record.value) for record in iterate(batch.records)]
@@ -39,6 +51,21 @@ def test_explicit_partition_is_honoured():
     queues, _ = make()
     assert queues.send("t", b"a", partition=2).partition == 2
     assert records_of(queues) == {2: [b"a"]}
+
+
+def test_a_topic_is_forgotten_when_nothing_waits_and_its_queues_come_back():
+    queues, _ = make()
+    queues.send("t", b"a", partition=2)
+    before = list(queues.topic("t").queues)
+    queues.forget_topic("t")
+    assert records_of(queues) == {2: [b"a"]}
+    queues.forget_topic("t")
+    queues.forget_topic("u")
+    assert queues.topic("t") is None
+    assert queues.try_send("t", b"b", None, 0, None, None, None) is None
+    queues.set_partitions("t", 2)
+    assert queues.topic("t").partition_count == 2
+    assert all(old is new for old, new in zip(before, queues.topic("t").queues, strict=True))
 
 
 def test_unknown_partition_topic_and_full_memory_are_not_appended():
@@ -75,7 +102,7 @@ def test_sticks_to_a_partition_until_its_batch_is_full():
 def test_sticks_until_its_batch_is_taken():
     queues, _ = make()
     first = queues.send("t", b"").partition
-    queues.topic("t").queues[first].take()
+    taken(queues.topic("t").queues[first])
     assert queues.send("t", b"").partition != first
 
 
@@ -88,7 +115,7 @@ def test_partitions_where_much_waits_are_chosen_less():
     for _ in range(300):
         number = queues.send("t", b"v" * 100).partition
         chosen[number] += 1
-        queues.topic("t").queues[number].drain() if number else None
+        drained(queues.topic("t").queues[number]) if number else None
     assert chosen[0] < 30
     assert min(chosen[1], chosen[2]) > 100
 
@@ -108,7 +135,7 @@ def test_sender_is_woken_once_until_it_looks_and_again_for_a_full_batch():
     assert [queue.partition for queue in queues.take_news()] == [0]
     queues.send("t", b"v", partition=0)
     assert len(wakes) == 1
-    queues.topic("t").queues[0].drain()
+    drained(queues.topic("t").queues[0])
     queues.send("t", b"v", partition=0)
     assert len(wakes) == 2
     queues.take_news()
@@ -140,7 +167,7 @@ def test_memory_is_free_again_after_release():
         queues.send("t", b"v" * 100)
     assert queues.used > 10_000
     for queue in queues.topic("t").queues:
-        for batch in queue.drain():
+        for batch in drained(queue):
             queues.release(batch)
             queues.release(batch)
     assert queues.used == 0
@@ -150,7 +177,7 @@ def full_batch(queues, value):
     """The records of a batch of some 100 KB, taken and sealed, and the batch."""
     for _ in range(1000):
         queues.send("t", value * 100, partition=0)
-    batch = queues.topic("t").queues[0].take()
+    batch = taken(queues.topic("t").queues[0])
     batch.seal()
     batch.assign()
     return batch.records, batch
@@ -200,21 +227,6 @@ def test_spare_memory_is_bounded_and_stays_while_something_is_under_way():
     assert 0 < queues.spare <= 1 << 18
 
 
-def test_batch_that_comes_back_goes_before_what_was_sent_later():
-    queues, _ = make()
-    queue = queues.topic("t").queues[0]
-    taken = []
-    for order in (1, 2, 3):
-        queues.send("t", b"%d" % order, partition=0)
-        batch = queue.take()
-        batch.order = order
-        taken.append(batch)
-    queues.send("t", b"new", partition=0)
-    for batch in (taken[1], taken[0], taken[2]):
-        queue.put_back(batch)
-    assert records_of(queues)[0] == [b"1", b"2", b"3", b"new"]
-
-
 @pytest.mark.parametrize("data", [bytearray(b"ab"), memoryview(b"ab")])
 def test_buffers_are_copied(data):
     queues, _ = make()
@@ -239,7 +251,7 @@ def test_callbacks_get_metadata_in_order():
             "t", b"", partition=0, timestamp=number,
             on_delivery=lambda metadata, error: seen.append((metadata.offset, error)),
         )
-    batch = queues.topic("t").queues[0].take()
+    batch = taken(queues.topic("t").queues[0])
     batch.complete(7)
     batch.run_callbacks(pytest.fail)
     assert seen == [(7, None), (8, None), (9, None)]
@@ -287,7 +299,7 @@ def values_of(queues):
     """As ``records_of``, with nulls."""
     found = {}
     for queue in queues.topic("t").queues:
-        for batch in queue.drain():
+        for batch in drained(queue):
             batch.seal()
             batch.assign()
             values = [record.value and bytes(record.value) for record in iterate(batch.records)]
@@ -321,7 +333,7 @@ def test_many_stop_where_memory_ends_and_go_on_from_there():
     while at < 1000:
         at = queues.add_many("t", values, None, at, None, 1, deliveries)
         rounds += 1
-        for batch in queues.topic("t").queues[0].drain():
+        for batch in drained(queues.topic("t").queues[0]):
             batch.complete(0)
             queues.release(batch)
     assert rounds > 2
@@ -335,7 +347,7 @@ def test_deliveries_raise_the_first_error():
     queues.add_many("t", [b"a", None], None, 0, 0, 1, deliveries)
     with pytest.raises(TimeoutError):
         deliveries.result(0)
-    queues.topic("t").queues[0].take().fail(KeyError("lost"))
+    taken(queues.topic("t").queues[0]).fail(KeyError("lost"))
     with pytest.raises(KeyError):
         deliveries.result(0)
     assert isinstance(deliveries[1].error, KeyError)

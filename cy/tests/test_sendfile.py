@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cy.sendfile import FileSlice, sendfile, writev
+from cy.wire.sendfile import FileSlice, sendfile, writev
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from cy.buffer import DecodeError, EncodeError, Reader
-from cy.codec import Codec
-from cy.messages import message_class
-from cy.sendfile import FileSlice
-from cy.wire import Nullable, Plan
-from cy.wire_types import (
+from cy.wire.buffer import DecodeError, EncodeError, Reader
+from cy.wire.codec import Codec
+from cy.wire.messages import message_class
+from cy.wire.plan import Nullable, Plan
+from cy.wire.sendfile import FileSlice
+from cy.wire.wire_types import (
     Array,
     Bool,
     Bytes,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cy.batch import Builder, iterate, recompress, validate
-from cy.compression import Codec, OutputTooLarge, compress, decompress, output_limit
+from cy.batch.compression import Codec, OutputTooLarge, compress, decompress, output_limit
 from cy.tests import bombs
 
 MIB = 1 << 20

@@ -121,7 +121,7 @@ class Totals:
             *(len(records), last, *place, self._next[place]),
         )
         if changed.rowcount != 1:
-            raise Overtaken(f"{place}: somebody else went on from offset {self._next[place]}")
+            raise Overtaken(f"{place}: another instance went on from offset {self._next[place]}")
         self._next[place] = last
 
 
@@ -137,7 +137,7 @@ def main() -> int:
     consumer = Consumer(
         options.address,
         group_id=f"into-database-{options.keep}",
-        group_instance_id=options.name,  # who comes back by its name has its partitions at once
+        group_instance_id=options.name,  # a member that comes back under its name gets its partitions at once
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

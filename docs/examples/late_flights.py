@@ -27,7 +27,7 @@ logger = logging.getLogger("late_flights")
 
 @dataclass
 class Flight:
-    """What is read of a record; ``delay`` is in minutes, None where the flight was cancelled."""
+    """The fields of a record; ``delay`` is in minutes, or None if the flight was cancelled."""
 
     carrier: str
     flight: int
@@ -83,7 +83,7 @@ class LateFlights:
             self.producer.send_offsets(self.consumer.positions(), self.consumer.group_metadata())
 
     def is_late(self, record: Record) -> bool:
-        """A record that is no flight is told and passed over."""
+        """Reports and skips a record that is no flight."""
         try:
             delay = self.decode(record.value).delay
         except msgspec.DecodeError as error:

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from conformance.brokers import KINDS, Broker
+from conformance.harness.brokers import KINDS, Broker
 from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
 
 LIBRARIES = (
     ("confluent_kafka", "confluent_kafka.admin"),
     ("kafka", "kafka.admin"),
     ("aiokafka", "aiokafka.admin"),
-    ("pyclient", "cy.producer_batch"),
+    ("pyclient", "cy.produce.producer_batch"),
 )
-PAGES = ("README.md", "docs/tutorial.md", "docs/coming-from.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/coming-from.md", "docs/testing.md")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kind(pytestconfig: pytest.Config) -> type[Broker]:
     """Ours, or with ``--broker=kafka`` a real Kafka: the pages hold for both."""
     return KINDS[pytestconfig.getoption("--broker")]
 
 
+@pytest.fixture(scope="module")
+def broker(kind: type[Broker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for all pages: a reader goes on from one to the next, and none may disturb another."""
+    with kind(tmp_path_factory.mktemp("data"), **{"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, tmp_path: Path, kind: type[Broker]) -> None:
+def test_the_blocks_of_a_page_run_and_print_what_it_says_behind_those_of_the_page_before(
+    page: str, tmp_path: Path, broker: Broker
+) -> None:
     found = list(blocks((ROOT / page).read_text(encoding="utf-8")))
     assert found
     (tmp_path / "reader").mkdir()
-    with kind(tmp_path / "data", **{"group.initial.rebalance.delay.ms": "0"}) as broker:
-        shell = Shell(tmp_path / "reader", broker.bootstrap)
-        for block in found:
-            printed = shell.run(block)
-            if block.expected is not None:
-                assert is_as_expected(printed, block.expected), f"{page}:{block.line} printed\n{printed}"
+    shell = Shell(tmp_path / "reader", broker.bootstrap)
+    for block in found:
+        printed = shell.run(block)
+        if block.expected is not None:
+            assert is_as_expected(printed, block.expected), f"{page}:{block.line} printed\n{printed}"
 
 
 def test_every_link_of_a_page_leads_somewhere() -> None:

@@ -1,17 +1,20 @@
 """The verbs of the ``pybroker`` command, a file for each. No verb means ``start``.
 
-Exit codes: 0 done, 1 failed, 2 misused; what was wrong is told in one line on stderr. A verb's
-module is imported when it is used: ``--help`` costs no more than click.
+Exit codes: 0 done, 1 failed, 2 misused, those of signals (``ending``); one line on stderr says what was wrong. A
+verb's module is imported only when it is used, so ``--help`` takes no longer than click itself.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
-from pybroker.cli.verbs import Lazy, Place, suggestion
+from pybroker.cli.common import ending
+from pybroker.cli.common.verbs import Lazy, Place, suggestion
+from pybroker.version import version
 
 PLACES = {
     "start": Place("pybroker.cli.start", "start", "Run a broker until SIGTERM or SIGINT."),
@@ -28,7 +31,7 @@ PLACES = {
     "doctor": Place("pybroker.cli.doctor", "doctor", "What keeps clients and brokers from each other?"),
     "bench": Place("pybroker.cli.bench", "bench", "How fast: produce, consume, e2e."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
-    "profiles": Place("pybroker.cli.profiles", "profiles", "Clusters by name, for -P."),
+    "profiles": Place("pybroker.cli.common.profiles", "profiles", "Clusters by name, for -P."),
     "completion": Place("pybroker.cli.completion", "completion", "Completion for bash, zsh, fish."),
 }
 
@@ -58,17 +61,6 @@ SCRIPTS = {
 CLUSTER_OPTIONS = ("-b", "-P", "-X", "--bootstrap-server", "--profile")
 
 
-def version() -> str:
-    """The installed version."""
-    from importlib.metadata import PackageNotFoundError  # costs 20 ms
-    from importlib.metadata import version as version_of
-
-    try:
-        return version_of("pybroker")
-    except PackageNotFoundError:
-        return "unknown (not installed)"
-
-
 def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         click.echo(f"pybroker {version()}")
@@ -77,6 +69,14 @@ def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 class DefaultToStart(Lazy):
     """Takes a file, options, or nothing as arguments of ``start``; a script of Kafka's also with its .sh."""
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with ending.closed_pipe():
+            return super().make_context(*args, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        with ending.closed_pipe():
+            return super().invoke(context)
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         own = {name for parameter in self.get_params(context) for name in parameter.opts}
@@ -126,16 +126,13 @@ def pybroker() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a verb; returns the exit code."""
+    """Runs a verb; returns the exit code, of which ``ending`` has the list."""
+    ending.open_streams()
     try:
-        return int(pybroker.main(arguments, prog_name="pybroker", standalone_mode=False) or 0)
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
-        return 2
-    except click.ClickException as error:
-        print(f"pybroker: {' '.join(error.format_message().split())}", file=sys.stderr)
-        return error.exit_code
-    except click.exceptions.Abort:
-        return 1
-    except SystemExit as left:  # click's way out of a closed pipe, and of shell completion
-        return left.code if isinstance(left.code, int) else 1
+        code = int(pybroker.main(arguments, prog_name="pybroker", standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except ModuleNotFoundError:
+        raise  # the installation's fault, not the verb's
+    except BaseException as error:
+        return ending.code_of(error)
+    return code

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.output import show, with_output
-from pybroker.cli.verbs import Verb
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.verbs import Verb
 
 COLUMNS = ("api", "key", "min", "max", "usable")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import TOPIC
-from pybroker.cli.output import show, with_output
-from pybroker.cli.places import EARLIEST, LATEST, Spot, offsets_at, partitions_of
-from pybroker.cli.verbs import Failure, Suggesting, complain, sentence
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import TOPIC
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.places import EARLIEST, LATEST, Spot, offsets_at, partitions_of
+from pybroker.cli.common.verbs import Failure, Suggesting, complain, sentence
 
 if TYPE_CHECKING:
     from pybroker.cli.benchmarking.measures import Measured
@@ -29,9 +29,9 @@ SIZE = click.option("-s", "--size", type=click.IntRange(0), default=100, metavar
 RATE = click.option(
     "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records a second [all it can]."
 )
-KEEP = click.option("--keep", is_flag=True, help="Do not delete the topic that was made for it.")
+KEEP = click.option("--keep", is_flag=True, help="Do not delete the temporary topic.")
 PARTITIONS = click.option(
-    "-p", "--partitions", type=click.IntRange(1), default=1, metavar="N", help="Of a topic made for it [1]."
+    "-p", "--partitions", type=click.IntRange(1), default=1, metavar="N", help="Of the temporary topic [1]."
 )
 ON_TOPIC = click.argument("topic", required=False, shell_complete=TOPIC)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.output import show, with_output
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.verbs import Suggesting
 from pybroker.cli.partition import described
-from pybroker.cli.verbs import Suggesting
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyclient.admin.types import ConfigEntry, LogDirDescription, PartitionDescription
 
 MIN_ISR = "min.insync.replicas"
+DEFAULT_FACTOR = "default.replication.factor"
 ANSWER_S = 5.0
 STRAY = "-stray"
 """Behind the name of a folder, under which a stray is described."""
@@ -65,9 +66,17 @@ def health(cluster: Cluster, output: str) -> int:
     error: records cannot be read or written; warning: they can, but a failure more would hurt.
     """
     with cluster.admin() as admin:
-        found = [*controller_troubles(admin), *partition_troubles(admin), *log_dir_troubles(admin)]
+        found = list(troubles(admin))
     show(output, Trouble._fields, found, documents=[each._asdict() for each in found], none="all is well")
     return 1 if any(each.severity == "error" for each in found) else 0
+
+
+def troubles(admin: Admin) -> Iterator[Trouble]:
+    """All that is not as it should be."""
+    yield from controller_troubles(admin)
+    yield from partition_troubles(admin)
+    yield from replica_troubles(admin)
+    yield from log_dir_troubles(admin)
 
 
 def controller_troubles(admin: Admin) -> Iterator[Trouble]:
@@ -98,7 +107,7 @@ def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[
     isr, replicas, leader = partition.isr, partition.replicas, partition.leader
     missing = ", ".join(map(str, sorted({*replicas} - {*isr})))
     if leader < 0:
-        return "error", f"no leader; last in sync: {', '.join(map(str, isr)) or 'nobody'}"
+        return "error", f"no leader; last in sync: {', '.join(map(str, isr)) or 'none'}"
     if leader not in there:
         return "error", f"no leader: broker {leader}, which is not there, leads until the controller elects another"
     if gone := [str(each) for each in isr if each not in there]:
@@ -111,6 +120,36 @@ def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[
     if replicas and leader != replicas[0]:
         return "warning", f"broker {leader} leads instead of {replicas[0]}"
     return None
+
+
+def replica_troubles(admin: Admin) -> Iterator[Trouble]:
+    """Partitions that have fewer replicas than new ones get, or one where there are several brokers; a row each for
+    those that have so many. A cluster that began as one broker has them: its topics keep what they began with.
+    """
+    brokers = [each.id for each in admin.describe_cluster().brokers]
+    if len(brokers) < 2:
+        return
+    wanted = min(len(brokers), max(2, default_factor(admin, brokers[0])))
+    rows: dict[int, list[tuple[str, int]]] = {}
+    for topic, each in sorted(described(admin, ()), key=lambda row: (row[0].startswith("__"), row[0])):
+        if len(each.replicas) < wanted:
+            rows.setdefault(len(each.replicas), []).append((topic, each.partition))
+    remedy = f"`pybroker partition reassign --all --replicas {wanted}` plans more"
+    for count, found in sorted(rows.items()):
+        has = "1 replica: it ends with its broker" if count == 1 else f"{count} replicas of {wanted}"
+        topics = len({topic for topic, _ in found})
+        more = f" and {len(found) - 1} more, of {topics} topics" if len(found) > 1 else ""
+        yield Trouble("warning", f"{has}; {remedy}", f"{found[0][0]}-{found[0][1]}{more}")
+
+
+def default_factor(admin: Admin, broker: int) -> int:
+    """default.replication.factor as this broker has it; 1 where it does not tell."""
+    from pyclient.admin import ConfigResource, ResourceType
+
+    asked = ConfigResource(ResourceType.BROKER, str(broker))
+    found = admin.describe_configs([asked], keys=[DEFAULT_FACTOR], check=False).get(asked, {})
+    entry = found.get(DEFAULT_FACTOR)
+    return 1 if entry is None else int(entry.value or 1)
 
 
 def min_isr_of(admin: Admin, partitions: Collection[tuple[str, PartitionDescription]]) -> dict[tuple[str, int], int]:
@@ -172,7 +211,7 @@ def _troubles_of(found: Mapping[int, Results[str, LogDirDescription]]) -> Iterat
 @click.option("--timeout", type=click.FloatRange(0), default=300.0, help="Seconds for each broker [300].")
 def restart(cluster: Cluster, data_dir: str | None, timeout: float) -> None:
     """Restarts the brokers of a data folder one by one, each when all replicas are in sync."""
-    from pybroker.cli.rolling_restart import RollingRestart
+    from pybroker.cli.common.rolling_restart import RollingRestart
     from pybroker.data_folder import plan
 
     root = plan(data_dir, 1, ()).root

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from pybroker.cli.output import write
+from pybroker.cli.common.output import write
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_PYBROKER_COMPLETE"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import NAME
-from pybroker.cli.output import show, with_output
-from pybroker.cli.verbs import Suggesting, complain, failures
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import NAME
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.verbs import Suggesting, complain, failures, with_unit
 
 if TYPE_CHECKING:
     from pyclient.admin import AlterConfigOp, ConfigResource
@@ -36,7 +36,7 @@ def resource(kind: str, name: str) -> ConfigResource:
     from pyclient.admin import ConfigResource, ResourceType
 
     where = ResourceType[kind.replace("-", "_").upper()]
-    if kind == "broker" and not name.isdigit() and name != "default":
+    if kind == "broker" and not name.isdecimal() and name != "default":
         raise click.UsageError(f"broker {name}: it is a number, or `default` for all brokers")
     return ConfigResource(where, "" if kind == "broker" and name == "default" else name)
 
@@ -45,7 +45,7 @@ def resource(kind: str, name: str) -> ConfigResource:
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", shell_complete=NAME)
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
-@click.option("--all", "everything", is_flag=True, help="Also keys that nobody has set.")
+@click.option("--all", "everything", is_flag=True, help="Also keys with default values.")
 @on_cluster
 @with_output
 def get(cluster: Cluster, output: str, kind: str, name: str, keys: tuple[str, ...], everything: bool) -> int:
@@ -78,7 +78,10 @@ def row(entry: ConfigEntry) -> tuple[Any, ...]:
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster
 def set_keys(cluster: Cluster, kind: str, name: str, changes: tuple[str, ...], dry_run: bool) -> int:
-    """Sets keys; KEY+=VALUE adds to a list, KEY-=VALUE takes from it."""
+    """Sets keys; KEY+=VALUE adds to a list, KEY-=VALUE takes from it.
+
+    Times and sizes may have a unit: retention.ms=7d, segment.bytes=1GiB.
+    """
     return apply(cluster, kind, name, [change(each) for each in changes], dry_run)
 
 
@@ -89,7 +92,8 @@ def change(text: str) -> AlterConfigOp:
     if found is None:
         raise click.UsageError(f"{text}: it is KEY=VALUE")
     key, sign, value = found.groups()
-    return AlterConfigOp(key, value, {"": AlterOp.SET, "+": AlterOp.APPEND, "-": AlterOp.SUBTRACT}[sign])
+    how = {"": AlterOp.SET, "+": AlterOp.APPEND, "-": AlterOp.SUBTRACT}[sign]
+    return AlterConfigOp(key, with_unit(key, value), how)
 
 
 @config.command()

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import GROUP, TOPIC
-from pybroker.cli.output import csv_line, json_line
-from pybroker.cli.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
-from pybroker.cli.record_documents import document, shown
-from pybroker.cli.record_format import compiled
-from pybroker.cli.verbs import Verb, misuse
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import GROUP, TOPIC
+from pybroker.cli.common.output import csv_line, json_line
+from pybroker.cli.common.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
+from pybroker.cli.common.record_documents import document, shown
+from pybroker.cli.common.record_format import compiled
+from pybroker.cli.common.verbs import Verb, misuse
+from pybroker.cli.common.words import Bytes
 from pyclient import TopicPartition
 
 if TYPE_CHECKING:
-    from cy.records import Record
+    from cy.consume.records import Record
     from pyclient import Consumer
 
 EXAMPLES = r"""
@@ -40,12 +41,12 @@ Ends = dict[TopicPartition, int]
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
 @click.option("--from", "start", type=SpotType(), metavar="PLACE", help="Begin here [latest].")
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
-@click.option("--to", "stop", type=SpotType(), metavar="PLACE", help="Stop here; `end`: what is there now.")
-@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after so many records.")
-@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing comes for so long.")
+@click.option("--to", "stop", type=SpotType(), metavar="PLACE", help="Stop here; `end`: the current end.")
+@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after this many records.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop if no record comes for this long.")
 @click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Only this one.")
 @click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which commits.", shell_complete=GROUP)
-@click.option("-k", "--key", metavar="TEXT", help="Only records of this key.")
+@click.option("-k", "--key", type=Bytes(), metavar="TEXT", help="Only records of this key.")
 @click.option("--grep", metavar="REGEX", help="Only records with this in the value (RE2).")
 @click.option("--committed", is_flag=True, help="No records of open or aborted transactions.")
 @click.option("-f", "--format", "pattern", metavar="FORMAT", help=r"kcat's: '%t[%p] %o %T %k %s %h\n'.")
@@ -67,14 +68,14 @@ def consume(
     timeout: float | None,
     numbers: tuple[int, ...],
     group: str | None,
-    key: str | None,
+    key: bytes | None,
     grep: str | None,
     committed: bool,
     pattern: str | None,
     null: str,
     output: str,
 ) -> int:
-    """Writes records to stdout until --count, --to, --timeout or Ctrl-C.
+    """Writes records to stdout until --count, --to, --timeout or a signal, after which it exits with 130 or 143.
 
     PLACE: earliest, latest, an offset, -100 (from the end), @MS or 2026-11-22T01:00.
     """
@@ -113,6 +114,13 @@ def assign(consumer: Consumer, starts: Ends, ends: Ends) -> None:
         consumer.seek(tp, offset)
 
 
+@dataclass
+class Tally:
+    """How many records were written."""
+
+    written: int = 0
+
+
 def show_records(
     consumer: Consumer,
     line: Callable[[Record], bytes],
@@ -120,41 +128,45 @@ def show_records(
     count: int | None = None,
     timeout: float | None = None,
     chosen: Callable[[Record], bool] | None = None,
-) -> int:
-    """Writes to stdout until the end, so many records, or nothing for ``timeout`` seconds; Ctrl-C ends it in order.
-    ``chosen``: which records to write. Returns how many were written.
+    tally: Tally | None = None,
+) -> None:
+    """Writes to stdout until the end, so many records, or nothing for ``timeout`` seconds. ``chosen``: which records to
+    write; ``tally`` counts them. A signal raises KeyboardInterrupt, also in the midst of a batch: so much of it is
+    written as the reader has taken, and no group commits it.
     """
     out = sys.stdout.buffer
-    written = 0
+    tally = Tally() if tally is None else tally
     last = time.monotonic()
-    with contextlib.suppress(KeyboardInterrupt):
-        while not (ends is not None and is_read(consumer, ends)):
-            left = MOST if count is None else count - written
-            # what a group has polled is committed: no more than is shown
-            limit = MOST if chosen is not None and not consumer.subscription() else min(MOST, left)
-            records = consumer.poll(POLL_S, limit)
-            wanted = [each for each in records if ends is None or before(each, ends)]
-            shown = wanted if chosen is None else list(filter(chosen, wanted))[:left]
-            out.write(b"".join(map(line, shown)))
+    while not (ends is not None and is_read(consumer, ends)):
+        left = MOST if count is None else count - tally.written
+        # a group commits all polled records, so poll only those that are shown
+        limit = MOST if chosen is not None and not consumer.subscription() else min(MOST, left)
+        records = consumer.poll(POLL_S, limit)
+        wanted = [each for each in records if ends is None or before(each, ends)]
+        shown = wanted if chosen is None else list(filter(chosen, wanted))[:left]
+        lines = b"".join(map(line, shown))
+        tally.written += len(shown)  # before: a signal may come as soon as the reader has them
+        try:
+            out.write(lines)
             out.flush()
-            written += len(shown)
-            stop_at(consumer, ends or {})
-            now = time.monotonic()
-            last = now if len(records) else last
-            if written == count or (timeout is not None and now - last >= timeout):
-                break
-    return written
+        except OSError:
+            tally.written -= len(shown)
+            raise
+        stop_at(consumer, ends or {})
+        now = time.monotonic()
+        last = now if len(records) else last
+        if tally.written == count or (timeout is not None and now - last >= timeout):
+            break
 
 
-def chosen_by(key: str | None, grep: str | None) -> Callable[[Record], bool] | None:
+def chosen_by(key: bytes | None, grep: str | None) -> Callable[[Record], bool] | None:
     """Which records to show: of this key, with this expression (RE2) in the value. Raises UsageError."""
     if key is None and grep is None:
         return None
-    wanted = None if key is None else key.encode()
     found = None if grep is None else searching(grep)
 
     def is_chosen(record: Record) -> bool:
-        if wanted is not None and record.key != wanted:
+        if key is not None and record.key != key:
             return False
         return found is None or found(record.value or b"") is not None
 
@@ -162,7 +174,7 @@ def chosen_by(key: str | None, grep: str | None) -> Callable[[Record], bool] | N
 
 
 def searching(expression: str) -> Callable[[bytes], object]:
-    """RE2, whose time is linear in the value: an expression of somebody else's can do no harm."""
+    """RE2, whose time is linear in the value, so that no expression can do harm."""
     import re2
 
     options = re2.Options()
@@ -198,7 +210,7 @@ def is_read(consumer: Consumer, ends: Ends) -> bool:
 
 
 def writer(output: str, pattern: str | None, null: str) -> tuple[bytes, Callable[[Record], bytes]]:
-    """What comes first, and what writes a record."""
+    """Returns the head of the output, and the function that writes a record."""
     if pattern is not None:
         with misuse(f"-f {pattern}"):
             return b"", compiled(pattern, null.encode())

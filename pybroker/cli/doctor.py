@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.output import show, with_output
-from pybroker.cli.verbs import Verb
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.verbs import Verb
 
 EXAMPLES = """
 pybroker doctor -b kafka.example:9092
@@ -19,9 +19,9 @@ pybroker doctor --write -o json
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("file", required=False, metavar="[FILE.properties]", type=click.Path(exists=True, dir_okay=False))
-@click.option("--data-dir", metavar="DIR", help="The data folder to look at [the user's].")
+@click.option("--data-dir", metavar="DIR", help="The data folder to look at [log.dirs of FILE, else the user's].")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=3.0, help="Seconds for each address [3].")
-@click.option("--write", is_flag=True, help="Also send and read a record, through a topic that is made for it.")
+@click.option("--write", is_flag=True, help="Also send and read a record, through a temporary topic.")
 @click.option("--local", is_flag=True, help="Only this machine and the settings, no cluster.")
 @on_cluster
 @with_output
@@ -38,8 +38,10 @@ def doctor(
     from pybroker.cli.doctoring import machine, settings
     from pybroker.cli.doctoring.finding import ERROR, Finding
 
-    folder = Path(data_dir) if data_dir is not None else data_folder.users_folder()
-    found = [*machine.examine(folder.absolute()), *settings.examine(file)]
+    log_dirs = settings.log_dirs(file) if data_dir is None else []
+    folder = Path(data_dir).absolute() if data_dir is not None else data_folder.users_folder().absolute()
+    looked = machine.examine(log_dirs, "log.dirs") if log_dirs else machine.examine([folder])
+    found = [*looked, *settings.examine(file)]
     if not local:
         found += clusters.examine(cluster, timeout, write)
     documents = [each._asdict() for each in found]

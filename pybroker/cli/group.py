@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import GROUP, TOPIC
-from pybroker.cli.output import DOCUMENTS, show, with_output
-from pybroker.cli.places import Spot, SpotType, chosen, edges, offsets_at
-from pybroker.cli.verbs import Failure, Suggesting, complain, failures
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import GROUP, TOPIC
+from pybroker.cli.common.output import DOCUMENTS, show, with_output
+from pybroker.cli.common.places import Spot, SpotType, chosen, edges, offsets_at
+from pybroker.cli.common.plans import at_once, nothing_was_changed, planned
+from pybroker.cli.common.verbs import Failure, Suggesting, complain, failures
+from pybroker.cli.common.watching import watched, with_watch
 from pyclient import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,18 +50,31 @@ def list_groups(cluster: Cluster, output: str, states: tuple[str, ...], types: t
 
 @group.command()
 @click.argument("groups", nargs=-1, metavar="[GROUP]…", shell_complete=GROUP)
-@click.option("--members", "view", flag_value="members", help="Who is in it and reads what.")
+@click.option("--members", "view", flag_value="members", help="Its members and their partitions.")
 @click.option("--state", "view", flag_value="state", help="A line for each group.")
-@click.option("--only-with-lag", is_flag=True, help="Leave out partitions that are read to the end.")
+@click.option("--only-with-lag", is_flag=True, help="Leave out partitions that were read to the end.")
+@with_watch
 @on_cluster
 @with_output
-def describe(cluster: Cluster, output: str, groups: tuple[str, ...], view: str | None, only_with_lag: bool) -> int:
+def describe(
+    cluster: Cluster,
+    output: str,
+    groups: tuple[str, ...],
+    view: str | None,
+    only_with_lag: bool,
+    watch: float | None,
+) -> int:
     """Shows what groups (all without GROUP) have committed and how far they lag; JSON has members too."""
     with cluster.admin() as admin:
-        names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
-        found = admin.describe_consumer_groups(names, check=False)
-        needs_lags = view is None or output in DOCUMENTS
-        lags = lags_of(admin, found.values()) if needs_lags else {}
+        return watched(lambda: show_groups(admin, output, groups, view, only_with_lag), watch, output)
+
+
+def show_groups(admin: Admin, output: str, groups: tuple[str, ...], view: str | None, only_with_lag: bool) -> int:
+    """Shows groups, or all; returns the exit code."""
+    names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
+    found = admin.describe_consumer_groups(names, check=False)
+    needs_lags = view is None or output in DOCUMENTS
+    lags = lags_of(admin, found.values()) if needs_lags else {}
     if only_with_lag:
         lags = {name: [row for row in rows if row[5]] for name, rows in lags.items()}
     rows_of = {"members": member_rows, "state": state_rows}
@@ -136,15 +151,21 @@ def document(group: GroupDescription, lags: list[tuple[Any, ...]]) -> dict[str, 
 @group.command()
 @click.argument("groups", nargs=-1, metavar="[GROUP]…", shell_complete=GROUP)
 @click.option("--only-with-lag", is_flag=True, help="Leave out groups that have read to the end.")
+@with_watch
 @on_cluster
 @with_output
-def lag(cluster: Cluster, output: str, groups: tuple[str, ...], only_with_lag: bool) -> int:
+def lag(cluster: Cluster, output: str, groups: tuple[str, ...], only_with_lag: bool, watch: float | None) -> int:
     """Shows the lag of groups (all without GROUP): records in all partitions, and the greatest of one."""
     with cluster.admin() as admin:
-        names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
-        found = admin.describe_consumer_groups(names, check=False)
-        asked = lags_of(admin, found.values())
-        lags = {name: [row[5] for row in rows if row[5] is not None] for name, rows in asked.items()}
+        return watched(lambda: show_lags(admin, output, groups, only_with_lag), watch, output)
+
+
+def show_lags(admin: Admin, output: str, groups: tuple[str, ...], only_with_lag: bool) -> int:
+    """Shows the lag of groups, or of all; returns the exit code."""
+    names = groups or tuple(row.group_id for row in admin.list_consumer_groups())
+    found = admin.describe_consumer_groups(names, check=False)
+    asked = lags_of(admin, found.values())
+    lags = {name: [row[5] for row in rows if row[5] is not None] for name, rows in asked.items()}
     rows = [(name, found[name].state, len(each), sum(each), max(each, default=0)) for name, each in lags.items()]
     rows.sort(key=lambda row: (-row[3], row[0]))
     show(output, ("group", "state", "partitions", "lag", "greatest"), [r for r in rows if r[3] or not only_with_lag])
@@ -160,13 +181,12 @@ def lag(cluster: Cluster, output: str, groups: tuple[str, ...], only_with_lag: b
     help="A topic, or these partitions of it.",
     shell_complete=TOPIC,
 )
-@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All committed offsets of the group.")
 @click.option("--to", "to", type=SpotType(), metavar="PLACE", help="earliest, latest, 42, -100, @MS or ISO time.")
 @click.option("--to-earliest", "to", flag_value="earliest", type=SpotType(), help="The same as --to earliest.")
 @click.option("--to-latest", "to", flag_value="latest", type=SpotType(), help="The same as --to latest.")
-@click.option("--shift-by", type=int, metavar="±N", help="So many records on, or back.")
-@click.option("--dry-run", is_flag=True, help="Only show it; this is the default.")
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--shift-by", type=int, metavar="±N", help="Move by this many records, back if negative.")
+@planned()
 @on_cluster
 @with_output
 def reset(
@@ -177,7 +197,6 @@ def reset(
     all_topics: bool,
     to: Spot | None,
     shift_by: int | None,
-    dry_run: bool,
     execute: bool,
 ) -> int:
     """Sets the offsets of a group without members; shows what would be done until --execute."""
@@ -185,8 +204,6 @@ def reset(
         raise click.UsageError("say where to: either --to PLACE or --shift-by ±N")
     if bool(topics) == all_topics:
         raise click.UsageError("say of what: either --topic TOPIC or --all-topics")
-    if dry_run and execute:
-        raise click.UsageError("--dry-run and --execute exclude each other")
     with cluster.admin() as admin:
         refuse_members(admin, group)
         now = {tp: row.offset for tp, row in admin.list_consumer_group_offsets(group).items()}
@@ -195,7 +212,7 @@ def reset(
         errors = admin.alter_consumer_group_offsets(group, then, check=False).errors if execute and then else {}
     show(output, ("topic", "partition", "from", "to"), [(*tp, now.get(tp), then[tp]) for tp in sorted(then)])
     if not execute:
-        complain(f"group {group}: nothing was changed: --execute does it")
+        nothing_was_changed(f"group {group}")
     elif not then:
         complain(f"group {group} has no offsets to reset: --topic names some")
     return failures(f"group {group}: partition", errors)
@@ -223,13 +240,37 @@ def shifted(
 @group.command()
 @click.argument("groups", nargs=-1, required=True, metavar="GROUP…", shell_complete=GROUP)
 @click.option("--topic", "topics", multiple=True, help="Delete only the offsets of this topic.", shell_complete=TOPIC)
+@at_once
 @on_cluster
-def delete(cluster: Cluster, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
-    """Deletes groups without members, with their offsets."""
+@with_output
+def delete(
+    cluster: Cluster, output: str, groups: tuple[str, ...], topics: tuple[str, ...], dry_run: bool
+) -> int:
+    """Deletes groups without members, with their offsets; --dry-run shows these."""
     with cluster.admin() as admin:
+        if dry_run:
+            return show_doomed(admin, output, groups, topics)
         if not topics:
             return failures("group", admin.delete_consumer_groups(groups, check=False).errors)
         return max(delete_offsets(admin, each, topics) for each in groups)
+
+
+def show_doomed(admin: Admin, output: str, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
+    """Shows what a deletion would take; returns its exit code."""
+    found = admin.describe_consumer_groups(groups, check=False)
+    committed = admin.list_offsets_of_consumer_groups(list(found), check=False)
+    rows = [
+        (name, *tp, offsets[tp].offset)
+        for name, offsets in committed.items()
+        for tp in sorted(offsets)
+        if not topics or tp.topic in topics
+    ]
+    show(output, ("group", "topic", "partition", "committed"), rows, names=found)
+    nothing_was_changed()
+    at_work = [name for name, each in found.items() if each.members and not topics]
+    for name in at_work:
+        complain(f"group {name} has members: stop them first, then delete")
+    return max(failures("group", found.errors | committed.errors), int(bool(at_work)))
 
 
 def delete_offsets(admin: Admin, group: str, topics: tuple[str, ...]) -> int:

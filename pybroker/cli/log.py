@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.output import json_line, show, with_output, write
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.output import json_line, show, with_output, write
+from pybroker.cli.common.verbs import Failure, Suggesting, complain, failures
 from pybroker.cli.strays import strays
-from pybroker.cli.verbs import Failure, Suggesting, complain, failures
 
 if TYPE_CHECKING:
-    from pybroker.cli.segment_text import Contents
+    from pybroker.cli.common.segment_text import Contents
     from pybroker.log.inspection import Partition
 
 VERIFIED = ("partition", "segments", "batches", "records", "bytes", "first", "end", "problems")
@@ -51,7 +51,7 @@ def dump(paths: tuple[str, ...], records: bool, values: bool, decode: str | None
 
     No broker is needed, and nothing is changed; one may run meanwhile.
     """
-    from pybroker.cli.segment_text import Shown, documents, lines
+    from pybroker.cli.common.segment_text import Shown, documents, lines
 
     how = Shown(deep=records or values or decode is not None, contents=contents(values, decode))
     with explained():
@@ -67,12 +67,12 @@ def dump(paths: tuple[str, ...], records: bool, values: bool, decode: str | None
 
 def contents(values: bool, decode: str | None) -> Contents | None:
     """What makes text of keys and values."""
-    from pybroker.cli.segment_text import texts
+    from pybroker.cli.common.segment_text import texts
 
     if decode is None:
         return texts if values else None
-    from pybroker.cli.internal_records import GROUP_TYPES, TRANSACTION_TYPES
-    from pybroker.cli.internal_texts import decoder
+    from pybroker.cli.common.internal_records import GROUP_TYPES, TRANSACTION_TYPES
+    from pybroker.cli.common.internal_texts import decoder
 
     return decoder(GROUP_TYPES if decode == "group" else TRANSACTION_TYPES)
 
@@ -149,7 +149,7 @@ def document(found: Partition) -> dict[str, Any]:
 @log.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]…")
 @click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, metavar="ID", help="Only this one.")
-@click.option("--total", is_flag=True, help="A line for each log dir, with what is free.")
+@click.option("--total", is_flag=True, help="A line for each log dir, with its free space.")
 @on_cluster
 @with_output
 def dirs(cluster: Cluster, output: str, topics: tuple[str, ...], brokers: tuple[int, ...], total: bool) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import TOPIC
-from pybroker.cli.output import show, with_output
-from pybroker.cli.places import chosen
-from pybroker.cli.replica_plan import plan
-from pybroker.cli.verbs import Suggesting, complain, failures, without
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import TOPIC
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.places import chosen
+from pybroker.cli.common.plans import nothing_was_changed, planned
+from pybroker.cli.common.replica_plan import plan
+from pybroker.cli.common.verbs import Suggesting, complain, failures, without
+from pyclient import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 REASSIGNING = """
 pybroker partition reassign flights --brokers 2,3,4          shows the plan
 pybroker partition reassign flights:0 --replicas 3 --execute
+pybroker partition reassign --all --replicas 3 --execute     one broker has become three
 pybroker partition reassign flights --cancel --execute
 """
 TROUBLED = ("topic", "partition", "leader", "replicas", "isr", "missing")
@@ -60,23 +63,33 @@ def described(admin: Admin, topics: Iterable[str]) -> list[tuple[str, PartitionD
 @partition.command()
 @click.argument("partitions", nargs=-1, metavar=f"[{SOME}]…", shell_complete=TOPIC)
 @click.option("--all", "everything", is_flag=True, help="All that need it.")
-@click.option("--unclean", is_flag=True, help="Any replica that is alive: RECORDS ARE LOST that it does not have.")
+@click.option("--unclean", is_flag=True, help="Any live replica: RECORDS THAT IT LACKS ARE LOST.")
+@click.option("--dry-run", is_flag=True, help="Only show it; with --unclean this is the default.")
 @click.option("--execute", is_flag=True, help="Do it; --unclean needs it.")
 @on_cluster
 @with_output
 def elect(
-    cluster: Cluster, output: str, partitions: tuple[str, ...], everything: bool, unclean: bool, execute: bool
+    cluster: Cluster,
+    output: str,
+    partitions: tuple[str, ...],
+    everything: bool,
+    unclean: bool,
+    dry_run: bool,
+    execute: bool,
 ) -> int:
     """Makes the first replica of partitions their leader again; shows those that got another leader."""
     from pyclient.admin import Election
 
     if bool(partitions) == everything:
         raise click.UsageError(f"say of what: either {SOME} or --all")
+    if dry_run and execute:
+        raise click.UsageError("--dry-run and --execute exclude each other")
     with cluster.admin() as admin:
         wanted = [tp for each in partitions for tp in chosen(admin, each)]
-        if unclean and not execute:
-            show(output, ("topic", "partition"), wanted)
-            complain("records may be lost: nothing was changed: --execute does it")
+        if dry_run or (unclean and not execute):
+            meant = wanted or list(needing_election(admin, unclean))
+            show(output, ("topic", "partition"), meant, none="no partition needs it")
+            nothing_was_changed("records may be lost" if unclean else "")
             return 0
         kind = Election.UNCLEAN if unclean else Election.PREFERRED
         done = admin.elect_leaders(kind, None if everything else wanted, check=False)
@@ -84,38 +97,40 @@ def elect(
     return failures("partition", without(done.errors, "ELECTION_NOT_NEEDED"))
 
 
+def needing_election(admin: Admin, unclean: bool) -> Iterator[TopicPartition]:
+    """All that have no leader (``unclean``), or not their first replica as such."""
+    for name, each in described(admin, ()):
+        if each.leader < 0 if unclean else each.leader != each.replicas[0]:
+            yield TopicPartition(name, each.partition)
+
+
 @partition.command(examples=REASSIGNING)
-@click.argument("partitions", nargs=-1, required=True, metavar=f"{SOME}…", shell_complete=TOPIC)
+@click.argument("partitions", nargs=-1, metavar=f"[{SOME}]…", shell_complete=TOPIC)
+@click.option("--all", "everything", is_flag=True, help="Every topic, also internal ones; --replicas only adds.")
 @click.option("--brokers", metavar="1,2,3", help="Spread replicas over these [all].")
-@click.option("--replicas", type=click.IntRange(1), metavar="N", help="So many of each partition [as many as now].")
-@click.option("--cancel", is_flag=True, help="Stop the reassignments of these partitions that go on.")
-@click.option("--dry-run", is_flag=True, help="Only show it; this is the default.")
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--replicas", type=click.IntRange(1), metavar="N", help="Replicas per partition [as now].")
+@click.option("--cancel", is_flag=True, help="Stop the current reassignments of these partitions.")
+@planned()
 @on_cluster
 @with_output
 def reassign(
     cluster: Cluster,
     output: str,
     partitions: tuple[str, ...],
+    everything: bool,
     brokers: str | None,
     replicas: int | None,
     cancel: bool,
-    dry_run: bool,
     execute: bool,
 ) -> int:
     """Gives partitions to other brokers, moving as few replicas as it can; shows the plan until --execute."""
-    if dry_run and execute:
-        raise click.UsageError("--dry-run and --execute exclude each other")
     if cancel and (brokers or replicas):
         raise click.UsageError("--cancel goes with neither --brokers nor --replicas")
+    if bool(partitions) == everything:
+        raise click.UsageError(f"say of what: either {SOME} or --all")
     with cluster.admin() as admin:
-        wanted = {tp for each in partitions for tp in chosen(admin, each)}
+        now = replicas_of(admin, partitions, below=replicas if everything else None)
         there = [each.id for each in admin.describe_cluster().brokers]
-        now = {
-            (name, each.partition): each.replicas
-            for name, each in described(admin, sorted({tp.topic for tp in wanted}))
-            if (name, each.partition) in wanted
-        }
         then: dict[Any, Any] = dict.fromkeys(now) if cancel else plan(now, numbers(brokers, there), replicas)
         changes = {tp: each for tp, each in then.items() if each != now[tp]}
         errors = admin.alter_partition_reassignments(changes, check=False).errors if execute and changes else {}
@@ -123,8 +138,24 @@ def reassign(
     if not changes:
         complain("nothing to move: every partition is where it should be")
     elif not execute:
-        complain("nothing was changed: --execute does it")
+        nothing_was_changed()
     return failures("partition", errors)
+
+
+def replicas_of(admin: Admin, partitions: Iterable[str], below: int | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas of these partitions, of all where none is named; with ``below`` of those that have fewer. Raises
+    UsageError.
+    """
+    wanted = {tp for each in partitions for tp in chosen(admin, each)}
+    found = {
+        TopicPartition(name, each.partition): each.replicas
+        for name, each in described(admin, sorted({tp.topic for tp in wanted}))
+    }
+    return {
+        tp: replicas
+        for tp, replicas in found.items()
+        if (not wanted or tp in wanted) and (below is None or len(replicas) < below)
+    }
 
 
 def numbers(text: str | None, there: list[int]) -> list[int]:
@@ -132,7 +163,7 @@ def numbers(text: str | None, there: list[int]) -> list[int]:
     if text is None:
         return there
     words = [word.strip() for word in text.split(",")]
-    strange = [word for word in words if not word.isdigit() or int(word) not in there]
+    strange = [word for word in words if not word.isdecimal() or int(word) not in there]
     if strange:
         raise click.UsageError(f"--brokers: there is no broker {strange[0]}: there are {', '.join(map(str, there))}")
     return list(dict.fromkeys(map(int, words)))

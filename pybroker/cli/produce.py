@@ -8,11 +8,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import TOPIC
-from pybroker.cli.record_documents import Given, given
-from pybroker.cli.record_format import unescaped
-from pybroker.cli.verbs import Failure, Verb, complain, heard, rows, sentence
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import TOPIC
+from pybroker.cli.common.copying import with_room
+from pybroker.cli.common.record_documents import MOST_PARTITIONS, Given, given
+from pybroker.cli.common.record_format import unescaped
+from pybroker.cli.common.verbs import Failure, Verb, complain, heard, rows, sentence
+from pybroker.cli.common.words import Bytes, Raw, as_typed, is_text
 
 if TYPE_CHECKING:
     from pyclient import Producer
@@ -42,11 +44,17 @@ class Failures:
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("topic", shell_complete=TOPIC)
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]…")
-@click.option("--value", "values", multiple=True, metavar="TEXT", help="A record, instead of stdin.")
-@click.option("-k", "--key", metavar="TEXT", help="The key of all records.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Lines are KEY, this (\\t: a tab), VALUE.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="name=value", help="A header of all records.")
-@click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="[by the key, else spread]")
+@click.option("--value", "values", type=Bytes(), multiple=True, metavar="TEXT", help="A record, instead of stdin.")
+@click.option("-k", "--key", type=Bytes(), metavar="TEXT", help="The key of all records.")
+@click.option(
+    *("-K", "--key-delimiter"), type=Raw(), metavar="TEXT", help="Lines are KEY, this (\\t: a tab), VALUE."
+)
+@click.option(
+    *("-H", "--header", "headers"), type=Raw(), multiple=True, metavar="name=value", help="A header of all records."
+)
+@click.option(
+    *("-p", "--partition"), type=click.IntRange(0, MOST_PARTITIONS), metavar="N", help="[by the key, or spread]"
+)
 @click.option("-z", "--compression", help="gzip, snappy, lz4, zstd.")
 @click.option("-Z", "--null", is_flag=True, help="An empty value, or key, is null.")
 @click.option(
@@ -55,42 +63,53 @@ class Failures:
     default="lines",
     help="lines; jsonl: what `consume -o jsonl` writes; whole: each file is one record.",
 )
+@click.option("--spread", is_flag=True, help="With jsonl: partition by the key, not by the document.")
 @on_cluster
 def produce(
     cluster: Cluster,
     topic: str,
     files: tuple[IO[bytes], ...],
-    values: tuple[str, ...],
-    key: str | None,
+    values: tuple[bytes, ...],
+    key: bytes | None,
     key_delimiter: str | None,
     headers: tuple[str, ...],
     partition: int | None,
     compression: str | None,
     null: bool,
     how: str,
+    spread: bool,
 ) -> int:
     """Sends records to a topic; returns when the brokers have them.
 
-    Without FILE or --value lines of stdin are sent as they come.
+    Without FILE or --value lines of stdin are sent as they come. With jsonl records go to the partitions that they
+    name; a topic that is created on the way gets as many as they need.
     """
     if values and files:
         raise click.UsageError("either --value or FILE")
     if key is not None and key_delimiter is not None:
         raise click.UsageError("either --key or --key-delimiter")
-    common: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in rows(headers, "--header")]
-    sources = (
-        [value.encode() for value in values] if values else pieces(files or (stdin(),), whole=how == "whole")
-    )
-    records = parsed(sources, how, key_delimiter, null)
+    common = list(common_headers(headers))
+    opened: tuple[IO[bytes], ...] = () if values else files or (stdin(),)
+    records = parsed(values or pieces(opened, whole=how == "whole"), how, key_delimiter, null)
+    if how == "jsonl":
+        spared = (each._replace(partition=None) for each in records)
+        records = spared if spread else with_room(cluster, topic, records, opened)
     failed = Failures()
     with heard("pyclient.producer"), cluster.producer(compression_type=compression) as producer:
-        own = None if key is None else key.encode()
-        sent = send_all(producer, topic, records, Given(None, own, common, partition), failed)
+        sent = send_all(producer, topic, records, Given(None, key, common, partition), failed)
         producer.flush()
     refuse_failed(failed, sent, topic)
     if sys.stderr.isatty():
         complain(f"{sent} records sent to {topic}")
     return 0
+
+
+def common_headers(given: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+    """The headers of all records. Raises UsageError."""
+    for name, value in rows(given, "--header"):
+        if not is_text(name):
+            raise click.UsageError(f"--header {name!a}: the name of a header is UTF-8")
+        yield name, as_typed(value)
 
 
 def refuse_failed(failed: Failures, sent: int, topic: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -9,16 +11,16 @@ LEVELS = ("debug", "info", "warning", "error")
 
 @click.command()
 @click.argument("file", required=False, metavar="[FILE.properties]")
-@click.option("--data-dir", metavar="DIR", help="Where data lives [the user's data folder].")
+@click.option("--data-dir", metavar="DIR", help="The data folder [the user's].")
 @click.option("--host", help="Address to listen on [127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port to listen on; 0: a free one [9092].")
 @click.option("--node-id", type=click.IntRange(0), metavar="N", help="Number of the (first) broker [1].")
 @click.option("--processes", type=click.IntRange(1), default=1, help="Number of brokers [1].")
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Coordination, for several machines.")
 @click.option("--set", "settings", multiple=True, metavar="key=value", help="A broker setting.")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info")
+@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="[info]")
 @click.option("--restart-delay", type=click.FloatRange(0), default=1, help="Seconds until a dead broker restarts [1].")
-@click.option("--join", is_flag=True, help="Joins the brokers that run on this --data-dir, by another --node-id.")
+@click.option("--join", is_flag=True, help="Join the brokers of this --data-dir, with another --node-id.")
 @click.option("--embedded", is_flag=True, hidden=True)
 @click.option("--temporary", is_flag=True, hidden=True)
 @click.option("--base", hidden=True)
@@ -27,9 +29,12 @@ def start(settings: tuple[str, ...], **options: object) -> int:
     """Runs a broker until SIGTERM or SIGINT.
 
     Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
-    FILE.properties, with --join the settings of those who are joined, default.
+    FILE.properties, with --join the settings of those who are joined, default. Without --log-level,
+    KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged.
     """
-    from pybroker.start_options import StartOptions
-    from pybroker.supervisor import run  # costs 0.5 s, which --help need not
+    from pybroker.process.diagnostics import level_of
+    from pybroker.process.start_options import StartOptions
+    from pybroker.process.supervisor import run  # costs 0.5 s, which --help need not
 
+    options["log_level"] = options["log_level"] or level_of(os.environ)
     return run(StartOptions(settings=settings, **options))  # type: ignore[arg-type]

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from pybroker.cli.output import show, with_output
-from pybroker.cli.verbs import Failure, Suggesting
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.plans import planned
+from pybroker.cli.common.verbs import Failure, Suggesting
 
 if TYPE_CHECKING:
-    from pybroker.cluster.image import TopicImage
-    from pybroker.log.strays import Note
+    from pybroker.cluster.metadata.image import TopicImage
+    from pybroker.log.dirs.strays import Note
 
 COLUMNS = ("topic", "partition", "id", "broker", "first", "end", "bytes", "since", "why", "folder")
 PLAN = ("topic", "partition", "id", "leader", "replicas", "epoch", "end")
@@ -79,19 +80,19 @@ def folders_of(data_dir: str | None, log_dirs: Iterable[str]) -> Iterator[str]:
 
 
 def strays_in(log_dirs: Iterable[str]) -> list[Found]:
-    from pybroker.log.storage import Storage
-    from pybroker.log.strays import find
+    from pybroker.log.dirs.strays import find
+    from pybroker.log.files.storage import Storage
 
     return sorted(row_of(log_dir, *each) for log_dir in log_dirs for each in find(Storage(), log_dir))
 
 
 def not_yet_strays(log_dirs: Iterable[str], strays: Collection[Found]) -> list[Found]:
     """Logs of the topics that ``strays`` are of, by id, whose brokers stopped before they heard that it is lost."""
-    from pybroker.log import partition_metadata
-    from pybroker.log.folders import parse_folder
+    from pybroker.log.dirs.folders import parse_folder
+    from pybroker.log.dirs.strays import Note
+    from pybroker.log.files import partition_metadata
+    from pybroker.log.files.storage import Storage
     from pybroker.log.recovery import Checkpointed
-    from pybroker.log.storage import Storage
-    from pybroker.log.strays import Note
 
     rows, names, ids = [], {each.topic for each in strays}, {each.id for each in strays}
     for log_dir in log_dirs:
@@ -104,9 +105,9 @@ def not_yet_strays(log_dirs: Iterable[str], strays: Collection[Found]) -> list[F
 
 
 def row_of(log_dir: str, folder: str, topic_id: bytes, note: Note) -> Found:
-    from pybroker.log import meta_properties
+    from pybroker.log.files import meta_properties
+    from pybroker.log.files.storage import Storage
     from pybroker.log.inspection import inspect_partition
-    from pybroker.log.storage import Storage
     from pyclient.protocol.uuids import to_base64
 
     mark = meta_properties.read(Storage(), log_dir) or meta_properties.NEW
@@ -121,11 +122,11 @@ def row_of(log_dir: str, folder: str, topic_id: bytes, note: Note) -> Found:
 
 @strays.command(examples=EXAMPLES)
 @click.argument("topic")
-@click.option("--id", "wanted", metavar="ID", help="Which, where topics of different ids had the name.")
+@click.option("--id", "wanted", metavar="ID", help="The topic's id, if several topics had the name.")
 @data_dir
 @log_dirs
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Where the brokers' metadata are.")
-@click.option("--execute", is_flag=True, help="Do it; all brokers must be stopped.")
+@planned("Do it; all brokers must be stopped.")
 @with_output
 def adopt(
     output: str,
@@ -176,7 +177,7 @@ def plan_of(topic: str, found: Iterable[Found]) -> TopicImage:
 
 def epoch_of(folder: str) -> int:
     """The newest leader epoch in a log that was closed; -1 where it has none."""
-    from pybroker.log import leader_epochs
+    from pybroker.log.files import leader_epochs
 
     try:
         with open(os.path.join(folder, leader_epochs.FILE_NAME), "rb") as file:
@@ -188,9 +189,9 @@ def epoch_of(folder: str) -> int:
 async def write(topic: TopicImage, root: str, zookeeper: str | None) -> None:
     from pybroker.cluster.adoption import Refused
     from pybroker.cluster.adoption import adopt as adopt_in
-    from pybroker.coordination.interface import CoordinationError
-    from pybroker.coordination.stores import StoreOptions, open_store
     from pybroker.data_folder import STORE
+    from pybroker.store.interface import CoordinationError
+    from pybroker.store.stores import StoreOptions, open_store
 
     file = os.path.join(root, STORE)
     if zookeeper is None and not os.path.exists(file):
@@ -208,12 +209,12 @@ async def write(topic: TopicImage, root: str, zookeeper: str | None) -> None:
 
 @strays.command(examples=EXAMPLES)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False), metavar="FOLDER…")
-@click.option("--execute", is_flag=True, help="Do it: THE RECORDS ARE LOST.")
+@planned("Do it: THE RECORDS ARE LOST.")
 @with_output
 def remove(output: str, folders: tuple[str, ...], execute: bool) -> None:
     """Removes strays for good; brokers may run."""
-    from pybroker.log.folders import DELETE_SUFFIX, STRAY_SUFFIX, parse_marked
-    from pybroker.log.storage import Storage
+    from pybroker.log.dirs.folders import DELETE_SUFFIX, STRAY_SUFFIX, parse_marked
+    from pybroker.log.files.storage import Storage
 
     paths = [os.path.abspath(each) for each in folders]
     for path in paths:

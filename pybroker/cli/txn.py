@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.completing import TRANSACTIONAL_ID
-from pybroker.cli.output import show, with_output
-from pybroker.cli.verbs import Suggesting, failures
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.completing import TRANSACTIONAL_ID
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.plans import at_once, nothing_was_changed
+from pybroker.cli.common.verbs import Suggesting, failures
+
+if TYPE_CHECKING:
+    from pyclient.admin.types import TransactionDescription
 
 DESCRIBED = ("id", "state", "producer_id", "epoch", "timeout_ms", "start_ms", "coordinator", "partitions")
 
@@ -38,7 +45,12 @@ def describe(cluster: Cluster, output: str, ids: tuple[str, ...]) -> int:
     """Shows transactional ids and the partitions of what is open."""
     with cluster.admin() as admin:
         found = admin.describe_transactions(ids, check=False)
-    rows = [
+    show(output, DESCRIBED, described(found))
+    return failures("transactional id", found.errors)
+
+
+def described(found: Mapping[str, TransactionDescription]) -> list[tuple[Any, ...]]:
+    return [
         (
             name,
             each.state,
@@ -51,18 +63,24 @@ def describe(cluster: Cluster, output: str, ids: tuple[str, ...]) -> int:
         )
         for name, each in found.items()
     ]
-    show(output, DESCRIBED, rows)
-    return failures("transactional id", found.errors)
 
 
 @txn.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID…", shell_complete=TRANSACTIONAL_ID)
+@at_once
 @on_cluster
 @with_output
-def abort(cluster: Cluster, output: str, ids: tuple[str, ...]) -> int:
-    """Aborts what transactional ids have open. Their producers are fenced: they can do nothing more."""
+def abort(cluster: Cluster, output: str, ids: tuple[str, ...], dry_run: bool) -> int:
+    """Aborts what transactional ids have open. Their producers are fenced: they can do nothing more.
+
+    --dry-run shows what is open.
+    """
     with cluster.admin() as admin:
         known = admin.describe_transactions(ids, check=False)  # fencing would make one that is not there
+        if dry_run:
+            show(output, DESCRIBED, described(known))
+            nothing_was_changed()
+            return failures("transactional id", known.errors)
         done = admin.fence_producers(list(known), check=False) if known else known
     errors = known.errors | done.errors
     show(output, ("id", "producer_id", "epoch"), [(name, *each[:2]) for name, each in done.items()])

@@ -1,8 +1,8 @@
 """Gives strays back to their topic: its nodes are made again, with its id, for the brokers that have its logs.
 
-The brokers must be stopped. When they start they find the topic, and each takes its strays back as its logs. Which
-replicas were in sync nobody knows any more, so whoever has the most records leads, in an epoch above all that the logs
-know; the others cut what it does not have, and fetch the rest.
+The brokers must be stopped. When they start, they find the topic, and each takes its strays back as its logs. The
+in-sync replicas are no longer known. So the broker with the most records leads, in an epoch above all epochs in the
+logs. The others cut the records that it does not have, and fetch the rest.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pybroker.cluster import znodes
-from pybroker.cluster.image import MISSING_CONFIGS, MetadataImage, PartitionImage, ResourceType, TopicImage
-from pybroker.cluster.topic_steps import creation_steps
-from pybroker.coordination.interface import CoordinationStore, Create
+from pybroker.cluster.decisions.topic_steps import creation_steps
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MISSING_CONFIGS, MetadataImage, PartitionImage, ResourceType, TopicImage
+from pybroker.store.interface import CoordinationStore, Create
 
 
 class Refused(Exception):

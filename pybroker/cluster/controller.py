@@ -1,348 +1,497 @@
-"""The controller's decisions about topics: pure functions from an image and a request to a Plan.
+"""Performs what the controller decides, one change at a time.
 
-Nothing here waits, reads a clock or knows the store: a test gives an image and reads the plan. The
-service performs a plan and only then answers. Every error is a ``KafkaError`` in the place of the
-item it belongs to; one bad topic does not stop the others of its request.
+A change is: plan from the image → write to the store with its entry in the journal, conditional on
+the controller epoch (``recording``) → apply on this broker (``MetadataCache.publish``) → answer. So
+a reply means durable and visible. The other brokers apply the journal's entries one by one. Changes
+are serialised by a lock; reads of the image never wait.
+
+This broker's registration, its candidacy for controller and its answer to an expired session are
+in ``membership``.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
-from pybroker.cluster import journal, znodes
-from pybroker.cluster.assignment import assign, check_manual
-from pybroker.cluster.elections import Elections, Standing, after_changes, elect
-from pybroker.cluster.image import (
-    METADATA_TOPIC,
-    NO_LEADER,
+from pybroker.cluster.corrections import load_correction
+from pybroker.cluster.decisions import features
+from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
+from pybroker.cluster.decisions.elections import Elections
+from pybroker.cluster.decisions.internal_topics import internal_topic
+from pybroker.cluster.decisions.isr_changes import IsrChange, IsrOutcome
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
+from pybroker.cluster.decisions.reassignments import Reassignment
+from pybroker.cluster.decisions.topic_steps import removal_steps
+from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.metadata import journal
+from pybroker.cluster.metadata.image import (
+    DEFAULT_BROKER,
+    INTERNAL_TOPICS,
+    NO_CONFIGS,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
-    PartitionImage,
+    ResourceType,
     TopicImage,
-    boots_of,
 )
-from pybroker.cluster.isr_changes import IsrChange, IsrOutcome, alter_partition
-from pybroker.cluster.plan import (
-    NewPartitions,
-    NewTopic,
-    Outcome,
-    PartitionChanges,
-    Plan,
-    Step,
-    TopicName,
-)
-from pybroker.cluster.preferred import imbalanced
-from pybroker.cluster.reassignments import Reassignment, alter_reassignments, settled
-from pybroker.cluster.topic_names import Collisions, check_name, unknown_topic
-from pybroker.cluster.topic_rules import TopicRules
-from pybroker.cluster.topic_steps import creation_steps, deletion_steps, growth_steps
-from pybroker.config import BrokerConfig, ConfigError, parse_topic_overrides, topic_config
-from pybroker.coordination.interface import Set
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.namesake import Overtaken
+from pybroker.cluster.nodes.deletions import confirm_deleted
+from pybroker.cluster.nodes.leadership import Leadership, give_up
+from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_remains, load_unknown_topics
+from pybroker.cluster.nodes.recording import Differs, Fenced, Recorder
+from pybroker.config import BrokerConfig
+from pybroker.store.interface import CoordinationError, CoordinationStore
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
+from pyclient.protocol.uuids import to_base64
 
-NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
-MAX_PARTITIONS_PER_REQUEST = 10_000
-"""Kafka's limit: a request for more is refused as a whole."""
+T = TypeVar("T")
+
+SHOWN = 5
+"""Names in a line of the log."""
+
+ATTEMPTS = 3
+"""A change is planned again so often, where nodes differ from the metadata."""
+
+_log = logging.getLogger(__name__)
 
 
-class Controller:
-    """Decides for one broker's configuration; ``new_topic_id`` and ``random_start`` are chance."""
+CreateElsewhere = Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
+
+
+class ControllerService:
+    """Changes of the cluster's metadata, as async methods; raises NotController elsewhere."""
 
     def __init__(
         self,
+        store: CoordinationStore,
+        cache: MetadataCache,
         config: BrokerConfig,
-        new_topic_id: Callable[[], bytes],
-        random_start: Callable[[], int],
+        node_id: int,
+        controller: Controller,
+        create_elsewhere: CreateElsewhere | None = None,
     ) -> None:
+        """``create_elsewhere`` asks the controller for topics where this broker is not it."""
+        self.store = store
+        self._cache = cache
         self._config = config
-        self._new_topic_id = new_topic_id
-        self._random_start = random_start
+        self._node_id = node_id
+        self._controller = controller
+        self._configs = ConfigController(config, node_id)
+        self._recorder: Recorder | None = None
+        self._frozen: frozenset[str] = frozenset()
+        self.on_fenced: Callable[[], object] = lambda: None
+        """Called when a write has ended the term."""
+        self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
+        """Whether metadata with this registration of this broker's id is meant for it."""
+        self._create_elsewhere = create_elsewhere or self.create_topics
+        self._lock = asyncio.Lock()
+        self._told: dict[str, str] = {}
 
-    def _rules(self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration] | None = None) -> TopicRules:
-        return TopicRules(self._config, image, image.brokers if brokers is None else brokers)
+    @property
+    def is_controller(self) -> bool:
+        """True while this broker is the cluster's controller, as far as it knows."""
+        return self._recorder is not None
 
-    def create_topics(
-        self, image: MetadataImage, requests: Sequence[NewTopic]
-    ) -> Plan[list[Outcome]]:
-        """A TopicImage or an error for each request, in order."""
-        wanted = sum(self._wanted_partitions(request) for request in requests)
-        if wanted > MAX_PARTITIONS_PER_REQUEST:
-            refusal = errors.PolicyViolation(
-                f"one request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions"
-            )
-            return Plan([refusal for _ in requests])
-        names = Counter(request.name for request in requests)
-        collisions = Collisions(image.topics)
-        results: list[Outcome] = []
-        for request in requests:
-            try:
-                if names[request.name] > 1:
-                    raise errors.InvalidRequest("the request names this topic twice")
-                results.append(self._new_topic(image, request, collisions))
-                collisions.add(request.name)
-            except KafkaError as error:
-                results.append(error)
-        accepted = [topic for topic in results if isinstance(topic, TopicImage)]
-        return Plan(results, creation_steps(image, accepted))
-
-    def _wanted_partitions(self, request: NewTopic) -> int:
-        if request.assignments:
-            return len(request.assignments)
-        return self._partitions_or_default(request)
-
-    def _partitions_or_default(self, request: NewTopic) -> int:
-        if request.partitions == -1:
-            return int(self._config["num.partitions"])
-        return request.partitions
-
-    def _new_topic(
-        self, image: MetadataImage, request: NewTopic, collisions: Collisions
-    ) -> TopicImage:
-        check_name(request.name)
-        if request.name == METADATA_TOPIC:
-            raise errors.InvalidRequest(f"topic '{METADATA_TOPIC}' cannot be created")
-        if image.topic(request.name) is not None:
-            raise errors.TopicAlreadyExists(f"Topic '{request.name}' already exists.")
-        collisions.check(request.name)
-        configs = _checked_configs(self._config, request.configs)
-        places = _places(image)
-        replicas = (
-            _manual(request, places) if request.assignments else self._automatic(request, places)
-        )
-        return TopicImage(
-            request.name, self._new_topic_id(), _partitions(replicas, image), configs
-        )
-
-    def _automatic(
-        self, request: NewTopic, places: Mapping[int, str | None]
-    ) -> list[tuple[int, ...]]:
-        partitions = self._partitions_or_default(request)
-        if partitions < 1:
-            raise errors.InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-        factor = request.replication_factor
-        if factor == -1:
-            factor = int(self._config["default.replication.factor"])
-        return assign(places, partitions, factor, start=self._random_start())
-
-    def delete_topics(
-        self, image: MetadataImage, requests: Sequence[TopicName], torn: Mapping[str, Sequence[str]] = NOTHING
-    ) -> Plan[list[Outcome]]:
-        """The TopicImage that goes, or an error, for each request. ``torn``: what is left of the nodes of topics
-        that are frozen.
-        """
-        found: list[Outcome] = [_find(image, request) for request in requests]
-        named = [
-            topic.name if isinstance(topic, TopicImage) else request
-            for topic, request in zip(found, requests, strict=True)
-        ]
-        times = Counter(named)
-        results: list[Outcome] = [
-            errors.InvalidRequest("the request names this topic twice") if times[each] > 1 else topic
-            for topic, each in zip(found, named, strict=True)
-        ]
-        gone = {topic.name: topic for topic in results if isinstance(topic, TopicImage)}
-        return Plan(results, deletion_steps(gone.values(), torn))
-
-    def create_partitions(
-        self, image: MetadataImage, requests: Sequence[NewPartitions]
-    ) -> Plan[list[Outcome]]:
-        """The TopicImage with its new partitions, or an error, for each request."""
-        names = Counter(request.name for request in requests)
-        results: list[Outcome] = []
-        for request in requests:
-            try:
-                if names[request.name] > 1:
-                    raise errors.InvalidRequest("the request names this topic twice")
-                results.append(self._grown(image, request))
-            except KafkaError as error:
-                results.append(error)
-        grown = [topic for topic in results if isinstance(topic, TopicImage)]
-        return Plan(results, growth_steps(image, grown))
-
-    def _grown(self, image: MetadataImage, request: NewPartitions) -> TopicImage:
-        topic = image.topic(request.name)
-        if topic is None:
-            raise unknown_topic(request.name)
-        existing = len(image.writable(topic).partitions)
-        added = request.total - existing
-        if added <= 0:
-            if added == 0:
-                raise errors.InvalidPartitions(f"Topic already has {existing} partition(s).")
-            has = f"The topic {request.name} currently has {existing} partition(s)"
-            raise errors.InvalidPartitions(f"{has}; {request.total} would not be an increase.")
-        if added > MAX_PARTITIONS_PER_REQUEST:
-            raise errors.PolicyViolation(
-                f"one request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions"
-            )
-        replicas = self._added_replicas(image, request, topic, added)
-        partitions = _partitions(replicas, image, existing)
-        return topic._replace(partitions=topic.partitions + partitions)
-
-    def _added_replicas(
-        self, image: MetadataImage, request: NewPartitions, topic: TopicImage, added: int
-    ) -> list[tuple[int, ...]]:
-        places = _places(image)
-        factor = len(topic.partitions[0].target)
-        if request.assignments is None:
-            start, first = self._random_start(), len(topic.partitions)
-            return assign(places, added, factor, start=start, first=first)
-        if len(request.assignments) != added:
-            raise errors.InvalidReplicaAssignment(
-                f"{added} partition(s) are added, {len(request.assignments)} assigned"
-            )
-        check_manual(request.assignments, places, factor)
-        return list(request.assignments)
-
-    def begin_term(self, image: MetadataImage, node_id: int, epoch: int) -> Step:
-        """Says who is the controller now."""
-        known = journal.Known((node_id, epoch), image.brokers, image.boots)
-        write = Set(znodes.KNOWN, journal.encode_known(known))
-        return Step([write], MetadataDelta(controller=known.controller))
-
-    def change_brokers(
-        self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
-    ) -> Plan[Elections]:
-        """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
-        another process than the one in ``image``.
-        """
-        rules = self._rules(image, brokers)
-        changes = PartitionChanges(image)
-        elections = Elections()
-        standing = Standing.of(brokers, image.brokers, image.boots)
-        for topic, partitions in after_changes(image, standing, rules):
-            for partition in partitions:
-                before, here = topic.partitions[partition.index], standing.at(topic.id, partition.index)
-                after = settled(before, partition, here.fit, rules.min_isr(topic, partition))
-                elections.add(topic.name, before, changes.add(topic, after), here.lost)
-        if brokers == image.brokers and not changes:
-            return Plan(elections)
-        gone = dict.fromkeys(image.brokers.keys() - brokers.keys())
-        news = {id: broker for id, broker in brokers.items() if image.brokers.get(id) != broker}
-        controller = (image.controller_id, image.controller_epoch)
-        boots = {**image.boots, **boots_of(brokers)}
-        known = Set(znodes.KNOWN, journal.encode_known(journal.Known(controller, brokers, boots)))
-        return Plan(elections, changes.steps(Step([known], MetadataDelta(brokers={**gone, **news}))))
-
-    def alter_partition(
+    async def take_over(
         self,
+        leadership: Leadership,
         image: MetadataImage,
-        leader: int,
-        broker_epoch: int,
-        changes: Sequence[IsrChange],
-    ) -> Plan[list[IsrOutcome]]:
-        """See ``isr_changes``."""
-        rules = self._rules(image)
-        return alter_partition(image, leader, broker_epoch, changes, rules)
+        brokers: Mapping[int, BrokerRegistration],
+        deleted: Sequence[Deleted] = (),
+    ) -> None:
+        """Begins a term: ``image`` is the newest there is, ``brokers`` are alive now.
 
-    def alter_reassignments(
-        self, image: MetadataImage, requests: Sequence[Reassignment], *, may_change_factor: bool
-    ) -> Plan[list[KafkaError | None]]:
-        """See ``reassignments``."""
-        rules = self._rules(image)
-        return alter_reassignments(image, requests, rules, may_change_factor=may_change_factor)
-
-    def elect_leaders(
-        self, image: MetadataImage, partitions: Sequence[TopicPartition], *, unclean: bool
-    ) -> Plan[dict[TopicPartition, KafkaError | None]]:
-        """ElectLeaders: the preferred replica, or with ``unclean`` any live one."""
-        results: dict[TopicPartition, KafkaError | None] = {}
-        rules = self._rules(image)
-        standing = Standing.of(image.brokers, image.brokers, image.boots)
-        changes = PartitionChanges(image)
-        for tp in partitions:
+        Says so, elects leaders, finishes what deletions have left, then shows the image. Of the
+        topics in ``deleted`` logs may be left here; they go now. Raises NotController where another
+        term has begun already.
+        """
+        async with self._lock:
+            term = _Beginning(await Recorder.open(self.store, leadership), image)
+            self._frozen = frozenset()
             try:
-                topic = image.writable(image.topic_of(*tp))
-                here = standing.at(topic.id, tp.partition)
-                partition = changes.current(topic, tp.partition)
-                min_isr = rules.min_isr(topic, partition)
-                elected = _elected(partition, tp, here.fit, unclean, min_isr)
-                changes.add(topic, settled(partition, elected, here.fit, min_isr))
-                results[tp] = None
-            except KafkaError as error:
-                results[tp] = error
-        return Plan(results, changes.steps())
+                await self._begin(term, brokers)
+            except Differs as error:
+                _log.error("the metadata is corrected, as a term began: %s", error)
+                correction = await load_correction(self.store, term.image)
+                await term.write([correction.step])
+                self._freeze(correction.frozen)
+                await self._begin(term, brokers)
+            await self._remove_remains(term.recorder, deleted)
+            await self._publish_image(term.image, deleted)
+            await self._confirm_deleted(topic.id for topic in deleted)
+            self._recorder = term.recorder
 
-    def rebalance(self, image: MetadataImage, percentage: int) -> Plan[None]:
-        """Preferred leaders come back where more than ``percentage`` of a broker's are away."""
-        away = imbalanced(image, percentage)
-        return Plan(None, self.elect_leaders(image, away, unclean=False).steps)
+    async def _begin(self, term: _Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
+        epoch = term.recorder.leadership.epoch
+        await term.write([self._controller.begin_term(term.image, self._node_id, epoch)])
+        begin = features.begin(term.image)
+        await term.write([begin] if begin else [])
+        plan = self._controller.change_brokers(replace(term.image, frozen=self._frozen), brokers)
+        await term.write(plan.steps)
+        _tell(plan.results)
+
+    async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
+        """Removes the nodes that deletions have left. Nodes that cannot be removed only block a new topic of the same
+        name.
+        """
+        for remains in await load_remains(self.store, deleted):
+            try:
+                for step in removal_steps(remains):
+                    await recorder.write(step, self._cache.image)
+            except errors.UnknownServerError as error:
+                _log.error("nodes of the deleted topic %s stay: %s", remains.name, error)
+
+    async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, anyway: bool = False) -> None:
+        """Shows ``image``, because another broker is the controller, unless a newer one is shown already. With
+        ``anyway`` even then, because the current one may belong to a store that no longer exists.
+        """
+        async with self._lock:
+            self._recorder = None
+            if anyway or image.version >= self._cache.image.version:
+                await self._publish_image(image, deleted)
+
+    async def follow_entry(self, version: int, data: bytes) -> None:
+        """Applies the journal's entry of that version, if it is the next one."""
+        async with self._lock:
+            if version != self._cache.image.version + 1:
+                return  # an image has been read meanwhile
+            delta = journal.decode(data, self._cache.image)
+            await self._publish(delta)
+            await self._confirm_deleted(topic.id for topic in delta.deleted.values())
+
+    def step_down(self) -> None:
+        """The term is over."""
+        self._recorder = None
+
+    async def resign(self) -> None:
+        """Ends the term, if there is one, after the change that is under way, and lets another broker begin one."""
+        async with self._lock:
+            recorder = self._recorder
+            self.step_down()
+        if recorder is not None:
+            await give_up(self.store, recorder.leadership)
+
+    async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
+        """Makes the current image into ``image``, which was read from the store or follows the journal, by one delta.
+
+        Only the ``noted`` topics are deleted, including ids of which this broker may have logs. A topic that ``image``
+        lacks without a note is missing: whatever has happened to the store, no decision has deleted it.
+        """
+        old = self._cache.image
+        image = image.with_configs_of(old)
+        here = {to_base64(topic.id): topic.image() for topic in noted if topic.may_be_on(self._node_id)}
+        gone = {name: topic for name, topic in old.topics.items() if _lacks(image, topic)}
+        ids = {topic.id for topic in noted}
+        deleted = here | {name: topic for name, topic in gone.items() if topic.id in ids}
+        changed = {n: t for n, t in image.topics.items() if old.topics.get(n) != t}
+        configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
+        await self._publish(
+            MetadataDelta(
+                changed,
+                deleted,
+                {**dict.fromkeys(old.brokers), **image.brokers},
+                configs,
+                (image.controller_id, image.controller_epoch),
+                (image.features_epoch, image.features),
+                image.version,
+                image.boots,
+                missing={name: topic for name, topic in gone.items() if topic.id not in ids},
+                reading=image.reading if image.reading is not old.reading else None,
+            )
+        )
+        await self._confirm_deleted(topic.id for topic in deleted.values())
+
+    async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
+        _tell(await self._change_what_can_be(lambda image: self._controller.change_brokers(image, brokers)))
+
+    async def alter_partition(
+        self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> list[IsrOutcome]:
+        """The partition as it is then, or an error, for each change that its leader proposes.
+
+        Raises StaleBrokerEpoch.
+        """
+        return await self._change_what_can_be(
+            lambda image: self._controller.alter_partition(image, leader, broker_epoch, changes)
+        )
+
+    async def alter_reassignments(
+        self, requests: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> list[KafkaError | None]:
+        """None or the error of each request; what is accepted is under way when this returns."""
+        return await self._change(
+            lambda image: self._controller.alter_reassignments(
+                image, requests, may_change_factor=may_change_factor
+            )
+        )
+
+    async def rebalance(self) -> None:
+        """Preferred leaders come back, where too many are away."""
+        percentage = self._config["leader.imbalance.per.broker.percentage"]
+        await self._change_what_can_be(lambda image: self._controller.rebalance(image, percentage))
+
+    async def look_at_store(self) -> None:
+        """Topics that were frozen or unknown, and whose nodes are whole again, change again; elections are held."""
+        if self._frozen or await load_unknown_topics(self.store, lambda: self._cache.image):
+            await self._locked(self._correct_topics)
+            await self._change_what_can_be(lambda image: self._controller.change_brokers(image, image.brokers))
+
+    async def _correct_topics(self) -> None:
+        if self._recorder is not None:
+            await self._correct(self._recorder)
+
+    async def create_topics(
+        self, requests: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[Outcome]:
+        """The topic or the error of each request, in order."""
+        return await self._change(
+            lambda image: self._controller.create_topics(image, requests), validate_only
+        )
+
+    async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
+        """The deleted topic or the error of each request; the logs here have lost their names, durably, when this
+        returns; the others delete theirs as they follow.
+        """
+        try:
+            return await self._delete_topics(requests)
+        except Differs:
+            return await self._delete_topics(requests)  # topics whose nodes are not whole are known now
+
+    async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
+        torn = {name: await load_nodes(self.store, name) for name in self._frozen}
+        return await self._change(lambda image: self._controller.delete_topics(image, requests, torn))
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[Outcome]:
+        """The grown topic or the error of each request."""
+        return await self._change(
+            lambda image: self._controller.create_partitions(image, requests), validate_only
+        )
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[Result]:
+        """None or the error of each change, incremental or not; in effect when this returns: where
+        unclean elections are allowed from now on, they have been held.
+        """
+        results = await self._change(
+            lambda image: self._configs.alter(image, changes), validate_only
+        )
+        if not validate_only and may_allow_unclean(changes):
+            with contextlib.suppress(errors.NotController):  # the next one begins with elections
+                await self._change(
+                    lambda image: self._controller.change_brokers(image, image.brokers)
+                )
+        return results
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """None or the error of each partition."""
+        return await self._change(
+            lambda image: self._controller.elect_leaders(image, partitions, unclean=unclean)
+        )
+
+    async def update_features(
+        self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """Finalizes new levels; raises InvalidUpdateVersion."""
+        await self._change(lambda image: features.update(image, updates), validate_only)
+
+    async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Creates the topics that do not exist, internal ones with their own configuration."""
+        requests = [self._request(name) for name in names]
+        create = self.create_topics if self.is_controller else self._create_elsewhere
+        outcomes = dict(zip(names, await create(requests), strict=True))
+        for name, outcome in outcomes.items():
+            existing = self._cache.image.topic(name)
+            if isinstance(outcome, errors.TopicAlreadyExists) and existing is not None:
+                outcomes[name] = existing
+            elif isinstance(outcome, errors.InvalidReplicationFactor):
+                self._tell_missing(name, outcome)
+        return outcomes
+
+    def _request(self, name: str) -> NewTopic:
+        if name in INTERNAL_TOPICS:
+            return internal_topic(name, self._config, len(self._cache.image.brokers))
+        return NewTopic(name)
+
+    async def ensure_internal_topic(self, name: str) -> TopicImage:
+        """The internal topic, created if need be; raises the KafkaError that prevents it."""
+        topic = self._cache.image.topic(name)
+        if topic is not None:
+            return topic
+        outcome = (await self.auto_create([name]))[name]
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    def _tell_missing(self, name: str, error: KafkaError) -> None:
+        """Says once why clients find no coordinator or topic; they ask all the time, and for any names."""
+        reason, kind = str(error), name if name in INTERNAL_TOPICS else ""
+        if reason != self._told.get(kind):
+            self._told[kind] = reason
+            _log.warning("%s is not made yet: %s", name, reason)
+
+    async def _change(
+        self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False
+    ) -> T:
+        if validate_only:
+            return decide(self._cache.image).results
+        task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may have gone
+        await asyncio.wait([task])
+        return task.result()
+
+    async def _change_what_can_be(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
+        """As ``_change``, but where nodes differ from the metadata the rest is planned again, once they are corrected
+        or frozen: one bad topic stops nothing of the others.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._change(decide)
+            except Differs as error:
+                _log.info("planned again: %s", error)
+        return await self._change(decide)
+
+    async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._lock:
+            return await work()
+
+    async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
+        if self._recorder is None:
+            raise errors.NotController(f"broker {self._node_id} is not the controller")
+        plan = decide(replace(self._cache.image, frozen=self._frozen))
+        deleted: list[TopicImage] = []
+        try:
+            for step in plan.steps:
+                await self._record(step)
+                deleted += step.delta.deleted.values()
+        finally:
+            await self._confirm_deleted(topic.id for topic in deleted)
+        return plan.results
+
+    async def _record(self, step: Step) -> None:
+        if self._recorder is None:
+            raise errors.NotController(f"broker {self._node_id} is no longer the controller")
+        try:
+            await self._recorder.write(step, self._cache.image)
+        except Fenced:
+            self._end_term()
+            raise
+        except Differs as error:
+            _log.error("the metadata is corrected: %s", error)
+            await self._correct(self._recorder)
+            raise
+        self._frozen -= step.delta.deleted.keys()
+        if step.delta:
+            await self._publish_own(step.delta)
+
+    def _end_term(self) -> None:
+        """Makes this broker read the whole store again and stand for controller again."""
+        self.step_down()
+        self.on_fenced()
+
+    def _freeze(self, names: frozenset[str]) -> None:
+        new = sorted(names - self._frozen)
+        if new:
+            _log.error(
+                "these topics stay as they are, leaders and logs too, as their nodes in the coordination store are"
+                " missing or not as a broker writes them (restore the nodes, or delete the topics): %s",
+                _shortened(new),
+            )
+        self._frozen = names
+
+    async def _correct(self, recorder: Recorder) -> None:
+        """The metadata, here and everywhere, become what the store holds; where that cannot be done the term ends."""
+        image = self._cache.image
+        try:
+            step, frozen = await load_correction(self.store, image)
+            self._freeze(frozen)
+            await recorder.write(step, image)
+            if step.delta:
+                await self._publish(step.delta)
+            deleted = await load_deleted(self.store)
+            await self._remove_remains(recorder, deleted)
+            await self._confirm_deleted(topic.id for topic in deleted if not topic.may_be_on(self._node_id))
+        except (CoordinationError, KafkaError) as failure:
+            _log.error("the metadata could not be corrected, the term ends: %s", failure)
+            self._end_term()
+
+    async def _confirm_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        await confirm_deleted(self.store, self._node_id, topic_ids)
+
+    async def _publish_own(self, delta: MetadataDelta) -> None:
+        """Applies what this controller has written. Where it may not be shown the term ends, for nothing can be
+        planned on an image that lacks it.
+        """
+        try:
+            await self._publish(delta)
+        except Overtaken:
+            self._end_term()
+            raise
+
+    async def _publish(self, delta: MetadataDelta) -> None:
+        own = delta.brokers.get(self._node_id)
+        if own is not None and not self.may_show(own):
+            raise Overtaken(f"broker {self._node_id} was registered again in epoch {own.epoch}")
+        if any(resource is ResourceType.BROKER for resource, _ in delta.configs):
+            image = self._cache.image.apply(delta)
+            self._config.override(
+                broker=image.configs(ResourceType.BROKER, str(self._node_id)),
+                cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
+            )
+        await self._cache.publish(delta)
 
 
-def _checked_configs(
-    config: BrokerConfig, configs: Iterable[tuple[str, str | None]]
-) -> dict[str, str]:
-    checked: dict[str, str] = {}
-    for name, text in configs:
-        if text is None:
-            raise errors.InvalidConfig(f"{name} has no value")
-        checked[name] = text
-    try:
-        parse_topic_overrides(checked)
-        topic_config(config, checked)
-    except ConfigError as error:
-        raise errors.InvalidConfig(str(error)) from error
-    return checked
+def _tell(elections: Elections) -> None:
+    if elections.moved:
+        _log.info("%d partitions have another leader", elections.moved)
+    if elections.offline:
+        _log.warning("no live replica has all records of %s, so these have no leader", _named(elections.offline))
+    if elections.doubtful:
+        _log.warning(
+            "acknowledged records may be lost, as no replica was left that surely has them (a machine went down, a disk"
+            " was replaced, or the election is unclean): %s",
+            _named(elections.doubtful),
+        )
 
 
-def _manual(
-    request: NewTopic, places: Mapping[int, str | None]
-) -> list[tuple[int, ...]]:
-    if request.partitions != -1:
-        raise errors.InvalidRequest("with manual assignments the number of partitions is -1")
-    if request.replication_factor != -1:
-        raise errors.InvalidRequest("with manual assignments the replication factor is -1")
-    by_index = dict(request.assignments)
-    if sorted(index for index, _ in request.assignments) != list(range(len(request.assignments))):
-        raise errors.InvalidReplicaAssignment("partitions are not numbered 0, 1, 2, …")
-    replicas = [by_index[index] for index in range(len(by_index))]
-    check_manual(replicas, places, len(replicas[0]))
-    return replicas
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    return _shortened(list(map(str, partitions)))
 
 
-def _partitions(
-    replicas: Sequence[tuple[int, ...]], image: MetadataImage, first: int = 0
-) -> tuple[PartitionImage, ...]:
-    """New partitions: all live replicas in sync, the first of them leads."""
-    partitions = []
-    for index, members in enumerate(replicas, first):
-        isr = tuple(broker for broker in members if broker in image.brokers)
-        partitions.append(PartitionImage(index, isr[0], 0, 0, members, isr))
-    return tuple(partitions)
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
-def _places(image: MetadataImage) -> dict[int, str | None]:
-    """The racks of the brokers that may take new replicas."""
-    return {id: broker.rack for id, broker in image.brokers.items() if not broker.is_leaving}
+def _lacks(image: MetadataImage, topic: TopicImage) -> bool:
+    """Whether the topic is gone in ``image``, which was read from the store."""
+    found = image.topics.get(topic.name)
+    return topic.name not in image.unreadable if found is None else found.id != topic.id
 
 
-def _find(image: MetadataImage, request: TopicName) -> Outcome:
-    if (request.name is None) == (request.id is None):
-        return errors.InvalidRequest("name a topic by its name or by its id")
-    if request.id is not None:
-        topic = image.topic_by_id(request.id)
-        return topic or errors.UnknownTopicId("there is no topic of this id")
-    topic = image.topic(request.name or "")
-    return topic or unknown_topic(request.name)
+class _Beginning:
+    """A term that begins: its steps are written, but not visible on this broker yet."""
 
+    def __init__(self, recorder: Recorder, image: MetadataImage) -> None:
+        self.recorder = recorder
+        self.image = image
+        """After the steps."""
 
-def _elected(
-    partition: PartitionImage, tp: TopicPartition, fit: Collection[int], unclean: bool, min_isr: int
-) -> PartitionImage:
-    if unclean:
-        if partition.leader != NO_LEADER:
-            raise errors.ElectionNotNeeded(f"{tp} has a leader")
-        elected = elect(partition, fit, unclean=True, min_isr=min_isr)
-        if elected.leader == NO_LEADER:
-            raise errors.EligibleLeadersNotAvailable(f"no replica of {tp} is alive")
-        return elected
-    if partition.leader == partition.replicas[0]:
-        raise errors.ElectionNotNeeded(f"{tp} is led by its preferred replica")
-    elected = elect(partition, fit, min_isr=min_isr)
-    if elected.leader != partition.replicas[0]:
-        raise errors.PreferredLeaderNotAvailable(f"{tp}: {partition.replicas[0]} is not in sync")
-    return elected
+    async def write(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            await self.recorder.write(step, self.image)
+            if step.delta:
+                self.image = self.image.apply(step.delta)

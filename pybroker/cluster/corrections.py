@@ -1,13 +1,13 @@
 """What to do where the metadata, which all brokers have, is not what the store holds.
 
-It should not be: every change is written in one ``multi`` with its entry in the journal. A fault or
-another program's hand may have made it so; then every change of those nodes would fail. The
-controller reads everything anew and tells the others by an entry of its own, so that all have the
-same image of the next version. Nothing is deleted by it: a topic whose nodes are gone, or that would lose a
-partition or a replica, stays in the metadata as it was, and so do its logs. A configuration that cannot be read stays
-as it was known.
+Normally this cannot happen, because every change is written in one ``multi`` with its journal entry. But a fault or
+another program may have changed the nodes; then every later change of them would fail. The controller reads the store
+again and writes a journal entry, so that all brokers have the same image of the next version. This deletes nothing. If
+the nodes of a topic are gone, or it would lose a partition or a replica, the topic stays in the metadata as it was,
+and so do its logs. A configuration that cannot be read stays as it was.
 
-Such a topic is *frozen*: the controller leaves it out of its plans, for the others shall not wait for it.
+A topic that stays this way is *frozen*: the controller leaves it out of its plans, so that other topics need not wait
+for it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from pybroker.cluster import znodes
+from pybroker.cluster.decisions.plan import Step
 from pybroker.cluster.following import newest
-from pybroker.cluster.image import (
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
     NO_CONFIGS,
     UNREADABLE_CONFIGS,
@@ -28,8 +29,7 @@ from pybroker.cluster.image import (
     ResourceType,
     TopicImage,
 )
-from pybroker.cluster.plan import Step
-from pybroker.coordination.interface import CoordinationStore, Create, Operation, Set
+from pybroker.store.interface import CoordinationStore, Create, Operation, Set
 
 
 class Correction(NamedTuple):

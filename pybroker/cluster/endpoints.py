@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import Endpoint
 
 Address = tuple[str, int]
@@ -23,8 +23,8 @@ def addresses(
 ) -> dict[int, Address]:
     """Host and port by node id of every live broker that has this ``listener``.
 
-    ``advertised`` are this broker's advertised listeners by name. Where it has none for the
-    listener the client is told what it used already: ``local``, its connection's local address.
+    ``advertised`` are this broker's advertised listeners by name. If it has none for the listener, the client gets the
+    address it already uses: ``local``, the local address of its connection.
     """
     found = {}
     for broker in image.brokers.values():

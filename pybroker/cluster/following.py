@@ -1,24 +1,29 @@
 """How a broker's image keeps up with the journal.
 
-A broker that is not the controller applies entry after entry, each as the controller itself has
-applied it. It watches for the next one, reads what there is, and waits. Where entries that it lacks
-have been removed already, as after a long pause, it reads everything anew.
+A broker that is not the controller applies entry after entry, exactly as the controller has applied it. It watches for
+the next entry, reads all that are there, and waits. If entries that it lacks were removed already, for example after a
+long pause, it reads the whole store again.
+
+A store that has lost its contents has no journal. It is asked again after a pause that grows, and at
+once when the entry is there or the session is connected again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from pybroker.cluster import journal, znodes
-from pybroker.cluster.image import MetadataImage
-from pybroker.cluster.loading import load_image, newest_version
-from pybroker.coordination.interface import CoordinationError, CoordinationStore, SessionState
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.nodes.loading import load_image, newest_version
+from pybroker.store.interface import CoordinationError, CoordinationStore, SessionState
 
 BATCH = 8
 PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +92,8 @@ class Following:
         self._reload = reload
         self._wake = asyncio.Event()
         self._is_wanted = False
+        self._failures = 0
+        """How often in a row the store could not be read."""
         self._task: asyncio.Task[None] | None = None
         store.session.on_change(self._on_session)
 
@@ -116,16 +123,26 @@ class Following:
             )
             try:
                 await self._advance(version)
+                self._failures = 0
                 if self._version() == version:
                     await self._wake.wait()
             except CoordinationError as error:
                 _log.info("following the metadata: %s: %s", type(error).__name__, error)
-                await asyncio.sleep(PAUSE_S)
+                await self._pause()
             except Exception as error:
                 self._on_failure(error)
                 return
             finally:
                 watch.cancel()
+
+    async def _pause(self) -> None:
+        """Waits after a reading that failed: longer each time, until there is something new to be read."""
+        pause_s = min(PAUSE_S * 2 ** min(self._failures, 10), LONGEST_PAUSE_S)
+        self._failures += 1
+        await asyncio.sleep(PAUSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s - PAUSE_S):
+                await self._wake.wait()
 
     async def _advance(self, version: int) -> None:
         found = await entries_after(self._store, version)

@@ -9,8 +9,12 @@ again after a pause that grows when it failed.
 A store that has lost its contents, or has another cluster's, is not joined again: this broker goes on with what it
 knows and waits for the contents to come back, or stops.
 
-A term whose beginning the store refuses is given up, and this broker stands again after a pause that grows. What it
-shows is not trusted then: a difference to the store would refuse every term, so everything is read anew.
+After the end of a session the whole store is read again, even if this broker's metadata have a larger version. The
+store may have been replaced or restored from a backup, and its journal then goes on from there.
+
+If the store refuses the beginning of a term, this broker gives the term up and stands for election again after a pause
+that grows. It no longer trusts its image, because a difference from the store would make every term fail. So it reads
+the whole store again.
 
 A broker that is not the controller shows no image before the controller has taken its registration
 into account: what it led before it stopped it leads only if it is elected.
@@ -24,16 +28,18 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from pybroker.clock import Clock
-from pybroker.cluster import znodes
+from pybroker.cluster import cluster_secret
+from pybroker.cluster.cluster_secret import ClusterSecret
+from pybroker.cluster.controller import ControllerService
 from pybroker.cluster.following import Following, newest
-from pybroker.cluster.image import BrokerRegistration, MetadataImage
-from pybroker.cluster.leadership import Leadership, become_controller, give_up
-from pybroker.cluster.loading import load_brokers, load_deleted, load_unknown_topics
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
+from pybroker.cluster.nodes.leadership import Leadership, become_controller, give_up
+from pybroker.cluster.nodes.loading import load_brokers, load_deleted, load_unknown_topics
 from pybroker.cluster.owner_process import own_process
-from pybroker.cluster.service import ControllerService
-from pybroker.coordination.interface import (
+from pybroker.store.interface import (
     ConnectionLoss,
     CoordinationError,
     CoordinationStore,
@@ -50,7 +56,7 @@ from pyclient.protocol.errors import KafkaError
 RETRY_S = 0.2
 LONGEST_REST_S = 5.0
 LEAVING_S = 10.0
-"""What is under way when this broker leaves is given up then."""
+"""Work in progress is given up when this broker leaves."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +106,7 @@ class Membership:
         cache: MetadataCache,
         registration: BrokerRegistration,
         clock: Clock,
+        secret: ClusterSecret,
         on_failure: Callable[[], object] = lambda: None,
         session_timeout_ms: int = 0,
         prepare: Callable[[], Awaitable[None]] | None = None,
@@ -112,6 +119,7 @@ class Membership:
         self._cache = cache
         self._registration = registration
         self._clock = clock
+        self._secret = secret
         self._on_failure = on_failure
         self._session_timeout_ms = session_timeout_ms
         self._prepare = prepare
@@ -149,6 +157,7 @@ class Membership:
             self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand)),
             self._store.watch(znodes.BROKER_IDS, lambda path: self._start(self._count)),
             self._store.watch(znodes.UNFIT, lambda path: self._start(self._count)),
+            self._store.watch(cluster_secret.PATH, lambda path: self._start(self._secret.read)),
         ]
         self._store.session.on_change(self._on_session)
         if self._is_expired:  # since it has registered, before anybody listened
@@ -169,6 +178,7 @@ class Membership:
         return True
 
     async def _register(self) -> None:
+        await self._secret.read()
         if self._prepare is not None:
             await self._prepare()
         own = self._registration
@@ -183,8 +193,8 @@ class Membership:
         self._registration = own._replace(epoch=(await self._store.get(path))[1].created)
 
     async def _stay_registered(self) -> None:
-        """Registers again where somebody has taken the registration away: the last write of this broker's past,
-        which was killed while it registered, may have come late.
+        """Registers again if the registration was removed. A late write of this broker's previous process, which was
+        killed while it registered, may have removed it.
         """
         if not await self._owns(znodes.broker_path(self._registration.id)):
             _log.warning("the registration of broker %d is gone: it registers again", self._registration.id)
@@ -212,10 +222,10 @@ class Membership:
     # Who is the controller
 
     async def _stand(self) -> None:
-        """Becomes controller, or follows the one who is."""
+        """Becomes controller, or follows the current one."""
         async with self._standing:
             if self._service.is_controller and not await self._owns(znodes.CONTROLLER):
-                _log.warning("broker %d is the controller no more: its /controller is gone", self._registration.id)
+                _log.warning("broker %d is no longer the controller: its /controller is gone", self._registration.id)
                 self._service.step_down()
             while not self._service.is_controller and not self._has_left:
                 self._news.clear()
@@ -243,7 +253,7 @@ class Membership:
         except (ConnectionLoss, SessionExpired):
             raise
         except (KafkaError, CoordinationError) as error:
-            _log.warning("broker %d could not begin as controller: %s", self._registration.id, error)
+            _log.warning("broker %d could not start its term as controller: %s", self._registration.id, error)
             self._rest()
             await give_up(self._store, leadership)
             return False
@@ -270,11 +280,12 @@ class Membership:
 
     async def _follow(self) -> bool:
         if self._cache.image.version == 0 or self._is_doubtful:
+            await self._following.stop()
             image = await self._newest()
             known = image.brokers.get(self._registration.id)
             if known is None or known.epoch != self._registration.epoch:
                 return False
-            await self._service.follow(image, await load_deleted(self._store))
+            await self._service.follow(image, await load_deleted(self._store), anyway=True)
             self._is_doubtful = False
         self._following.start()
         return True
@@ -320,6 +331,8 @@ class Membership:
         session = (await self._store.new_session()).id
         await self._find_cluster()
         await self._register()
+        async with self._standing:
+            self._is_doubtful = True  # the store may have been replaced or restored, with another journal
         if self._is_leaving or self._offline:
             await self._tell()
         await self._stand()
@@ -337,8 +350,8 @@ class Membership:
         own, stored = self._cache.image.cluster_id, znodes.decode_cluster_id(found[0]) if found else None
         if stored is None:
             raise StoreIsEmpty(
-                f"the coordination store has lost cluster {own}: bring its contents back, or restart a broker to begin"
-                " anew; logs are kept"
+                f"the coordination store has lost cluster {own}: restore its contents, or restart a broker to create"
+                " a new cluster; logs are kept"
             )
         if stored != own:
             raise ClusterMismatch(f"the coordination store belongs to cluster {stored} now, not {own}")
@@ -413,7 +426,7 @@ class Membership:
         await self._resign()
 
     async def _resign(self) -> None:
-        """This broker is controller no more, when what it has begun is done, and stands no more."""
+        """Finishes the controller's pending work, then gives up the office and stands for election no more."""
         async with self._standing:
             self._has_resigned = True
             await self._service.resign()

@@ -6,19 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from pybroker.cluster.image import NO_CONTROLLER, MetadataDelta, MetadataImage
+from pybroker.cluster.metadata.image import NO_CONTROLLER, MetadataDelta, MetadataImage
 
 Listener = Callable[[MetadataDelta, MetadataImage], Awaitable[None]]
 Follower = Callable[[], object]
 
 
 class MetadataCache:
-    """``image`` is what clients are told.
+    """``image`` is what clients see.
 
-    A topic that is gone is no longer told before its logs lose their names; one that is new is told
-    only when its logs are there, and so is the new version: the listeners run in between. What
-    must not begin before the new image is told, as a coordinator that looks topics up, is begun by
-    a follower.
+    A deleted topic disappears from it before its logs lose their names. A new topic, and the new version, appear only
+    when its logs are there. The listeners run in between. Work that must not begin before the new image is visible,
+    such as a coordinator that looks up topics, is started by a follower.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -31,7 +30,7 @@ class MetadataCache:
 
     @property
     def live_controller(self) -> int:
-        """The controller as clients are told it; none where this broker is out of touch with the cluster."""
+        """The controller that clients see; none if this broker has lost touch with the cluster."""
         return self.image.live_controller if self.is_in_touch else NO_CONTROLLER
 
     def add_listener(self, listener: Listener) -> None:

@@ -5,25 +5,25 @@ for that long. Its successor runs on the same machine, since the same start of i
 locks: so the owner of those nodes is dead, whatever its session says. The successor takes them off, its registration
 and what the same session owns besides (/controller, perhaps): the others then need not wait any longer.
 
-Log dirs that were copied have the same ids, and locks of their own. So a registration names its process, too: while
-that one lives, whoever else has this id is refused. Where it cannot be seen (it runs in another container) a broker
-that starts takes it for dead, and one that runs takes it for its replacement: never do two of them fight.
+Copied log dirs have the same ids, but their own locks. So a registration also names its process. While that process
+lives, any other broker with this id is refused. If the process cannot be seen, because it runs in another container, a
+starting broker takes it for dead, and a running broker takes it for its replacement. So two of them never fight.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from pybroker.cluster import znodes
-from pybroker.cluster.loading import read_broker
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.nodes.loading import read_broker
 from pybroker.cluster.owner_process import Owner, owner_of
-from pybroker.coordination.interface import CoordinationError, CoordinationStore, Delete, NoNode, Operation
+from pybroker.store.interface import CoordinationError, CoordinationStore, Delete, NoNode, Operation
 
 RETRY_S = 0.2
 NAMESAKE_S = 30.0
 """How long the other's registration may outlive it, unless sessions are longer."""
 SLACK_S = 12.0
-"""A store ends a session that nobody renews so long after its time-out at the latest."""
+"""Seconds after its time-out at which a store has ended an unrenewed session at the latest."""
 
 
 class BrokerIdTaken(Exception):
@@ -35,7 +35,7 @@ class Overtaken(CoordinationError):
 
 
 def patience_s(session_timeout_ms: int) -> float:
-    """How long a registration is waited for that nobody may renew any more."""
+    """How long to wait for the end of a registration that may no longer be renewed."""
     return max(NAMESAKE_S, session_timeout_ms / 1000 + SLACK_S)
 
 

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from pybroker.clock import Clock
-from pybroker.cluster import journal, znodes
-from pybroker.cluster.controller import Controller
+from pybroker.cluster.cluster_secret import ClusterSecret
+from pybroker.cluster.controller import ControllerService, CreateElsewhere
+from pybroker.cluster.decisions.topics import Controller
 from pybroker.cluster.endpoints import (
     Address,
     addresses,
@@ -20,16 +21,16 @@ from pybroker.cluster.endpoints import (
     rack_of,
     registered,
 )
-from pybroker.cluster.image import BrokerRegistration, MetadataImage
-from pybroker.cluster.loading import NOT_OURS
 from pybroker.cluster.membership import Membership, cluster_id
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import remove_past
+from pybroker.cluster.nodes.loading import NOT_OURS
 from pybroker.cluster.producer_ids import ProducerIds
-from pybroker.cluster.service import ControllerService
 from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
-from pybroker.coordination.interface import CoordinationError, CoordinationStore, SessionExpired, SessionState
+from pybroker.store.interface import CoordinationError, CoordinationStore, SessionExpired, SessionState
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import random_uuid, to_base64
 
@@ -38,8 +39,17 @@ RETIREMENT_S = 10.0
 _log = logging.getLogger(__name__)
 
 
+class Callbacks(TypedDict, total=False):
+    """What a node tells its broker, and asks it."""
+
+    on_failure: Callable[[], object]
+    known_producers: Callable[[], Iterable[int]]
+    create_elsewhere: CreateElsewhere
+
+
 class ClusterNode:
-    """``metadata``, ``suspects``, ``controller`` and ``producer_ids`` of one broker; ``join`` when it can serve.
+    """``metadata``, ``suspects``, ``controller``, ``producer_ids`` and ``secret`` of one broker; ``join`` when it can
+    serve.
 
     Before ``join``, add to ``metadata`` the listeners that make logs and follow leaderships.
     """
@@ -51,10 +61,19 @@ class ClusterNode:
         node_id: int,
         clock: Clock,
         cluster_id: str,
+        *,
+        on_failure: Callable[[], object] = lambda: None,
+        known_producers: Callable[[], Iterable[int]] = tuple,
+        create_elsewhere: CreateElsewhere | None = None,
     ) -> None:
+        """``on_failure()`` is called when this broker cannot stay in the cluster and should stop; the log tells why.
+        ``known_producers()`` gives the producer ids that this broker's logs know; it is asked from ``join`` on.
+        ``create_elsewhere``: see ``ControllerService``.
+        """
         self.cluster_id = cluster_id
         self.metadata = MetadataCache(MetadataImage(cluster_id=cluster_id))
         self.producer_ids = ProducerIds(store, node_id)
+        self.secret = ClusterSecret(store)
         self.suspects = Suspects(self.metadata, clock)
         chance = random.Random()
         self.controller = ControllerService(
@@ -63,16 +82,15 @@ class ClusterNode:
             config,
             node_id,
             Controller(config, random_uuid, lambda: chance.randrange(1 << 16)),
+            create_elsewhere,
         )
         self._store = store
         self._config = config
         self._node_id = node_id
         self._clock = clock
         self._advertised = advertised_listeners(config)
-        self.known_producers: Callable[[], Iterable[int]] = tuple
-        """Gives the producer ids that this broker's logs know."""
-        self.on_failure: Callable[[], object] = lambda: None
-        """Called when this broker cannot stay in the cluster and should stop; the log tells why."""
+        self.known_producers = known_producers
+        self.on_failure = on_failure
         self._membership: Membership | None = None
         self._lost: frozenset[tuple[bytes, int]] = frozenset()
         self._looking: asyncio.Task[None] | None = None
@@ -85,10 +103,13 @@ class ClusterNode:
         node_id: int,
         clock: Clock,
         own_cluster_id: str | None = None,
+        **callbacks: Unpack[Callbacks],
     ) -> ClusterNode:
-        """Learns or makes the cluster's id; raises ClusterMismatch where ``own`` differs."""
+        """Learns or makes the cluster's id; raises ClusterMismatch where ``own`` differs. ``callbacks``: as of the
+        constructor.
+        """
         found = await cluster_id(store, own_cluster_id, lambda: to_base64(random_uuid()))
-        return cls(store, config, node_id, clock, found)
+        return cls(store, config, node_id, clock, found, **callbacks)
 
     async def remove_past(self, directory_ids: Iterable[str]) -> None:
         """Tells the others that the last process on these log dirs is dead; their locks are this one's."""
@@ -133,6 +154,7 @@ class ClusterNode:
             self.metadata,
             registration,
             self._clock,
+            self.secret,
             self.on_failure,
             self._config["zookeeper.session.timeout.ms"] if self._config["zookeeper.connect"] else 0,
             lambda: self.producer_ids.skip(self.known_producers()),
@@ -149,7 +171,7 @@ class ClusterNode:
                 if self.controller.is_controller and self._config["auto.leader.rebalance.enable"]:
                     await self.controller.rebalance()
             except (KafkaError, CoordinationError) as error:
-                _log.warning("the regular look at the metadata failed: %s: %s", type(error).__name__, error)
+                _log.warning("the regular check of the metadata failed: %s: %s", type(error).__name__, error)
             except Exception:
                 _log.exception("the regular look at the metadata failed")
 
@@ -166,7 +188,7 @@ class ClusterNode:
             async with asyncio.timeout(RETIREMENT_S):
                 await self._while_store_lives(self._membership.retire())
         except (TimeoutError, CoordinationError) as error:
-            _log.warning("leaderships could not be handed over: %s", error or "no answer")
+            _log.warning("could not hand over leaderships: %s", error or "no answer")
 
     async def _while_store_lives(self, work: Coroutine[Any, Any, None]) -> None:
         """Does it as long as there is a session to say it in; what a store that has gone could tell the others would
@@ -197,8 +219,8 @@ class ClusterNode:
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
         """Host and port by node id of every broker, for a client that came by ``listener``.
 
-        ``local`` is the local address of the client's connection: what it is told where
-        ``advertised.listeners`` is unset.
+        ``local`` is the local address of the client's connection. The client gets it if ``advertised.listeners`` is
+        unset.
         """
         return addresses(self.metadata.image, listener, self._node_id, self._advertised, local)
 

@@ -1,7 +1,7 @@
-"""Which process has written a registration, so that whoever finds it can tell whether that process lives.
+"""The process that has written a registration, so that other brokers can check whether it lives.
 
-A process is told by its PID namespace, its id and when it started (an id is given again). Linux only; elsewhere, and
-from another namespace, it is not known.
+A process is identified by its PID namespace, its id and its start time, because ids are reused. Linux only; elsewhere,
+and from another namespace, it is unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STARTED: Final = 19
 
 
 class Owner(Enum):
-    """What is known of the process."""
+    """The state of the process."""
 
     ITSELF = "this process"
     DEAD = "dead"
@@ -43,7 +43,7 @@ def own_process() -> str:
 
 
 def owner_of(process: str) -> Owner:
-    """What is known of ``process``, of a registration from the same start of this machine."""
+    """Returns the state of ``process``, whose registration is from the same start of this machine."""
     own = own_process()
     if not own or process.count(" ") != 2:
         return Owner.UNKNOWN

@@ -1,7 +1,6 @@
 """How a broker proves to another that both belong to this cluster.
 
-Brokers share a secret, a node of the coordination store. Whoever connects and whoever is connected
-to each prove that they know it, without telling it:
+Brokers share a secret (``cluster_secret``). Both sides of a connection prove that they know it, without revealing it:
 
     SaslHandshake   mechanism PYBROKER-PEER
     SaslAuthenticate  ->  node id, 32 random bytes            <-  node id, 32 random bytes, proof of the server
@@ -11,22 +10,16 @@ A proof is HMAC-SHA256 over its role and both greetings, so none can be used aga
 broker, or by the other side. What follows on the connection counts as that broker's, until TLS and
 SASL among brokers guard the bytes as well.
 
-Pure but for ``cluster_secret``: random bytes are an argument.
+Pure: random bytes are an argument.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hmac
-import secrets
 import struct
 from typing import Final
 
-from pybroker.coordination.interface import CoordinationStore, NodeExists, NoNode, ensure_path
-
 MECHANISM: Final = "PYBROKER-PEER"
-FOLDER: Final = "/pybroker"
-PATH: Final = f"{FOLDER}/secret"
 NONCE_SIZE: Final = 32
 
 _greeting = struct.Struct(f">i{NONCE_SIZE}s")
@@ -34,17 +27,6 @@ _greeting = struct.Struct(f">i{NONCE_SIZE}s")
 
 class NotAPeer(Exception):
     """The other side is no broker of this cluster, or not the one that was wanted."""
-
-
-async def cluster_secret(store: CoordinationStore) -> bytes:
-    """The secret of the cluster; made by the first broker that asks."""
-    try:
-        return (await store.get(PATH))[0]
-    except NoNode:
-        await ensure_path(store, FOLDER)
-    with contextlib.suppress(NodeExists):  # another broker was quicker
-        await store.create(PATH, secrets.token_bytes(NONCE_SIZE))
-    return (await store.get(PATH))[0]
 
 
 def greeting(node_id: int, nonce: bytes) -> bytes:

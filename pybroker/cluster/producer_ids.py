@@ -15,9 +15,9 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pybroker.cluster import znodes
-from pybroker.cluster.loading import NOT_OURS
-from pybroker.coordination.interface import BadVersion, CoordinationError, CoordinationStore, NodeExists
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.nodes.loading import NOT_OURS
+from pybroker.store.interface import BadVersion, CoordinationError, CoordinationStore, NodeExists
 from pyclient.protocol import errors
 
 BLOCK_SIZE: Final = 1000
@@ -54,7 +54,9 @@ class ProducerIds:
             return self._next - 1
 
     async def skip(self, known: Iterable[int]) -> None:
-        """Lets nobody have ids up to the highest of ``known``, those that logs have. Raises CoordinationError."""
+        """Makes sure that no broker hands out ids up to the highest of ``known``, which logs already have. Raises
+        CoordinationError.
+        """
         highest = max((id for id in known if id <= MAX_KNOWN_ID), default=-1)
         highest = max(highest, self._end - 1)
         while True:

@@ -1,9 +1,9 @@
 """Brokers that may have died: a connection to them broke a moment ago, and the metadata do not say so yet.
 
-When a broker is killed its connections end in one moment, those to clients and those to brokers. A client then asks
-at once who leads now, and, told what was, asks again only much later (librdkafka: when its second is full). So whoever
-asks for what a suspect leads is answered when it is known what becomes of it, or after ``PATIENCE_MS``; where a
-coordination store needs a session time-out to notice, that is all that it costs.
+When a broker is killed, its connections to clients and brokers end at the same moment. A client then asks at once for
+the new leader. If it gets the old one, it asks again only much later (librdkafka: once a second). So a question about
+a suspect's partitions is answered only when their new leaders are known, or after ``PATIENCE_MS``. If a coordination
+store needs a session time-out to notice, the client loses no more than that.
 
 For ``GRACE_MS`` clients are still told where a broker is that has gone, though it leads nothing. Where a broker is
 missing, librdkafka ends the thread that it has for it, and that thread takes along partitions which have just moved
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import BrokerRegistration, MetadataImage, PartitionImage
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage, PartitionImage
 from pybroker.cluster.metadata_cache import MetadataCache
 
 PATIENCE_MS: Final = 300
@@ -57,7 +57,7 @@ class Suspects:
         return [each for each in self._accused.values() if each.since_ms > since_ms]
 
     def _standing(self) -> list[Accused]:
-        """Those of whom it is not known what becomes of them."""
+        """The brokers whose fate is not known yet."""
         return [each for each in self._for(PATIENCE_MS) if each.counts(self._metadata.image)]
 
     def lead(self, partitions: Iterable[PartitionImage]) -> bool:

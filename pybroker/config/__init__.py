@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source, unknown_variables
+from pybroker.config.broker_config import KEYS, BrokerConfig, Origin, Source
 from pybroker.config.describe import (
     Described,
     describe_broker_key,
@@ -41,5 +41,4 @@ __all__ = [
     "parse_topic_overrides",
     "stored_topic_config",
     "topic_config",
-    "unknown_variables",
 ]

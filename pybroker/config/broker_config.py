@@ -8,12 +8,13 @@ hear the names whose value changed, after the change.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from pybroker.config import sources
 from pybroker.config.broker_keys import BROKER_KEYS
+from pybroker.config.foreign_keys import is_foreign
 from pybroker.config.inert_keys import INERT_KEYS
 from pybroker.config.key import ConfigError, Key, Scope, Value, format_value
 from pybroker.config.sources import Setting
@@ -55,13 +56,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]}?" if near else ""
 
 
-def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
-    """A line for each variable that looks like a setting and is none, such as KAFKA_BOOTSTRAP_SERVERS."""
-    for name, setting in sources.from_environment(environment).items():
-        if not is_known(name):
-            yield f"{setting.source} is ignored: {name} is unknown{suggestion(name, KEYS)}"
-
-
 def is_known(name: str) -> bool:
     return name in KEYS or is_ignored(name)
 
@@ -71,12 +65,28 @@ def is_ignored(name: str) -> bool:
     return name.startswith(_LISTENER_PREFIX) or name.startswith(_FREE_PREFIXES)
 
 
+def unused_of(known: Mapping[str, Setting], given: Mapping[str, Setting]) -> tuple[str, ...]:
+    """What of ``known`` has no meaning: a ZooKeeper that was left over in a file for KRaft, unless it was ``given``."""
+    is_left_over = "process.roles" in known and "zookeeper.connect" in known and "zookeeper.connect" not in given
+    return ("zookeeper.connect",) if is_left_over else ()
+
+
 class BrokerConfig:
     """``config["log.segment.bytes"]`` is the effective typed value of a broker key."""
 
-    def __init__(self, settings: Mapping[str, Setting | str | int | float | bool] | None = None):
+    def __init__(
+        self,
+        settings: Mapping[str, Setting | str | int | float | bool] | None = None,
+        errors: list[ConfigError] | None = None,
+    ):
         self._static_text: dict[str, Setting] = {}
-        self._static = self._parse_all(settings or {}, self._static_text)
+        self.ignored: dict[str, Setting] = {}
+        """Settings of plug-ins and of single listeners."""
+        self.foreign: dict[str, Setting] = {}
+        """Keys of files that are none of Kafka's."""
+        self.unused: dict[str, Setting] = {}
+        """Settings that another one takes the meaning from."""
+        self._static = self._parse_all(settings or {}, self._static_text, errors)
         self._broker: dict[str, Value] = {}
         self._cluster: dict[str, Value] = {}
         self._values: dict[str, Value] = {}
@@ -92,25 +102,28 @@ class BrokerConfig:
         file: str | None = None,
         base: str | None = None,
         source: str = "--set",
+        errors: list[ConfigError] | None = None,
     ) -> BrokerConfig:
         """``--set`` texts over the environment (default: the process's) over file over ``base``, which is a file as
         well. ``source``: what errors call the first.
 
-        Raises ConfigError for the first unknown key or bad value. Unknown variables are left out: the
-        environment is shared with clients, which have settings of their own there.
+        Raises ConfigError for the first unknown key or bad value; with ``errors`` each goes there, and is left out.
+        Unknown variables are left out: the
+        environment is shared with clients, which have settings of their own there. So are keys of files that belong
+        to others (``foreign_keys``).
         """
         variables = sources.from_environment(os.environ if environment is None else environment)
-        return cls(
-            {
-                **(sources.from_file(base) if base else {}),
-                **(sources.from_file(file) if file else {}),
-                **{name: setting for name, setting in variables.items() if is_known(name)},
-                **sources.from_arguments(arguments, source),
-            }
-        )
+        filed = {**(sources.from_file(base) if base else {}), **(sources.from_file(file) if file else {})}
+        foreign = {name: filed.pop(name) for name in tuple(filed) if not is_known(name) and is_foreign(name, KEYS)}
+        known = filed | {name: setting for name, setting in variables.items() if is_known(name)}
+        given = sources.from_arguments(arguments, source)
+        unused = {name: known.pop(name) for name in unused_of(known, given)}
+        config = cls(known | given, errors)
+        config.foreign, config.unused = foreign, unused
+        return config
 
     def _parse_all(
-        self, settings: Mapping[str, Setting | Any], texts: dict[str, Setting]
+        self, settings: Mapping[str, Setting | Any], texts: dict[str, Setting], errors: list[ConfigError] | None
     ) -> dict[str, Value]:
         values: dict[str, Value] = {}
         for name, given in settings.items():
@@ -118,10 +131,17 @@ class BrokerConfig:
                 setting = given
             else:
                 setting = Setting(format_value(given) or "", "")
-            key = self.key(name, setting.source)
-            if key is not None:
-                values[name] = key.parse(setting.text, setting.source)
-                texts[name] = setting
+            try:
+                key = self.key(name, setting.source)
+                if key is None:
+                    self.ignored[name] = setting
+                else:
+                    values[name] = key.parse(setting.text, setting.source)
+                    texts[name] = setting
+            except ConfigError as error:
+                if errors is None:
+                    raise
+                errors.append(error)
         return values
 
     @staticmethod
@@ -153,6 +173,11 @@ class BrokerConfig:
     def static(self, name: str) -> Any:
         """The typed value that holds where nothing is dynamic."""
         return self._static.get(name, KEYS[name].default)
+
+    def where(self, name: str) -> str:
+        """Returns the source of the static value in words, or nothing if there is none."""
+        found = self._static_text.get(name) or self.ignored.get(name)
+        return found.source if found else ""
 
     def given(self) -> dict[str, str]:
         """What arguments, environment and files say, as text, without plug-ins' keys."""

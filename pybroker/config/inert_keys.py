@@ -346,7 +346,7 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
     ("zookeeper.sync.time.ms", INT, 2000, ANY, LOW, READ_ONLY),
 )
 
-_REASONS: tuple[tuple[str, tuple[_Row, ...]], ...] = (
+REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
     ("listeners are plain text and there is no authorizer", _SECURITY),
@@ -355,9 +355,26 @@ _REASONS: tuple[tuple[str, tuple[_Row, ...]], ...] = (
     ("one event loop does this work", _MACHINERY),
     ("it belongs to an older Kafka", _OLDER_KAFKA),
 )
+"""Each table, and why its keys have no effect."""
+
+UNMET: Final[dict[str, str]] = {
+    **{row[0]: reason for reason, rows in REASONS if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _METRICS)
+       for row in rows},
+    **dict.fromkeys(("alter.config.policy.class.name", "create.topic.policy.class.name"), "there are no policies"),
+    **dict.fromkeys(
+        ("client.quota.callback.class", "quota.consumer.default", "quota.producer.default"), "there are no quotas"
+    ),
+    **dict.fromkeys(("advertised.host.name", "advertised.port"), "advertised.listeners sets the addresses for clients"),
+    "config.providers": "values in the file are used literally",
+    "cordoned.log.dirs": "no log dir can be cordoned",
+    "transaction.two.phase.commit.enable": "there is no two-phase commit",
+}
+"""Keys that ask for something that is not here, and why: a start that is given one says so. The others only say how
+Kafka does its work.
+"""
 
 INERT_KEYS: Final[tuple[Key, ...]] = tuple(
     Key(*row, f"Accepted and without effect: {reason}.", inert=True)
-    for reason, rows in _REASONS
+    for reason, rows in REASONS
     for row in rows
 )

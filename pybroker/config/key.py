@@ -77,7 +77,7 @@ class Valid(NamedTuple):
     besides: int | None = None
 
     def complaint(self, value: Value) -> str | None:
-        """What is wrong with ``value``, as the rest of a sentence, or None."""
+        """Returns the fault of ``value`` as the rest of a sentence, or None."""
         if isinstance(value, (int, float)) and value != self.besides:
             if self.low is not None and value < self.low:
                 return f"is below {self.low}"

@@ -40,37 +40,44 @@ def listeners(config: BrokerConfig) -> tuple[Endpoint, ...]:
 
 
 def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
-    """Listener name → what clients are told; empty where it is unset.
+    """Returns the address for clients by listener name; empty if it is unset.
 
     Raises ConfigError for bad text.
     """
-    parsed = _parse(config, "advertised.listeners", config["advertised.listeners"] or ())
+    key = "advertised.listeners"
+    parsed = _parse(config, key, config[key] or ())
     names = {endpoint.listener for endpoint in listeners(config)}
     for endpoint in parsed:
         if endpoint.listener not in names:
-            raise ConfigError(f"advertised.listeners={endpoint}: listeners has no such name")
+            raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)}: listeners has no such name")
         if endpoint.host in ("", "0.0.0.0", "::"):
-            raise ConfigError(f"advertised.listeners={endpoint} needs a host to connect to")
+            raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)} needs a host to connect to")
     return {endpoint.listener: endpoint for endpoint in parsed}
 
 
 def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     protocols = _protocol_map(config)
     controllers = set(config["controller.listener.names"] or ())
-    parsed = [_endpoint(key, text, protocols) for text in texts if text]
+    parsed = [_endpoint(key, text, protocols, _origin(config, key)) for text in texts if text]
     names = [endpoint.listener for endpoint in parsed]
     if len(set(names)) != len(names):
-        raise ConfigError(f"{key}={','.join(texts)} names a listener twice")
+        raise ConfigError(f"{key}={','.join(texts)}{_origin(config, key)} names a listener twice")
     return tuple(endpoint for endpoint in parsed if endpoint.listener not in controllers)
 
 
-def _endpoint(key: str, text: str, protocols: dict[str, str]) -> Endpoint:
+def _origin(config: BrokerConfig, key: str) -> str:
+    """Who gave the key, in parentheses; nothing where nobody did."""
+    where = config.where(key)
+    return f" (from {where})" if where else ""
+
+
+def _endpoint(key: str, text: str, protocols: dict[str, str], origin: str) -> Endpoint:
     match = _ENDPOINT.match(text)
     if match is None or int(match[3]) > 65535:
-        raise ConfigError(f"{key}={text} is not of the form NAME://host:port")
+        raise ConfigError(f"{key}={text}{origin} is not of the form NAME://host:port")
     name = match[1].upper()
     if name not in protocols:
-        raise ConfigError(f"{key}={text}: listener.security.protocol.map has no {name}")
+        raise ConfigError(f"{key}={text}{origin}: listener.security.protocol.map has no {name}")
     return Endpoint(name, protocols[name], match[2].strip("[]"), int(match[3]))
 
 

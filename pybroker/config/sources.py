@@ -10,10 +10,11 @@ from pybroker.config.key import ConfigError
 
 
 class Setting(NamedTuple):
-    """A value as text, and where it was found, in words."""
+    """A value as text, and where it was found, in words. ``is_marked``: ``=`` or ``:`` ends its key."""
 
     text: str
     source: str
+    is_marked: bool = True
 
 
 ENVIRONMENT_PREFIX: Final = "KAFKA_"
@@ -60,7 +61,7 @@ def from_file(path: str) -> dict[str, Setting]:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(f"{path}: {reason}") from error
     return {
-        name: Setting(value, f"{path}:{line}") for line, name, value in parse_properties(text)
+        name: Setting(value, f"{path}:{line}", is_marked) for line, name, value, is_marked in _entries(text)
     }
 
 
@@ -71,12 +72,19 @@ def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
     end of a line joins the next one without its indentation; ``\\t \\n \\r \\f \\uXXXX`` are as in
     Java, any other escaped character stands for itself.
     """
+    for number, name, value, _ in _entries(text):
+        yield number, name, value
+
+
+def _entries(text: str) -> Iterator[tuple[int, str, str, bool]]:
+    """Of each entry also whether ``=`` or ``:`` ends its key."""
     for number, line in _logical_lines(text):
         end = _end_of_key(line)
         rest = line[end:].lstrip(" \t\f")
-        if rest[:1] in ("=", ":"):
+        is_marked = rest[:1] in ("=", ":")
+        if is_marked:
             rest = rest[1:].lstrip(" \t\f")
-        yield number, _unescape(line[:end], number), _unescape(rest, number)
+        yield number, _unescape(line[:end], number), _unescape(rest, number), is_marked
 
 
 def to_properties(settings: Mapping[str, str]) -> str:

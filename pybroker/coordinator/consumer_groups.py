@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.group.consumer import heartbeating
 from pybroker.coordinator.group.consumer.context import ConsumerFacts
-from pybroker.coordinator.group.consumer.regexes import Resolve, Resolved
+from pybroker.coordinator.group.consumer.regexes import Resolve
+from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Paces
 from pybroker.coordinator.group.consumer.topics import Topics
 from pybroker.coordinator.group.joining import Caller
@@ -30,19 +31,19 @@ logger = logging.getLogger(__name__)
 class ConsumerGroups:
     """The new protocol of a broker's group coordinator.
 
-    ``partition_of`` tells which shard a group belongs to; ``runtime`` has to be set before use.
+    ``partition_of`` tells which shard of ``runtime`` a group belongs to.
     """
-
-    runtime: Runtime[GroupShard]
 
     def __init__(
         self,
         config: BrokerConfig,
         image: Callable[[], MetadataImage],
         partition_of: Callable[[str], int],
+        runtime: Runtime[GroupShard],
     ) -> None:
         self._image = image
         self._partition_of = partition_of
+        self._runtime = runtime
         self._enabled = "consumer" in config["group.coordinator.rebalance.protocols"]
         self._tasks: set[asyncio.Task[None]] = set()
         self.facts = ConsumerFacts(
@@ -58,7 +59,7 @@ class ConsumerGroups:
         try:
             self._check_supported()
             heartbeating.check(request, caller.version, self.facts.settings.assignors)
-            reply: ConsumerGroupHeartbeat.Response = await self.runtime.submit(
+            reply: ConsumerGroupHeartbeat.Response = await self._runtime.submit(
                 self._partition_of(request.group_id),
                 lambda shard, result: shard.consumers.heartbeat(request, caller, result),
             )
@@ -75,7 +76,7 @@ class ConsumerGroups:
             self._check_supported()
             if not group_id:
                 raise errors.InvalidGroupId
-            reply: ConsumerGroupDescribe.Response.DescribedGroup = await self.runtime.submit(
+            reply: ConsumerGroupDescribe.Response.DescribedGroup = await self._runtime.submit(
                 self._partition_of(group_id),
                 lambda shard, result: shard.consumers.describe(group_id, result),
             )
@@ -95,7 +96,7 @@ class ConsumerGroups:
     def perform(self, partition: int, effect: object) -> None:
         """Looks up regular expressions on another thread, and tells the group."""
         if not isinstance(effect, Resolve):
-            raise TypeError(f"nobody performs {effect!r}")
+            raise TypeError(f"unknown effect {effect!r}")
         task = asyncio.get_running_loop().create_task(self._resolve(partition, effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -106,7 +107,7 @@ class ConsumerGroups:
             found = await asyncio.to_thread(resolve.look)
         except Exception:
             logger.exception("regular expressions of group %s", resolve.group_id)
-        self.runtime.tell(
+        self._runtime.tell(
             partition,
             lambda shard, result: shard.consumers.resolved(resolve.group_id, found, result),
         )

@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Final
 
 from pybroker.clock import Clock
-from pybroker.cluster.znodes import encode_member, members_path, quoted
-from pybroker.coordination.interface import (
+from pybroker.cluster.metadata.znodes import encode_member, members_path, quoted
+from pybroker.coordinator.group.group import Subscription
+from pybroker.coordinator.group.records import subscribed_topics
+from pybroker.store.interface import (
     CoordinationError,
     CoordinationStore,
     NodeExists,
@@ -26,8 +28,6 @@ from pybroker.coordination.interface import (
     SessionState,
     ensure_path,
 )
-from pybroker.coordinator.group.group import Subscription
-from pybroker.coordinator.group.records import subscribed_topics
 
 if TYPE_CHECKING:
     from pybroker.coordinator.group.shard import GroupShard
@@ -58,7 +58,7 @@ class GroupNodes:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins; nobody waits for it."""
+        """Starts in the background."""
         self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:

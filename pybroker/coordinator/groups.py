@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta, MetadataImage
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, MetadataDelta, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.consumer_groups import ConsumerGroups
-from pybroker.coordinator.group.classic import refusal
+from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.keeping import Committed
 from pybroker.coordinator.group.settings import GroupSettings
@@ -52,7 +52,7 @@ _UNANSWERED = (errors.BrokerNotAvailable, errors.NetworkException)
 
 
 class Transactions(Protocol):
-    """What is needed of ``pybroker.coordinator.transactions.TransactionCoordinator``."""
+    """The part of ``pybroker.coordinator.transactions.TransactionCoordinator`` that is used here."""
 
     def admit(
         self,
@@ -66,7 +66,7 @@ class Transactions(Protocol):
 
 
 class Metadata(Protocol):
-    """What is needed of ``pybroker.cluster.metadata_cache.MetadataCache``."""
+    """The part of ``pybroker.cluster.metadata_cache.MetadataCache`` that is used here."""
 
     image: MetadataImage
 
@@ -84,8 +84,6 @@ class GroupCoordinator:
         self._metadata = metadata
         self.transactions: Transactions | None = None
         """Who admits transactional commits; to be set before requests are served."""
-        self.consumers = ConsumerGroups(config, lambda: metadata.image, self.partition_of)
-        """The new protocol (KIP-848)."""
         self.runtime: Runtime[GroupShard] = Runtime(
             OFFSETS_TOPIC,
             self._new_shard,
@@ -93,9 +91,10 @@ class GroupCoordinator:
             clock,
             append_timeout_ms=config["offsets.commit.timeout.ms"],
             codec=config["offsets.topic.compression.codec"],
-            perform=self.consumers.perform,
+            perform=lambda partition, effect: self.consumers.perform(partition, effect),
         )
-        self.consumers.runtime = self.runtime
+        self.consumers = ConsumerGroups(config, lambda: metadata.image, self.partition_of, self.runtime)
+        """The new protocol (KIP-848)."""
 
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(
@@ -106,7 +105,7 @@ class GroupCoordinator:
         )
 
     def close(self) -> None:
-        """Lets go of all groups: who waits is told NOT_COORDINATOR."""
+        """Unloads all groups; waiting requests get NOT_COORDINATOR."""
         self.consumers.close()
         self.runtime.close()
 
@@ -123,7 +122,7 @@ class GroupCoordinator:
     async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the metadata cache: of deleted topics nothing stays committed.
 
-        Interrupted deletions are told by the topic's id; their names may be in use again.
+        Interrupted deletions are given by the topic's id; their names may be in use again.
         """
         gone = {
             topic.name: topic.id
@@ -220,8 +219,8 @@ class GroupCoordinator:
     async def _commit_in_transaction(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response:
-        """Asks anew where a marker has come while the coordinator was asked: it may have been that of the transaction
-        before, written twice, and its producer would give up for good.
+        """Asks again if a marker has come while the coordinator was asked. It may have been the marker of the previous
+        transaction, written twice; otherwise the producer would give up for good.
         """
         for _ in range(MOST_ADMISSIONS):
             reply = await self._commit_if_admitted(request, version)
@@ -290,8 +289,8 @@ class GroupCoordinator:
     async def committed(self, asked: OffsetsAsked) -> Committed:
         """The group's committed offsets (OffsetFetch), by topic and partition.
 
-        What is not committed is ``offsets.NONE``, what may change ``offsets.UNSTABLE`` where that
-        is asked. Raises NotCoordinator, CoordinatorLoadInProgress, UnknownMemberId,
+        A partition without an offset is ``offsets.NONE``. An offset that may change is ``offsets.UNSTABLE`` if that is
+        requested. Raises NotCoordinator, CoordinatorLoadInProgress, UnknownMemberId,
         StaleMemberEpoch, IllegalGeneration.
         """
         found: Committed = await self._submit(

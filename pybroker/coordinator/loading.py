@@ -16,7 +16,7 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch, iterate, scan
-from cy.compression import CompressionError
+from cy.batch.compression import CompressionError
 from pybroker.coordinator.shard import Producer, Record, Shard
 from pybroker.coordinator.skipping import Skipped
 from pybroker.log.log import Log

@@ -14,11 +14,11 @@ Promise = asyncio.Future[Any]
 
 
 def settle(token: Any, outcome: Any) -> None:
-    """Ends a token, unless there is none or whoever waited has gone."""
+    """Ends a token, unless there is none or its waiter has gone."""
     if token is None or token.done():
         return
     if isinstance(outcome, KafkaError):
-        token.set_exception(outcome)
+        token.set_exception(errors.without_frames(outcome))
     else:
         token.set_result(outcome)
 
@@ -34,7 +34,7 @@ def send(replies: list[Reply], promise: Promise | None) -> None:
 
 
 def why_not(promise: Promise) -> KafkaError | None:
-    """What clients are told of a promise that is over; None where it holds."""
+    """Returns the error for clients of a promise that is over, or None if it holds."""
     if promise.cancelled():
         return errors.NotCoordinator()
     error = promise.exception()
@@ -57,6 +57,6 @@ _TOLD: dict[type[KafkaError], type[KafkaError]] = {
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:
-    """What a client is told when a write to the internal topic has failed with ``error``."""
+    """Returns the client's error for a write to the internal topic that failed with ``error``."""
     told = _TOLD.get(type(error), type(error))
     return told(f"the coordinator could not write: {error}")

@@ -8,22 +8,23 @@ An event goes through four steps, none of which waits, so events never interleav
 4. the replies go out when the records have their promise: at once where this broker is the only
    in-sync replica, else when the high watermark has passed them; then effects are performed.
 
-An event that raises (1) writes nothing, and neither does a refused append (2): every reply of the
-event becomes an error, also those of others whose tokens the event had taken out of the shard
-already, and ``Result.on_failure`` takes back what the event had changed. Where too few replicas are in sync that
-error comes late, so that clients who ask again at once do not ask all the time. When an append
-that was accepted does not get its promise in time (4), the reply is an error as well, yet the state
-stays, because the log has it; only a new leader could cut it off, and a new leader loads anew.
-Replies and effects that tell durable state (``Result.reads``) wait for what others have written
-before: nobody is told an offset that a failover may take back, and no marker follows from an outcome
-that was loaded but is not on all replicas in sync. Effects do not take a late promise for a broken
-one: they wait as long as this broker coordinates the partition.
+An event that raises (1) writes nothing, and neither does a refused append (2): every reply of the event becomes an
+error, including those of other requests whose tokens the event had taken out of the shard, and ``Result.on_failure``
+undoes the changes of the event. If too few replicas are in sync, that error is delayed, so that clients that retry at
+once do not retry all the time. When an append that was accepted does not get its promise in time (4), the reply is an
+error as well, but the state stays, because the log has it. Only a new leader could cut it off, and a new leader loads
+the partition again. Replies and effects that show durable state (``Result.reads``) wait for earlier writes of others:
+no client gets an offset that a failover may take back, and no marker follows from an outcome that was loaded but is
+not on all replicas in sync. Effects do not take a late promise for a broken one: they wait as long as this broker
+coordinates the partition.
 
 The end of a transaction (``complete_transaction``) is an event of its own: its marker is appended,
 replayed, and told when it is safe.
 
 Requests for a partition that is still loading wait for it, up to ``LOAD_WAIT_S``: some clients do
-not come back after COORDINATOR_LOAD_IN_PROGRESS, and loading is short.
+not come back after COORDINATOR_LOAD_IN_PROGRESS, and loading is short. A partition that could not be
+loaded (no descriptor was left) is loaded again after a pause, which doubles; meanwhile its requests are told
+NOT_COORDINATOR, for that may last.
 """
 
 from __future__ import annotations
@@ -48,18 +49,21 @@ from pybroker.coordinator.shard import (
 )
 from pybroker.coordinator.skipping import Skipped
 from pybroker.log.appending import Origin
+from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.replica_manager import Appended
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from pybroker.log.marker import EndTxnMarker
+    from pybroker.log.producers.marker import EndTxnMarker
 
 LOAD_WAIT_S = 10.0
+FIRST_LOAD_PAUSE_S, LONGEST_LOAD_PAUSE_S = 0.1, 30.0
+"""Between two attempts to load a partition."""
 PROMISE_RETRY_S = 1.0
 SHORTEST_REFUSAL_S, LONGEST_REFUSAL_S = 0.1, 2.0
 """Too few replicas: how long the answer waits."""
-ACKS_ALL = -1
 
 S = TypeVar("S", bound=Shard)
 Token = asyncio.Future[Any]
@@ -72,7 +76,7 @@ logger = logging.getLogger(__name__)
 class Replicas(Protocol):
     """What the runtime needs of ``pybroker.replication.ReplicaManager``."""
 
-    def partition(self, topic_partition: TopicPartition) -> Any: ...
+    def partition(self, topic_partition: TopicPartition) -> Partition: ...
 
     def append(
         self,
@@ -82,7 +86,7 @@ class Replicas(Protocol):
         now_ms: int,
         origin: Origin = ...,
         timeout_ms: int = ...,
-    ) -> Any: ...
+    ) -> Appended: ...
 
     def append_marker(
         self,
@@ -90,9 +94,9 @@ class Replicas(Protocol):
         marker: EndTxnMarker,
         now_ms: int,
         timeout_ms: int,
-    ) -> Any: ...
+    ) -> Appended: ...
 
-    def promise(self, partition: Any, last_offset: int, timeout_ms: int) -> Promise | None: ...
+    def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> Promise | None: ...
 
 
 class Hosted(Generic[S]):
@@ -103,28 +107,33 @@ class Hosted(Generic[S]):
         "alarm_ms",
         "last_offset",
         "leader_epoch",
+        "load_pause_s",
         "loading",
         "name",
         "partition",
         "postponed",
         "refused_since_ms",
+        "reloading",
         "shard",
         "skipped",
         "waiting",
     )
 
-    def __init__(self, name: TopicPartition, leader_epoch: int, partition: Any, shard: S) -> None:
+    def __init__(self, name: TopicPartition, leader_epoch: int, partition: Partition, shard: S) -> None:
         self.name = name
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.shard = shard
         self.skipped = Skipped(name)
         self.loading: asyncio.Task[None] | None = None
-        """Until every record has been replayed."""
+        """Until every record has been replayed; one that has ended has failed."""
+        self.load_pause_s = FIRST_LOAD_PAUSE_S
+        self.reloading: asyncio.TimerHandle | None = None
+        """Begins to load again, after a failure."""
         self.last_offset = -1
         """The last record that the shard's state comes from."""
-        self.postponed: list[Event] = []
-        """What has happened meanwhile."""
+        self.postponed: list[Decide[S]] = []
+        """The events that have happened in the meantime."""
         self.refused_since_ms: int | None = None
         """Since when too few replicas are in sync for any append, None where the last one was taken."""
         self.waiting: set[Token] = set()
@@ -163,7 +172,8 @@ class Runtime(Generic[S]):
     # Which partitions are here
 
     def on_leadership(self, name: TopicPartition, leader_epoch: int | None) -> None:
-        """This broker leads the partition from now on, in that epoch; None: no more."""
+        """Notes that this broker leads the partition from now on in that epoch; with None, that it no longer leads it.
+        """
         if name.topic != self.topic:
             return
         known = self._hosted.get(name.partition)
@@ -175,30 +185,41 @@ class Runtime(Generic[S]):
             partition = self._replicas.partition(name)
             hosted = Hosted(name, leader_epoch, partition, self._make_shard(name.partition))
             self._hosted[name.partition] = hosted
-            hosted.loading = self._loop.create_task(self._load(hosted))
+            self._begin_load(hosted)
+
+    def _begin_load(self, hosted: Hosted[S]) -> None:
+        hosted.reloading = None
+        hosted.loading = self._loop.create_task(self._load(hosted))
 
     async def _load(self, hosted: Hosted[S]) -> None:
         try:
             hosted.last_offset = await loading.load(hosted.partition.log, hosted.shard) - 1
-        except Exception:
-            logger.exception("%s cannot be loaded", hosted.name)
-            del self._hosted[hosted.name.partition]
+        except Exception as error:
+            pause_s = hosted.load_pause_s
+            trace = None if isinstance(error, errors.KafkaStorageError) else error
+            logger.error("%s cannot be loaded, again in %g s: %s", hosted.name, pause_s, error, exc_info=trace)
+            hosted.load_pause_s = min(2 * pause_s, LONGEST_LOAD_PAUSE_S)
+            hosted.shard = self._make_shard(hosted.name.partition)
+            hosted.reloading = self._loop.call_later(pause_s, self._begin_load, hosted)
             return
         hosted.loading = None
-        for event in (hosted.shard.loaded, *hosted.postponed):
-            self._perform(hosted, event)
+        self._perform(hosted, hosted.shard.loaded)
+        postponed, hosted.postponed = hosted.postponed, []
+        for event in postponed:
+            self._tell(hosted, event)
 
     def _unload(self, hosted: Hosted[S]) -> None:
         del self._hosted[hosted.name.partition]
         if hosted.loading is not None:
             hosted.loading.cancel()
-        if hosted.alarm is not None:
-            hosted.alarm.cancel()
+        for timer in (hosted.reloading, hosted.alarm):
+            if timer is not None:
+                timer.cancel()
         for token in tuple(hosted.waiting):
             settle(token, errors.NotCoordinator(f"{hosted.name} has another leader now"))
 
     def close(self) -> None:
-        """Lets go of every partition; whoever waits is told NOT_COORDINATOR."""
+        """Unloads every partition; waiting requests get NOT_COORDINATOR."""
         for hosted in tuple(self._hosted.values()):
             self._unload(hosted)
 
@@ -219,8 +240,7 @@ class Runtime(Generic[S]):
         hosted = self._hosted.get(partition)
         if hosted is None:
             raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
-        fenced: bool = hosted.partition.log.producers.is_fenced(producer.id, producer.epoch)
-        return fenced
+        return hosted.partition.log.producers.is_fenced(producer.id, producer.epoch)
 
     def loaded_shard(self, partition: int) -> S | None:
         """The partition's shard, for questions that need no event; None until it is loaded."""
@@ -248,7 +268,10 @@ class Runtime(Generic[S]):
         if not token.done():
             hosted.waiting.add(token)
             token.add_done_callback(hosted.waiting.discard)
-        return await token
+        try:
+            return await token
+        finally:
+            del token  # which knows an error that knows this frame
 
     async def _when_loaded(self, partition: int) -> Hosted[S]:
         hosted = self._hosted.get(partition)
@@ -257,6 +280,8 @@ class Runtime(Generic[S]):
             hosted = self._hosted.get(partition)
         if hosted is None:
             raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+        if hosted.loading is not None and hosted.loading.done():
+            raise errors.NotCoordinator(f"{hosted.name} could not be loaded yet")
         if hosted.loading is not None:
             raise errors.CoordinatorLoadInProgress(f"{hosted.name} is being loaded")
         return hosted
@@ -306,7 +331,7 @@ class Runtime(Generic[S]):
         if hosted.loading is None:
             self._perform(hosted, partial(event, hosted.shard))
         else:
-            hosted.postponed.append(partial(event, hosted.shard))
+            hosted.postponed.append(event)
 
     def _moment(self) -> Moment:
         return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
@@ -410,8 +435,8 @@ class Runtime(Generic[S]):
     def _patience_s(self, hosted: Hosted[S], error: KafkaError) -> float:
         """How long the answer to a refused append waits: as long as all have been refused already.
 
-        Some clients (librdkafka) join again as soon as they are told, thousands of times while too
-        few replicas are in sync, and each time is another generation of the group.
+        Some clients (librdkafka) join again as soon as they get the error, thousands of times while too few replicas
+        are in sync. Each time makes another generation of the group.
         """
         if not isinstance(error, errors.NotEnoughReplicas):
             return 0.0
@@ -424,7 +449,7 @@ class Runtime(Generic[S]):
     def _abandon(
         self, hosted: Hosted[S], result: Result, told: KafkaError, after_s: float = 0.0
     ) -> None:
-        """Nothing was written: whoever the event was going to answer is told that."""
+        """Answers the waiters of an event with the error, because nothing was written."""
         replies = [Reply(token, told) for token, _ in result.replies]
         if after_s:
             self._loop.call_later(after_s, send, replies, None)
@@ -455,4 +480,4 @@ class Runtime(Generic[S]):
 
 
 def _nothing_to_do(partition: int, effect: object) -> None:
-    raise TypeError(f"nobody performs {effect!r}")
+    raise TypeError(f"unknown effect {effect!r}")

@@ -1,30 +1,27 @@
 """What a coordinator's state machine looks like to the runtime that drives it.
 
-A *shard* holds the state that belongs to one partition of an internal topic. It knows no log, no
-loop and no clock. The runtime hands it an event (a request, a timer) with the moment, and gets a
-``Result``: the records to write, and who is to be told what. Records that have been written come
-back by ``replay``, live as well as when a partition is loaded.
+A *shard* holds the state that belongs to one partition of an internal topic. It knows no log, no loop and no clock.
+The runtime hands it an event (a request, a timer) with the time, and gets a ``Result``: the records to write, and the
+replies to send. Records that have been written come back by ``replay``, live as well as when a partition is loaded.
 
-**Rule**: what a client may rely on later (an offset, an assignment, that a group is gone) changes
-in ``replay`` only. So nothing has to be taken back when a write is refused: it has not happened,
-and every reply of the event becomes the error instead. What an event changed besides (who has
-joined, who waits) is soft state, as in Kafka; where that must not stay, the event says in
-``Result.on_failure`` what follows from the refusal.
+**Rule**: state that clients rely on later (an offset, an assignment, the end of a group) changes only in ``replay``.
+So a refused write leaves nothing to undo: it has not happened, and every reply of the event becomes the error. Other
+changes of an event (which members have joined, which wait) are kept in memory only, as in Kafka. If they must not
+stay, the event defines in ``Result.on_failure`` what follows from the refusal.
 
-**Rule**: an event that raises has changed nothing and answers nobody but its own request. So events
-look for everything that may raise before they take tokens or change anything; what they change
-earlier, they take back in ``Result.on_failure``.
+**Rule**: an event that raises has changed nothing and answers only its own request. So events check everything that
+may raise before they take tokens or change anything. Earlier changes are undone in ``Result.on_failure``.
 
 Records may belong to a transaction (``Result.producer``): they are written as a transactional
 batch, come back by ``replay`` with that producer, and count when ``replay_marker`` says that its
 transaction has been committed; live and when loading, in the order of the log.
 
-An *effect* is what follows from an event outside of the shard, once what the event has written is
-safe (``Result.effects``): markers to send, say. The runtime hands it to its owner's ``perform``.
-A shard that is loaded anew has to find out in ``loaded`` which effects are still due.
+An *effect* is an action outside of the shard that follows from an event once its records are safe
+(``Result.effects``): for example, markers to send. The runtime hands it to its owner's ``perform``. A shard that is
+loaded again has to find out in ``loaded`` which effects are still due.
 
-A *token* stands for somebody who waits for a reply. To the shard it is an opaque object that it
-may keep and has to answer once; in a broker it is a future, in a test anything.
+A *token* stands for a request that waits for a reply. To the shard it is an opaque object that it may keep and has to
+answer once. In a broker it is a future, in a test any object.
 """
 
 from __future__ import annotations
@@ -112,7 +109,7 @@ class Result:
         self.reply(self.token, response)
 
     def reply(self, token: Token | None, response: Any) -> None:
-        """Answers ``token``; nothing to do where nobody waits (None)."""
+        """Answers ``token``; does nothing if there is no waiter (None)."""
         if token is not None:
             self.replies.append(Reply(token, response))
 
@@ -137,8 +134,8 @@ class Shard(Protocol):
     def replay(self, record: Record, producer: Producer | None) -> None:
         """Takes over what a written record says; ``producer``: in that one's transaction.
 
-        Besides ``replay_marker`` the only way in which durable state changes. May raise anything for
-        what is no record of this shard's, before it has changed anything: such a record is skipped.
+        Only this method and ``replay_marker`` change durable state. If the record does not belong to this shard, it
+        may raise any error before it has changed anything; the record is then skipped.
         """
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from cy.buffer import DecodeError
+from cy.wire.buffer import DecodeError
 from pybroker.coordinator.shard import Producer, Record, Shard
 
 MOST_LOGGED = 10

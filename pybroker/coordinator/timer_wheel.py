@@ -4,7 +4,7 @@ A hashed wheel: deadlines are rounded up to ticks, each tick has its own slot, s
 cancelling are one dictionary operation each. A heap holds the numbers of the slots that exist, a
 few however many timers there are. The wheel reads no clock: time is an argument. A timer never
 fires early, and at most one tick late. One that is set when its deadline has come already fires at
-the next tick, so that an action which sets its own timer anew cannot fire for ever at one moment.
+the next tick, so that an action that sets its own timer again cannot fire for ever at one moment.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import NO_LEADER, TRANSACTIONS_TOPIC, MetadataImage
+from pybroker.cluster.metadata.image import NO_LEADER, TRANSACTIONS_TOPIC, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.runtime import Decide, Replicas, Runtime
@@ -38,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 class Metadata(Protocol):
-    """What is needed of ``pybroker.cluster.metadata_cache.MetadataCache``."""
+    """The part of ``pybroker.cluster.metadata_cache.MetadataCache`` that is used here."""
 
     image: MetadataImage
 
 
 class ProducerIds(Protocol):
-    """What is needed of ``pybroker.cluster.producer_ids.ProducerIds``."""
+    """The part of ``pybroker.cluster.producer_ids.ProducerIds`` that is used here."""
 
     async def next(self) -> int: ...
 
@@ -89,7 +89,7 @@ class TransactionCoordinator:
         self._gate = Gate(WhoeverCoordinates(self._coordinator), config, clock)
 
     def close(self) -> None:
-        """Lets go of all transactions: who waits is told NOT_COORDINATOR."""
+        """Unloads all transactions; waiting requests get NOT_COORDINATOR."""
         self._sender.close()
         if self._filling is not None:
             self._filling.cancel()
@@ -115,7 +115,7 @@ class TransactionCoordinator:
     ) -> Producer:
         """The producer that owns the id from now on.
 
-        ``expected``: who the caller was, None if nobody. Raises InvalidRequest,
+        ``expected``: the caller's previous identity, or None. Raises InvalidRequest,
         InvalidTransactionTimeout, ProducerFenced, ConcurrentTransactions, and as ``Runtime.submit``.
         """
         found: Producer = await self._submit(
@@ -233,7 +233,7 @@ class TransactionCoordinator:
             logger.error("no producer id for a transaction that has timed out: %s", error)
 
     def _writer(self, broker: int) -> Writer | None:
-        """The way to a partition's leader, None where nobody leads."""
+        """Returns the way to a partition's leader, or None if there is none."""
         if broker == self._node_id:
             return self.markers
         if broker == NO_LEADER or self._peers is None:

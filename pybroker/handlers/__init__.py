@@ -1,19 +1,18 @@
-"""What this broker serves: one row per API.
+"""The APIs that this broker serves, one row per API.
 
     api: handler        or        api: (handler, min_version, max_version)
 
-ApiVersions is derived from this table. A row narrows the versions of the API's schema only where
-we do not serve them all.
+ApiVersions is derived from this table. A row gives versions only if we do not serve all versions of
+the API's schema.
 
-A handler is ``handle(request, call)``. It returns the response; None where the request wants none
-(Produce with acks=0); or an awaitable of either, where it has to wait: an ``asyncio.Future``, or a
+A handler is ``handle(request, call)``. It returns the response, or None if the request wants none
+(Produce with acks=0). If it has to wait, it returns an awaitable of either: an ``asyncio.Future``, or a
 coroutine (``async def handle``). A coroutine runs at once up to its first real wait, before any
-other request is read and outside a task, so that the views of ``records`` in the request are good
-until then.
+other request is read and outside a task. So the views of ``records`` in the request are valid until
+then.
 
-Domain errors become codes here, per partition or at the top, wherever the response has a place for
-them. A ``KafkaError`` that leaves the handler means that there is no such place: the connection is
-closed.
+Handlers turn domain errors into codes, per partition or at the top, wherever the response has a field for
+them. If a ``KafkaError`` leaves the handler, the response has no such field, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -71,9 +70,9 @@ from pybroker.handlers import (
     update_features,
     write_txn_markers,
 )
-from pybroker.handlers.call import Call
-from pybroker.handlers.forwarding import forwarded
-from pybroker.handlers.slices import SPLITS, WHOLE_UNITS, sliced
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.slices import SPLITS, WHOLE_UNITS, sliced
 from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,

@@ -1,14 +1,14 @@
-"""AddOffsetsToTxn (25), 0-4: a group whose offsets the transaction commits (KIP-98); v2
-PRODUCER_FENCED. To the coordinator it is the group's partition of ``__consumer_offsets``.
-"""
+"""AddOffsetsToTxn (25), 0-4: adds a group to a transaction, which then commits its offsets (KIP-98); v2
+PRODUCER_FENCED. To the coordinator it is the group's partition of ``__consumer_offsets``."""
 
 from __future__ import annotations
 
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.shard import Producer
-from pybroker.handlers import fenced, find_coordinator
-from pybroker.handlers.call import Call
+from pybroker.handlers import find_coordinator
+from pybroker.handlers.common import fenced
+from pybroker.handlers.common.call import Call
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddOffsetsToTxn
 from pyclient.protocol.errors import KafkaError

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn (24), 0-5: partitions of a transaction, before they are written to (KIP-98); v2
+"""AddPartitionsToTxn (24), 0-5: adds partitions to a transaction before they are written to (KIP-98); v2
 PRODUCER_FENCED; v4 several transactions, from brokers, which may also only ask (KIP-890).
 
-One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are looked at in several turns.
+One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are checked in several turns.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
-from pybroker.handlers import fenced
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import fenced
+from pybroker.handlers.common.call import Call
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, errors
 from pyclient.protocol.errors import KafkaError
@@ -62,7 +62,7 @@ async def _distinct(
 
     call.connection.hold()
     try:
-        await call.broker.lane.in_pieces(_named(transaction), look)
+        await call.broker.turns.in_pieces(_named(transaction), look)
     finally:
         call.connection.release()
     return found
@@ -91,7 +91,7 @@ async def _told(
             )
             topics.setdefault(each.topic, []).append(result)
 
-    await call.broker.lane.in_pieces(_named(transaction), tell)
+    await call.broker.turns.in_pieces(_named(transaction), tell)
     return Response.AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[

@@ -1,11 +1,10 @@
-"""AlterConfigs (33): v0-2. Replaces all settings of a topic, a broker, the brokers' default or a
-group; what the request does not name goes back to its default.
-"""
+"""AlterConfigs (33), 0-2: replaces all settings of a topic, a broker, the brokers' default or a group. Settings that
+the request does not name return to their defaults."""
 
 from __future__ import annotations
 
-from pybroker.cluster.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import AlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
 

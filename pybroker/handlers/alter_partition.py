@@ -1,12 +1,11 @@
-"""AlterPartition (56), 2-3: the leader of partitions proposes who is in sync, the controller decides
-(KIP-497, KIP-841, KIP-903). From brokers of this cluster only.
-"""
+"""AlterPartition (56), 2-3: the leader of partitions proposes their in-sync replicas, and the controller decides
+(KIP-497, KIP-841, KIP-903). Only brokers of this cluster may send it."""
 
 from __future__ import annotations
 
-from pybroker.cluster.alter_partition import changes_of, response_of
-from pybroker.handlers.between_brokers import asking_broker
-from pybroker.handlers.call import Call
+from pybroker.cluster.isr_messages import changes_of, response_of
+from pybroker.handlers.common.between_brokers import asking_broker
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import AlterPartition, errors
 
 

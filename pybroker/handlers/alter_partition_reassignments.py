@@ -1,5 +1,5 @@
-"""AlterPartitionReassignments (45): v0-1. Partitions move to other brokers, or stop to (KIP-455); v1
-can forbid to change the number of replicas (KIP-860).
+"""AlterPartitionReassignments (45), 0-1: moves partitions to other brokers, or cancels a move (KIP-455); v1 can
+forbid to change the number of replicas (KIP-860).
 
 The reply comes when the moves have begun; ListPartitionReassignments tells which are under way.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from pybroker.cluster.reassignments import Reassignment
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.reassignments import Reassignment
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import AlterPartitionReassignments, errors
 from pyclient.protocol.errors import KafkaError
 

@@ -1,12 +1,12 @@
 """AlterReplicaLogDirs (34), 1-2: moves replicas between this broker's log dirs (KIP-113).
 
-The reply says that the move has begun; DescribeLogDirs shows how far it is. A replica that is not
-here yet is answered REPLICA_NOT_AVAILABLE, and will be made in the dir that was named.
+The reply says that the move has begun; DescribeLogDirs shows its progress. For a replica that is not
+here yet the answer is REPLICA_NOT_AVAILABLE, and the replica will be created in the requested dir.
 """
 
 from __future__ import annotations
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AlterReplicaLogDirs, errors
 

@@ -1,14 +1,13 @@
-"""ApiVersions (18), 0-4: the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511,
-KIP-584). A supported feature that may be at level 0 is told from v4 on: older clients cannot read it.
-"""
+"""ApiVersions (18), 0-4: lists the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511, KIP-584).
+Supported features that may be at level 0 are listed only from v4 on, because older clients cannot read them."""
 
 from __future__ import annotations
 
 import re
 
 from pybroker import handlers
-from pybroker.cluster.features import SUPPORTED
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.features import SUPPORTED
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ApiVersions, errors
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

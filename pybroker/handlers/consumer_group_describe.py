@@ -1,13 +1,12 @@
-"""ConsumerGroupDescribe (69): groups of the new consumer protocol (KIP-848); v1 which protocol a
-member speaks (KIP-1099).
-"""
+"""ConsumerGroupDescribe (69): describes groups of the new consumer protocol (KIP-848); v1 shows which protocol a
+member speaks (KIP-1099)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.handlers import authorized_operations
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import authorized_operations
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ConsumerGroupDescribe, errors
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""CreatePartitions (37): v0-3. Partitions are added; there is no way to take one away (KIP-195)."""
+"""CreatePartitions (37), 0-3: adds partitions to topics. Partitions cannot be removed (KIP-195)."""
 
 from __future__ import annotations
 
-from pybroker.cluster.image import TopicImage
-from pybroker.cluster.plan import NewPartitions, Outcome
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.plan import NewPartitions, Outcome
+from pybroker.cluster.metadata.image import TopicImage
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import CreatePartitions
 from pyclient.protocol.errors import KafkaError
 

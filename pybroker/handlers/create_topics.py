@@ -1,4 +1,4 @@
-"""CreateTopics (19): v2-7. v4 counts of -1 are defaults (KIP-464), v5 returns configurations
+"""CreateTopics (19), 2-7: creates topics; v4 counts of -1 are defaults (KIP-464), v5 returns configurations
 (KIP-525), v7 topic ids (KIP-516).
 
 The reply comes when the topics are durable, visible and have their logs.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import TopicImage
-from pybroker.cluster.plan import NewTopic, Outcome
+from pybroker.cluster.decisions.plan import NewTopic, Outcome
+from pybroker.cluster.metadata.image import TopicImage
 from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import CreateTopics
 from pyclient.protocol.errors import KafkaError
 

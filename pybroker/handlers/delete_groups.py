@@ -1,10 +1,10 @@
-"""DeleteGroups (42), KIP-229: empty groups go, with their offsets."""
+"""DeleteGroups (42), KIP-229: deletes empty groups with their offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DeleteGroups
 
 

@@ -1,15 +1,16 @@
 """DeleteRecords (21), 0-2: raises the log start of partitions that this broker leads (KIP-107).
 
-Offset -1 is the high watermark. Segments that hold deleted records only are gone when the reply
-comes, and the new log start is on the disk.
+Offset -1 is the high watermark. When the reply comes without an error the new log start survives a kill and a power cut
+of each replica: it is in the checkpoint file of the log dir, or of both while the log is between two (``log_start``).
+The leader's segments that hold deleted records only have lost their names by then.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from pybroker.cluster.image import INTERNAL_TOPICS
-from pybroker.handlers.call import Call
+from pybroker.cluster.metadata.image import INTERNAL_TOPICS
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DeleteRecords, errors
 
 Request = DeleteRecords.Request

@@ -1,6 +1,6 @@
-"""DeleteTopics (20): v1-5 by name, v6 by name or id (KIP-516).
+"""DeleteTopics (20), 1-6: deletes topics; v1-5 by name, v6 by name or id (KIP-516).
 
-The reply comes when the deletion is durable: the logs here have lost their names. Their files go behind it.
+The reply comes when the deletion is durable and the logs here have lost their names. Their files are removed later.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import TopicImage
-from pybroker.cluster.plan import Outcome, TopicName
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.plan import Outcome, TopicName
+from pybroker.cluster.metadata.image import TopicImage
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ZERO_UUID, DeleteTopics, errors
 from pyclient.protocol.errors import KafkaError
 

@@ -1,9 +1,9 @@
-"""DescribeCluster (60): v0-2. Cluster id, controller, brokers; v1 endpoint types (KIP-919)."""
+"""DescribeCluster (60), 0-2: returns cluster id, controller and brokers; v1 endpoint types (KIP-919)."""
 
 from __future__ import annotations
 
-from pybroker.handlers import authorized_operations
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import authorized_operations
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DescribeCluster, errors
 
 BROKERS, CONTROLLERS = 1, 2

@@ -1,4 +1,5 @@
-"""DescribeConfigs (32): v1-4. Sources and synonyms (KIP-226), v3 types and documentation (KIP-569).
+"""DescribeConfigs (32), 1-4: shows settings with their sources and synonyms (KIP-226); v3 types and documentation
+(KIP-569).
 
 A topic's settings show where each comes from, down to the broker's default; a password's value is
 null. Asked for certain keys, only those that exist are shown; asked for none, all.
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.config_changes import check_broker_name
-from pybroker.cluster.image import DEFAULT_BROKER, MetadataImage, ResourceType
-from pybroker.cluster.topic_names import check_name, unknown_topic
+from pybroker.cluster.decisions.config_changes import check_broker_name
+from pybroker.cluster.decisions.topic_names import check_name, unknown_topic
+from pybroker.cluster.metadata.image import DEFAULT_BROKER, MetadataImage, ResourceType
 from pybroker.config import (
     GROUPS,
     KEYS,
@@ -28,8 +29,8 @@ from pybroker.config import (
     describe_topic_key,
 )
 from pybroker.config.key import ANY
-from pybroker.handlers import broker_loggers
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import broker_loggers
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DescribeConfigs, errors
 from pyclient.protocol.errors import KafkaError
 

@@ -1,13 +1,12 @@
-"""DescribeGroups (15): v3 authorized operations (KIP-430), v4 static members (KIP-345), v6
-GROUP_ID_NOT_FOUND (KIP-1043).
-"""
+"""DescribeGroups (15): describes groups and their members; v3 authorized operations (KIP-430), v4 static members
+(KIP-345), v6 GROUP_ID_NOT_FOUND (KIP-1043)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.handlers import authorized_operations
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import authorized_operations
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DescribeGroups, errors
 
 if TYPE_CHECKING:

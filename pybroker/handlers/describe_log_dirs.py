@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), 1-5: what lies in each log dir (KIP-113).
+"""DescribeLogDirs (35), 1-5: lists the replicas in each log dir, with their sizes (KIP-113).
 
 v3 an error for all, v4 total and usable bytes (KIP-827), v5 cordoned dirs (KIP-1066; there are
 none). A replica that is being moved appears twice: where it is, and as a future one where it goes. A stray
@@ -11,12 +11,11 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 
-from pybroker.handlers.call import Call, held
-from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
+from pybroker.handlers.common.call import Call, held
+from pybroker.log.dirs.log_dir import HeldLog, LogDir
+from pybroker.log.dirs.move import Move
+from pybroker.log.dirs.strays import Stray
 from pybroker.log.manager import LogManager
-from pybroker.log.move import Move
-from pybroker.log.strays import Stray
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import DescribeLogDirs, errors
 
@@ -24,23 +23,26 @@ Response = DescribeLogDirs.Response
 Result = Response.DescribeLogDirsResult
 PartitionResult = Response.DescribeLogDirsPartition
 
+Row = tuple[TopicPartition, HeldLog] | Move | Stray
+
 UNKNOWN_BYTES = -1
 
 
 async def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Response:
-    """One line per log dir; null topics are all of them. In turns of the lane, where there are many replicas."""
-    logs, lane = call.broker.logs, call.broker.lane
+    """One line per log dir; null topics are all of them. In turns, where there are many replicas."""
+    logs, turns = call.broker.logs, call.broker.turns
     chosen: set[TopicPartition] | None = None if request.topics is None else set()
     moves: list[Move] = []
     response = Response()
     with held(call.connection):
         if chosen is not None:
-            await lane.in_pieces(named(request), chosen.update)
-        await lane.in_pieces(logs, lambda some: moves.extend(running(logs, some)))
+            await turns.in_pieces(named(request), chosen.update)
+        await turns.in_pieces(logs, lambda some: moves.extend(running(logs, some)))
         for log_dir in logs.dirs:
-            rows = itertools.chain(log_dir.logs.copy().items(), moves, [] if chosen is not None else logs.strays)
+            strays = [] if chosen is not None else logs.strays
+            rows: Iterator[Row] = itertools.chain(log_dir.logs.copy().items(), moves, strays)
             found = Found(log_dir, chosen)
-            await lane.in_pieces(rows, found.add)
+            await turns.in_pieces(rows, found.add)
             response.results.append(found.result())
     return response
 
@@ -52,7 +54,7 @@ def named(request: DescribeLogDirs.Request) -> Iterator[TopicPartition]:
             yield TopicPartition(topic.topic, index)
 
 
-def running(logs: LogManager, some: Iterable[Log]) -> Iterator[Move]:
+def running(logs: LogManager, some: Iterable[HeldLog]) -> Iterator[Move]:
     """The moves of some of the logs that have not reached their new log dir yet."""
     for log in some:
         move = logs.moving_to(log.topic_partition)
@@ -68,7 +70,7 @@ class Found:
         self._chosen = chosen
         self._topics: dict[str, list[PartitionResult]] = {}
 
-    def add(self, rows: Iterable[tuple[TopicPartition, Log] | Move | Stray]) -> None:
+    def add(self, rows: Iterable[Row]) -> None:
         """Looks at logs, moves and strays, some of which are elsewhere."""
         for row in rows:
             if isinstance(row, Move):
@@ -105,7 +107,7 @@ class Found:
         )
 
 
-def current(log: Log) -> PartitionResult:
+def current(log: HeldLog) -> PartitionResult:
     """A replica where it is; its lag is how far its end is behind the high watermark."""
     return PartitionResult(
         partition_index=log.topic_partition.partition,

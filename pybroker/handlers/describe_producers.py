@@ -1,8 +1,8 @@
-"""DescribeProducers (61), 0: the producers that partitions remember (KIP-664)."""
+"""DescribeProducers (61), 0: lists the producers that partitions remember (KIP-664)."""
 
 from __future__ import annotations
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DescribeProducers, errors
 
 Response = DescribeProducers.Response

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): partitions of topics by pages (KIP-966). v0.
+"""DescribeTopicPartitions (75), 0: describes partitions of topics, page by page (KIP-966).
 
 Topics come in the order of their names. A page ends after ``response_partition_limit`` partitions
 (at most max.request.partition.size.limit); its cursor is where the next one begins.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import PartitionImage, TopicImage
-from pybroker.cluster.topic_names import check_name
-from pybroker.handlers import authorized_operations
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.topic_names import check_name
+from pybroker.cluster.metadata.image import PartitionImage, TopicImage
+from pybroker.handlers.common import authorized_operations
+from pybroker.handlers.common.call import Call
 from pybroker.handlers.metadata import error_of, offline
 from pyclient.protocol import DescribeTopicPartitions, errors
 from pyclient.protocol.errors import KafkaError

@@ -1,8 +1,8 @@
-"""DescribeTransactions (65), 0: who owns transactional ids and what is going on (KIP-664)."""
+"""DescribeTransactions (65), 0: shows the owner and the state of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import DescribeTransactions
 from pyclient.protocol.errors import KafkaError
 

@@ -1,11 +1,13 @@
-"""ElectLeaders (43): v0 preferred, v1 also unclean (KIP-460). Null partitions are all of them."""
+"""ElectLeaders (43), 0-2: elects leaders of partitions; v0 preferred, v1 also unclean (KIP-460). Null means all
+partitions.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ElectLeaders, errors
 from pyclient.protocol.errors import KafkaError

@@ -1,13 +1,12 @@
-"""EndTxn (26), 0-5: commits or aborts (KIP-98); v2 PRODUCER_FENCED; v5 answers with the producer id
-and epoch of the next transaction (KIP-890).
-"""
+"""EndTxn (26), 0-5: commits or aborts a transaction (KIP-98); v2 PRODUCER_FENCED; v5 answers with the producer id
+and epoch of the next transaction (KIP-890)."""
 
 from __future__ import annotations
 
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
-from pybroker.handlers import fenced
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import fenced
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import EndTxn
 from pyclient.protocol.errors import KafkaError
 

@@ -1,15 +1,15 @@
-"""Envelope (58), 0: a client's request that another broker hands on to the controller (KIP-590).
+"""Envelope (58), 0: carries a client's request that another broker forwards to the controller (KIP-590).
 
-The response's data begin with the version of the metadata that the request has made, in 8 bytes:
-what the other broker waits for before it answers. From brokers of this cluster only.
+The response's data begin with the version of the metadata that the request has made, in 8 bytes. The
+other broker waits for it before it answers. Only brokers of this cluster may send it.
 """
 
 from __future__ import annotations
 
 from pybroker import handlers
-from pybroker.handlers import forwarding
-from pybroker.handlers.between_brokers import asking_broker
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import forwarding
+from pybroker.handlers.common.between_brokers import asking_broker
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import Envelope, errors
 
 

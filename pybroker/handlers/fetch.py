@@ -1,10 +1,10 @@
-"""Fetch (1), 4-18: records from each partition that is named, or that the session remembers.
+"""Fetch (1), 4-18: returns records of the partitions that the request or its session names.
 
 v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320,
 KIP-595), v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new
 leader (KIP-951).
 
-A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``lane``).
+A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``turns``).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from pybroker.handlers.call import Call, held
-from pybroker.handlers.lane import PIECE
-from pybroker.handlers.leader_hint import add_leader_hint
+from pybroker.handlers.common.call import Call, held
+from pybroker.handlers.common.leader_hint import add_leader_hint
+from pybroker.handlers.common.turns import PIECE
+from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
-from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.follower_session import Asked
 from pybroker.replication.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
@@ -63,8 +63,8 @@ def names_many(request: Fetch.Request) -> bool:
 
 
 async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``handle``, in turns of the lane."""
-    by_id, lane = call.version >= TOPIC_IDS_SINCE, call.broker.lane
+    """As ``handle``, in turns."""
+    by_id, turns = call.version >= TOPIC_IDS_SINCE, call.broker.turns
     sessions: FetchSessions = call.broker.replicas.sessions
     found: dict[Key, FetchPartition] = {}
 
@@ -74,10 +74,10 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
     try:
         with held(call.connection):
             if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-                await lane.in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some))
+                await turns.in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some))
             else:
-                await lane.in_pieces(named(request, by_id), lambda some: change(some, []))
-                await lane.in_pieces(forgotten(request, by_id), lambda keys: change([], keys))
+                await turns.in_pieces(named(request, by_id), lambda some: change(some, []))
+                await turns.in_pieces(forgotten(request, by_id), lambda keys: change([], keys))
         context = context_of(request, call, found, have_changed=True)
     except errors.KafkaError as error:
         return Response(error_code=error.code)
@@ -85,19 +85,19 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
 
 
 async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
-    """Reads, waits and answers in turns of the lane."""
-    broker, lane = call.broker, call.broker.lane
+    """Reads, waits and answers in turns."""
+    broker, turns = call.broker, call.broker.turns
     fetch = operation(context, request, call)
     enough: list[bool] = []
     with held(call.connection):
-        await lane.in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)))
+        await turns.in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)))
     if not any(enough) and request.max_wait_ms > 0 and fetch.wanted:
         await wait(fetch, request.max_wait_ms, call)
     response = Response()
     try:
         with held(call.connection):
             reads = zip(context.partitions, fetch.reads, strict=True)
-            await lane.in_pieces(reads, lambda some: add_answers(response, call, context.some(some)))
+            await turns.in_pieces(reads, lambda some: add_answers(response, call, context.some(some)))
         response.session_id = context.end(broker.clock.monotonic_ms())
     except errors.KafkaError as error:
         return Response(error_code=error.code)
@@ -109,7 +109,7 @@ async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
     waiting = call.broker.replicas.purgatory.begin(fetch, max_wait_ms)
     try:
         with held(call.connection):
-            await call.broker.lane.in_pieces(range(len(fetch.wanted)), waiting.watch)
+            await call.broker.turns.in_pieces(range(len(fetch.wanted)), waiting.watch)
         await waiting
     finally:
         waiting.cancel()
@@ -172,7 +172,7 @@ def follow(request: Fetch.Request, call: Call, replica: int) -> Any:
 
 
 def replica_of(request: Fetch.Request, version: int) -> int:
-    """The broker that somebody fetches as, negative for a consumer."""
+    """The broker id of the fetching follower; negative for a consumer."""
     if version < REPLICA_STATE_SINCE:
         return max(request.replica_id, NOBODY)
     return max(request.replica_state.replica_id, NOBODY) if request.replica_state is not None else NOBODY
@@ -184,11 +184,11 @@ def refuse(request: Fetch.Request, call: Call) -> Any:
 
 
 async def refuse_many(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``refused``, in turns of the lane."""
+    """As ``refused``, in turns."""
     response = Response()
     rows = ((topic, each) for topic in request.topics for each in topic.partitions)
     with held(call.connection):
-        await call.broker.lane.in_pieces(rows, partial(add_refusals, response))
+        await call.broker.turns.in_pieces(rows, partial(add_refusals, response))
     return response
 
 

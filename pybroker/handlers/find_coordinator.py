@@ -1,4 +1,5 @@
-"""FindCoordinator (10): v0 groups, v1 transactional ids (KIP-98), v4 several keys (KIP-699).
+"""FindCoordinator (10): finds the coordinator of a group or transactional id; v0 groups, v1 transactional ids
+(KIP-98), v4 several keys (KIP-699).
 
 The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a
 transactional id the leader of its partition of ``__transaction_state``. Either topic is made when
@@ -7,18 +8,32 @@ the first of its kind is looked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
 
-from pybroker.cluster.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionImage, TopicImage
 from pybroker.coordinator.partitioner import partition_for
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import FindCoordinator, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     Coordinator = FindCoordinator.Response.Coordinator
 
-_TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+
+
+class CoordinatorType(IntEnum):
+    """What a coordinator coordinates: FindCoordinator's ``key_type``."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+_TOPICS: Final[Mapping[int, str]] = {
+    CoordinatorType.GROUP: OFFSETS_TOPIC,
+    CoordinatorType.TRANSACTION: TRANSACTIONS_TOPIC,
+}
 """The topic of the coordinators of each type."""
 _FIRST_WITH_SEVERAL_KEYS = 4
 _NO_NODE = -1

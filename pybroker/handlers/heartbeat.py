@@ -1,14 +1,14 @@
-"""Heartbeat (12): v3 static members (KIP-345)."""
+"""Heartbeat (12): keeps a member in its classic group; v3 static members (KIP-345)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import Heartbeat
 
 
 def handle(request: Heartbeat.Request, call: Call) -> Awaitable[Heartbeat.Response]:
-    """A member is alive; REBALANCE_IN_PROGRESS asks it to join anew."""
+    """Notes that a member is alive. REBALANCE_IN_PROGRESS asks it to join again."""
     response: Awaitable[Heartbeat.Response] = call.broker.groups.heartbeat(request)
     return response

@@ -1,16 +1,15 @@
-"""IncrementalAlterConfigs (44): v0-1. SET, DELETE, and of lists APPEND and SUBTRACT (KIP-339), on
-topics, brokers, the brokers' default, groups (KIP-848) and the broker's loggers (KIP-412).
-"""
+"""IncrementalAlterConfigs (44), 0-1: sets and deletes single settings, and appends to and subtracts from lists
+(KIP-339). Resources are topics, brokers, the brokers' default, groups (KIP-848) and the broker's loggers (KIP-412)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pybroker.cluster.config_changes import ConfigChange, KeyChange, Result, check_broker_name
-from pybroker.cluster.image import ResourceType
-from pybroker.handlers import broker_loggers
-from pybroker.handlers.call import Call
-from pybroker.handlers.forwarding import forwarded, settled
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange, Result, check_broker_name
+from pybroker.cluster.metadata.image import ResourceType
+from pybroker.handlers.common import broker_loggers
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded, settled
 from pyclient.protocol import IncrementalAlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
 

@@ -1,12 +1,11 @@
-"""InitProducerId (22), 0-5: a producer id for an idempotent producer, or the ownership of a
-transactional id (KIP-98); v3 with the id that the producer has (KIP-360); v4 PRODUCER_FENCED.
-"""
+"""InitProducerId (22), 0-5: returns a producer id for an idempotent producer, or takes over a transactional id
+(KIP-98); v3 with the producer's current id (KIP-360); v4 PRODUCER_FENCED."""
 
 from __future__ import annotations
 
 from pybroker.coordinator.shard import Producer
-from pybroker.handlers import fenced
-from pybroker.handlers.call import Call
+from pybroker.handlers.common import fenced
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import InitProducerId, errors
 
 Response = InitProducerId.Response
@@ -31,7 +30,7 @@ async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.
 
 
 def _expected(request: InitProducerId.Request) -> Producer | None:
-    """Who the producer was, None if nobody. Raises InvalidRequest."""
+    """Returns the producer's previous identity, or None. Raises InvalidRequest."""
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         raise errors.InvalidRequest("of producer id and epoch only one is given")
     if request.producer_id == NO_ID:

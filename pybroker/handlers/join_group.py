@@ -1,11 +1,10 @@
-"""JoinGroup (11): v1 rebalance timeout (KIP-62), v4 MEMBER_ID_REQUIRED (KIP-394), v5 static members
-(KIP-345), v7 protocol type (KIP-559), v8 reason (KIP-800), v9 skip_assignment (KIP-814).
-"""
+"""JoinGroup (11): joins a classic group; v1 rebalance timeout (KIP-62), v4 MEMBER_ID_REQUIRED (KIP-394), v5 static
+members (KIP-345), v7 protocol type (KIP-559), v8 reason (KIP-800), v9 skip_assignment (KIP-814)."""
 
 from __future__ import annotations
 
 from pybroker.coordinator.group.joining import Caller
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import JoinGroup
 
 _FIRST_WITH_NULL_PROTOCOL = 7

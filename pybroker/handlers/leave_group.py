@@ -1,10 +1,12 @@
-"""LeaveGroup (13): v3 several members, by member or instance id (KIP-345), v5 reason (KIP-800)."""
+"""LeaveGroup (13): removes members from a classic group; v3 several members, by member or instance id (KIP-345), v5
+reason (KIP-800).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import LeaveGroup
 
 

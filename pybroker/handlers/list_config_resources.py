@@ -1,13 +1,12 @@
-"""ListConfigResources (74): which resources have settings. v0 client metrics only (KIP-714), v1 any
-types, none named being all (KIP-1142).
-"""
+"""ListConfigResources (74): lists the resources that have settings; v0 only client metrics (KIP-714), v1 any types,
+or all if none is named (KIP-1142)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pybroker.cluster.image import MetadataImage, ResourceType
-from pybroker.handlers.call import Call
+from pybroker.cluster.metadata.image import MetadataImage, ResourceType
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ListConfigResources, errors
 
 _SUPPORTED = (

@@ -1,10 +1,10 @@
-"""ListGroups (16): v4 by state (KIP-518), v5 by type (KIP-848)."""
+"""ListGroups (16): lists the groups of a broker; v4 by state (KIP-518), v5 by type (KIP-848)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ListGroups
 
 

@@ -1,4 +1,4 @@
-"""ListOffsets (2), 1-11: the offset that belongs to a timestamp, or to one of the special ones.
+"""ListOffsets (2), 1-11: finds the offset of a timestamp, or one of the special offsets.
 
     -1  where reads end: the last stable offset for read_committed, else the high watermark
     -2  the log's start
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum
 
-from pybroker.handlers.call import Call
-from pybroker.log.timestamps import TimestampOffset
-from pybroker.replication.fetching import Isolation
+from pybroker.handlers.common.call import Call
+from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
+from pybroker.replication.fetch_partition import Isolation
 from pybroker.replication.partition import Partition
 from pyclient.protocol import ListOffsets, errors
 
@@ -105,9 +105,9 @@ def find(partition: Partition, timestamp: int, isolation: Isolation) -> Timestam
         partition.check_offsets_are_known(isolation)
         return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp == Special.MAX_TIMESTAMP:
-        found = partition.log.max_timestamp_offset()
+        found = newest_record(partition.log)
     else:
-        found = partition.log.offset_for_timestamp(timestamp)
+        found = first_record_since(partition.log, timestamp)
     if found is not None and found.offset < end:
         return found
     if isolation is not Isolation.LOG_END:

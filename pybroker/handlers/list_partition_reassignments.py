@@ -1,11 +1,11 @@
-"""ListPartitionReassignments (46): v0. Partitions that are moving to other brokers (KIP-455)."""
+"""ListPartitionReassignments (46), 0: lists the partitions that are moving to other brokers (KIP-455)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from pybroker.cluster.image import MetadataImage, PartitionImage, TopicImage
-from pybroker.handlers.call import Call
+from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ListPartitionReassignments
 
 Response = ListPartitionReassignments.Response

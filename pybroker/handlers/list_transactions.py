@@ -1,12 +1,13 @@
-"""ListTransactions (66), 0-2: the transactional ids of a broker (KIP-664); v1 by duration (KIP-994),
-v2 by a pattern of ids (KIP-1152)."""
+"""ListTransactions (66), 0-2: lists the transactional ids of a broker (KIP-664); v1 by duration (KIP-994), v2 by a
+pattern of ids (KIP-1152).
+"""
 
 from __future__ import annotations
 
 import re2
 
 from pybroker.coordinator.txn.describing import Filter, Pattern, read_states
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import ListTransactions, errors
 from pyclient.protocol.errors import KafkaError
 

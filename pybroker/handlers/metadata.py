@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, controller, and the leaders of topics; creates topics that are asked for.
+"""Metadata (3): returns brokers, controller, topics and their leaders; may create the requested topics.
 
 v0: an empty list is all topics; v1+: null is all, empty is none. v4 auto-creation by flag, v5
 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430), v10
@@ -7,7 +7,7 @@ topic ids, by which one may ask from v12 on (KIP-516), v13 an error at the top (
 A topic is created before the reply, so the reply has its leaders already. Where a leader may just have died the
 reply waits a moment for the next one (``cluster.suspects``).
 
-Many partitions, whether a request names their topics or not, are described in turns (``lane``).
+Many partitions, whether a request names their topics or not, are described in turns (``turns``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from pybroker.cluster.topic_names import check_name
-from pybroker.handlers import authorized_operations
-from pybroker.handlers.call import Call, held
-from pybroker.handlers.lane import PIECE
+from pybroker.cluster.decisions.topic_names import check_name
+from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.handlers.common import authorized_operations
+from pybroker.handlers.common.call import Call, held
+from pybroker.handlers.common.turns import PIECE
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -178,7 +178,7 @@ async def _in_turns(
     response: Metadata.Response, topics: Iterable[TopicImage | Topic], describe: Callable[[Any], None], call: Call
 ) -> Metadata.Response:
     with held(call.connection):
-        await call.broker.lane.in_pieces(_rows(topics), describe)
+        await call.broker.turns.in_pieces(_rows(topics), describe)
     return response
 
 
@@ -242,7 +242,7 @@ def error_of(
     alive: Mapping[int, tuple[str, int]],
     version: int = _FIRST_WITH_LISTENER_NOT_FOUND,
 ) -> int:
-    """What clients are told where the leader cannot be reached by them."""
+    """The answer if clients cannot reach the leader."""
     if partition.leader in alive:
         return errors.NONE
     if partition.leader == NO_LEADER or version < _FIRST_WITH_LISTENER_NOT_FOUND:

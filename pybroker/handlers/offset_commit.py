@@ -1,4 +1,4 @@
-"""OffsetCommit (8): v6 leader epoch (KIP-320), v7 static members (KIP-345), v10 topic ids
+"""OffsetCommit (8): commits offsets of a group; v6 leader epoch (KIP-320), v7 static members (KIP-345), v10 topic ids
 (KIP-848).
 
 Partitions that do not exist are refused here; the rest is the coordinator's matter.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import MetadataImage
-from pybroker.handlers.call import Call
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import OffsetCommit, errors
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""OffsetDelete (47), KIP-496: forgets offsets of topics that the group does not read."""
+"""OffsetDelete (47), KIP-496: deletes committed offsets of topics that the group does not read."""
 
 from __future__ import annotations
 
-from pybroker.cluster.image import MetadataImage
-from pybroker.handlers.call import Call
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import OffsetDelete, errors
 
 

@@ -1,7 +1,11 @@
-"""OffsetFetch (9): v2 null topics are all, v5 leader epoch (KIP-320), v7 require_stable (KIP-447),
-v8 several groups (KIP-709), v10 topic ids (KIP-848).
+"""OffsetFetch (9): returns committed offsets of groups; v2 null topics are all, v5 leader epoch (KIP-320), v7
+require_stable (KIP-447), v8 several groups (KIP-709), v10 topic ids (KIP-848).
 
-What is not committed has offset -1, metadata "" and no error. A topic need not exist any more.
+A partition without a committed offset has offset -1, metadata "" and no error. The topic may have been deleted.
+
+From v2 on an error of the group has a field of its own. Kafka leaves the partitions out then. Ours repeat a retriable
+error there, up to v7: aiokafka looks at the partitions alone. It takes one that is missing for one that was never
+committed, and reads it again from its beginning.
 """
 
 from __future__ import annotations
@@ -9,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.group.offsets import NO_OFFSET, UNSTABLE, CommittedOffset
 from pybroker.coordinator.group.shard import OffsetsAsked
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import OffsetFetch, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -55,10 +59,12 @@ async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respo
 
 
 def _refused(request: OffsetFetch.Request, error: KafkaError, version: int) -> OffsetFetch.Response:
-    """v1 has no place for the group's error: each partition carries it."""
-    if version >= _FIRST_WITH_ERROR:
+    """Each partition carries the group's error if it is retriable; any error in v1, which has no other place for it."""
+    if version >= _FIRST_WITH_ERROR and not error.retriable:
         return OffsetFetch.Response(error_code=error.code)
+    told = error if version < _FIRST_WITH_ERROR else _among_partitions(error)
     return OffsetFetch.Response(
+        error_code=error.code,
         topics=[
             OffsetFetch.Response.OffsetFetchResponseTopic(
                 name=topic.name,
@@ -67,14 +73,19 @@ def _refused(request: OffsetFetch.Request, error: KafkaError, version: int) -> O
                         partition_index=index,
                         committed_offset=NO_OFFSET,
                         metadata="",
-                        error_code=error.code,
+                        error_code=told.code,
                     )
                     for index in topic.partition_indexes
                 ],
             )
             for topic in request.topics or []
-        ]
+        ],
     )
+
+
+def _among_partitions(error: KafkaError) -> KafkaError:
+    """Clients that look at partitions know two errors after which they look for the coordinator again."""
+    return errors.NotCoordinator() if isinstance(error, errors.CoordinatorNotAvailable) else error
 
 
 async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:

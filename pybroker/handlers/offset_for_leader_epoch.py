@@ -1,11 +1,12 @@
-"""OffsetForLeaderEpoch (23), 2-4: where a leader epoch ended, so that whoever read further knows.
+"""OffsetForLeaderEpoch (23), 2-4: returns where a leader epoch ended, so that a reader can detect that it has read
+further.
 
 KIP-101, KIP-320 (v2 the asker's own epoch), v3 the asker's replica id.
 """
 
 from __future__ import annotations
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import OffsetForLeaderEpoch, errors
 
 Request = OffsetForLeaderEpoch.Request

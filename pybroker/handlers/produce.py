@@ -7,23 +7,34 @@ compresses, and refused.
 
 acks=0 wants no response; its errors close the connection. The first batch of a transaction in a
 partition waits for the coordinator's word: see ``admission``. A request that takes long goes on in
-further turns (``lane``), and a batch that takes long to unpack is unpacked on a thread.
+further turns (``turns``), and a batch that takes long to unpack is unpacked on a thread.
 """
 
 from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Iterator
+from itertools import repeat
 
-from cy.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
-from cy.compression import Codec
-from pybroker.handlers import admission
-from pybroker.handlers.admission import Answers, Inquiry, keep_records
-from pybroker.handlers.call import Call
-from pybroker.handlers.lane import Turn
-from pybroker.handlers.leader_hint import add_leader_hint
+from cy.batch import CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
+from cy.batch.compression import Codec
+from pybroker.handlers.common import admission
+from pybroker.handlers.common.admission import (
+    ADDS_SINCE,
+    FLAGS_AT,
+    MAGIC,
+    TOPIC_IDS_SINCE,
+    Answers,
+    Inquiry,
+    Seen,
+    keep_records,
+)
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.leader_hint import add_leader_hint
+from pybroker.handlers.common.turns import Turn
+from pybroker.log.files.storage import Bytes
 from pybroker.log.validation import Prepared, Rules, TooHeavy
-from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.partition import ACKS_ALL, ACKS_NONE, Partition
 from pyclient.protocol import Produce, errors
 
 Response = Produce.Response
@@ -32,13 +43,13 @@ PartitionResponse = Response.PartitionProduceResponse
 TopicData = Produce.Request.TopicProduceData
 PartitionData = Produce.Request.PartitionProduceData
 Pending = list[tuple[PartitionResponse, Future[None]]]
-Item = tuple[TopicData, PartitionData, list[PartitionResponse]]
-"""A batch that is to be appended, and where its answer goes."""
+Item = tuple[TopicData, PartitionData, Seen | None, list[PartitionResponse]]
+"""A batch that is to be appended, what was seen of it where the request has a transactional id, and where its answer
+goes.
+"""
 
-ZSTD_SINCE, HINTS_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 7, 10, 12, 13
-MAGIC = 2
+ZSTD_SINCE, HINTS_SINCE = 7, 10
 V1, V2 = 1, 2
-FLAGS_AT = ATTRIBUTES_AT + 1
 SPECIAL_FLAGS = TRANSACTIONAL_FLAG | int(Codec.ZSTD)
 
 
@@ -47,37 +58,41 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
 
     Raises the first KafkaError of acks=0, when the other partitions have been served.
     """
-    if request.transactional_id is not None:
-        try:
-            inquiry = admission.inquiry(request, call)
-        except errors.KafkaError as error:
-            return refused(request, error)
-        if inquiry is not None:
-            return admitted(request, inquiry, call)
-    return serve(request, call, None)
+    if request.transactional_id is None:
+        return serve(request, call, None, None)
+    seen = admission.look(request, call)
+    try:
+        inquiry = admission.inquiry(seen, call)
+    except errors.KafkaError as error:
+        return refused(request, error)
+    if inquiry is not None:
+        return admitted(request, seen, inquiry, call)
+    return serve(request, call, seen, None)
 
 
-async def admitted(request: Produce.Request, inquiry: Inquiry, call: Call) -> Produce.Response | None:
+async def admitted(
+    request: Produce.Request, seen: list[Seen], inquiry: Inquiry, call: Call
+) -> Produce.Response | None:
     """As ``serve``, after the coordinator has been asked."""
     answers = await admission.ask(request, inquiry, call)
-    response = serve(request, call, answers)
+    response = serve(request, call, seen, answers)
     return response if response is None or isinstance(response, Response) else await response
 
 
 def serve(
-    request: Produce.Request, call: Call, said: Answers | None
+    request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """Appends what may be appended. ``said``: what the coordinator has said, None where there was
-    nothing to ask in this turn.
+    """Appends what may be appended. ``seen``: the batches of a request with a transactional id, else None.
+    ``said``: what the coordinator has said, None where there was nothing to ask in this turn.
     """
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return serve_one(request, call, said)
-    return serve_many(Appends(request, call, said))
+        return serve_one(request, call, seen, said)
+    return serve_many(Appends(request, call, seen, said))
 
 
 def serve_one(
-    request: Produce.Request, call: Call, said: Answers | None
+    request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response | None] | None:
     """The request of most producers: one batch, without a list of what is left."""
     topic = request.topic_data[0]
@@ -87,13 +102,13 @@ def serve_one(
     response = Response(responses=[told])
     now_ms = call.broker.clock.now_ms()
     try:
-        done = append(request, call, said, topic, data, answer, now_ms, None)
+        done = append(request, call, said, topic, data, seen[0] if seen else None, answer, now_ms, None)
     except TooHeavy as heavy:
-        appends = Appends(request, call, said)
+        appends = Appends(request, call, seen, said)
         rest = appends.all()
         return serve_rest(appends, next(rest), rest, heavy.rules)
     except errors.KafkaError as error:
-        if request.acks == 0:
+        if request.acks == ACKS_NONE:
             raise
         refuse_with_hint(response, answer, call, topic, data, error)
         return response
@@ -108,25 +123,28 @@ def append(
     said: Answers | None,
     topic: TopicData,
     data: PartitionData,
+    seen: Seen | None,
     answer: PartitionResponse,
     now_ms: int,
     prepared: Prepared | None,
 ) -> Future[None] | None:
     """Appends one batch and fills in its ``answer``; returns what has to be waited for. Raises KafkaError, TooHeavy."""
     replicas, acks = call.broker.replicas, request.acks
-    if call.version >= TOPIC_IDS_SINCE:
+    if seen is not None and seen.partition is not None and said is None:
+        partition = seen.partition
+    elif call.version >= TOPIC_IDS_SINCE:
         partition = replicas.by_id(topic.topic_id, data.index)
     else:
         partition = replicas.find(topic.name, data.index)
-    version = check(request, data.records, partition, call, said)
-    info = replicas.append_to(partition, data.records, acks, now_ms, transaction_version=version, prepared=prepared)
+    records = data.records or b""
+    version = check(acks, records, seen, partition, call, said)
+    info = replicas.append_to(partition, records, acks, now_ms, transaction_version=version, prepared=prepared)
     answer.base_offset = info.first_offset
     answer.log_append_time_ms = info.log_append_time_ms
     answer.log_start_offset = info.log_start_offset
     if acks != ACKS_ALL:
         return None
-    done: Future[None] | None = replicas.promise(partition, info.last_offset, request.timeout_ms)
-    return done
+    return replicas.promise(partition, info.last_offset, request.timeout_ms)
 
 
 def refuse_with_hint(
@@ -146,7 +164,7 @@ def refuse_with_hint(
 
 def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Response | None] | None:
     """As many partitions as a turn has time for; what is left goes on in other turns."""
-    rest, turn = appends.all(), appends.call.broker.lane.first_turn()
+    rest, turn = appends.all(), appends.call.broker.turns.first_turn()
     for each in rest:
         try:
             appends.add(*each)
@@ -164,7 +182,7 @@ async def serve_rest(
 
     Nothing more is read from the connection meanwhile, so a producer's batches are appended in their order.
     """
-    connection, lane = appends.call.connection, appends.call.broker.lane
+    connection, turns = appends.call.connection, appends.call.broker.turns
     if not connection.pinned:
         keep_records(data for topic in appends.request.topic_data for data in topic.partition_data)
     appends.expect_waits()
@@ -172,7 +190,7 @@ async def serve_rest(
     try:
         while True:
             prepared = await appends.prepare(at[1], heavy) if at is not None and heavy is not None else None
-            async with lane.turn() as turn:
+            async with turns.turn() as turn:
                 appends.look_at_the_clock()
                 at, heavy = appends.go_on(at, rest, turn, prepared)
             if at is None:
@@ -189,12 +207,15 @@ async def serve_rest(
 class Appends:
     """The batches of a request on their way into the logs, and what is answered."""
 
-    __slots__ = ("_failure", "_now_ms", "_pending", "_said", "call", "request", "response")
+    __slots__ = ("_failure", "_now_ms", "_pending", "_said", "_seen", "call", "request", "response")
 
-    def __init__(self, request: Produce.Request, call: Call, said: Answers | None) -> None:
+    def __init__(
+        self, request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
+    ) -> None:
         self.request = request
         self.call = call
         self.response = Response(responses=[])
+        self._seen = seen
         self._said = said
         self._now_ms = call.broker.clock.now_ms()
         self._pending: Pending = []
@@ -209,15 +230,16 @@ class Appends:
 
     def all(self) -> Iterator[Item]:
         """All that is to be appended, in order."""
+        seen = repeat(None) if self._seen is None else iter(self._seen)
         for topic in self.request.topic_data:
             answers = self.answers_of(topic)
             for data in topic.partition_data:
-                yield topic, data, answers
+                yield topic, data, next(seen), answers
 
     def expect_waits(self) -> None:
         """Transactions that are open now may end before the batches are appended: each is looked at again then."""
-        if self._said is None and self.request.transactional_id is not None:
-            self._said = admission.nothing_said(self.request, self.call)
+        if self._said is None and self._seen is not None:
+            self._said = admission.nothing_said(self._seen)
 
     def look_at_the_clock(self) -> None:
         """Some time has passed since the request came."""
@@ -227,13 +249,14 @@ class Appends:
         self,
         topic: TopicData,
         data: PartitionData,
+        seen: Seen | None,
         answers: list[PartitionResponse],
         prepared: Prepared | None = None,
     ) -> None:
         """Appends one batch, and answers for it. Raises TooHeavy."""
         answer = PartitionResponse(index=data.index)
         try:
-            done = append(self.request, self.call, self._said, topic, data, answer, self._now_ms, prepared)
+            done = append(self.request, self.call, self._said, topic, data, seen, answer, self._now_ms, prepared)
         except errors.KafkaError as error:
             self._refuse(topic, data, answer, error)
         else:
@@ -285,7 +308,7 @@ class Appends:
         return at, None
 
     def _answer_with(self, error: errors.KafkaError, at: Item) -> None:
-        topic, data, answers = at
+        topic, data, _, answers = at
         answers.append(PartitionResponse(index=data.index))
         self._refuse(topic, data, answers[-1], error)
 
@@ -296,7 +319,7 @@ class Appends:
 
     def outcome(self) -> Produce.Response | Awaitable[Produce.Response] | None:
         """What the handler returns when all has been appended. Raises the first error of acks=0."""
-        if self.request.acks == 0:
+        if self.request.acks == ACKS_NONE:
             if self._failure is not None:
                 raise self._failure
             return None
@@ -304,8 +327,9 @@ class Appends:
 
 
 def check(
-    request: Produce.Request,
-    records: bytes | bytearray | memoryview | None,
+    acks: int,
+    records: Bytes,
+    seen: Seen | None,
     partition: Partition,
     call: Call,
     said: Answers | None,
@@ -316,28 +340,32 @@ def check(
     Raises InvalidRequiredAcks, InvalidTopicException, InvalidRecord, UnsupportedCompressionType,
     TransactionAbortable, InvalidTxnState, TransactionalIdAuthorizationFailed.
     """
-    if not -1 <= request.acks <= 1:
-        raise errors.InvalidRequiredAcks(f"acks={request.acks} is none of -1, 0 and 1")
+    if not -1 <= acks <= 1:
+        raise errors.InvalidRequiredAcks(f"acks={acks} is none of -1, 0 and 1")
     if admission.is_closed(partition):
         raise errors.InvalidTopicException("clients do not write to internal topics")
     if not records:
         raise errors.InvalidRecord("there is no record batch")
-    if len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS and records[MAGIC_AT] == MAGIC:
+    if seen is not None:
+        flags = seen.flags
+    elif len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS and records[MAGIC_AT] == MAGIC:
         flags = records[FLAGS_AT]
-        if flags & CODEC_MASK == Codec.ZSTD and call.version < ZSTD_SINCE:
-            raise errors.UnsupportedCompressionType(f"zstd needs Produce v{ZSTD_SINCE} or later")
-        if flags & TRANSACTIONAL_FLAG:
-            if request.transactional_id is None:
-                raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
-            if said is not None:
-                admission.check(partition, records, said, call.version)
-            return V2 if call.version >= ADDS_SINCE else V1
-    return 0
+    else:
+        return 0
+    if flags & CODEC_MASK == Codec.ZSTD and call.version < ZSTD_SINCE:
+        raise errors.UnsupportedCompressionType(f"zstd needs Produce v{ZSTD_SINCE} or later")
+    if not flags & TRANSACTIONAL_FLAG:
+        return 0
+    if seen is None:
+        raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
+    if said is not None:
+        admission.check(partition, seen.producer, said, call.version)
+    return V2 if call.version >= ADDS_SINCE else V1
 
 
 def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Response | None:
     """The response to a request that is wrong as a whole; for acks=0 raises ``error``."""
-    if request.acks == 0:
+    if request.acks == ACKS_NONE:
         raise error
     response = Response()
     for topic in request.topic_data:

@@ -1,21 +1,21 @@
-"""SaslAuthenticate (36), 0-2: a step of what SaslHandshake has begun (KIP-152, KIP-368)."""
+"""SaslAuthenticate (36), 0-2: one step of the authentication that SaslHandshake has begun (KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
 from pybroker.cluster.peer_secret import NotAPeer
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import SaslAuthenticate, errors
 
 Response = SaslAuthenticate.Response
 
 
 def handle(request: SaslAuthenticate.Request, call: Call) -> SaslAuthenticate.Response:
-    """The next message, or why the proof has failed; it then has to begin anew."""
+    """Returns the next message, or the reason why the proof has failed. After a failure it has to start again."""
     connection = call.connection
     if connection.authentication is None:
         return refused(errors.IllegalSaslState())
     try:
-        answer, connection.broker_id = connection.authentication.on_message(request.auth_bytes)
+        answer, connection.broker_id = connection.authentication.on_message(bytes(request.auth_bytes))
     except NotAPeer as error:
         connection.authentication = None
         return refused(errors.SaslAuthenticationFailed(str(error)))

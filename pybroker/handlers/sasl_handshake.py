@@ -1,4 +1,4 @@
-"""SaslHandshake (17), 0-1: how the client is going to authenticate (KIP-43, KIP-152).
+"""SaslHandshake (17), 0-1: chooses the way to authenticate (KIP-43, KIP-152).
 
 Clients do not authenticate yet, so as a listener of Kafka without SASL this refuses; but a broker
 of this cluster begins its proof here (``cluster.peer_secret``).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 
 from pybroker.cluster import peer_secret
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import SaslHandshake, errors
 
 FRAMED_SINCE = 1

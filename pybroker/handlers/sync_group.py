@@ -1,8 +1,10 @@
-"""SyncGroup (14): v3 static members (KIP-345), v5 protocol type and name (KIP-559)."""
+"""SyncGroup (14): distributes the assignment of a classic group; v3 static members (KIP-345), v5 protocol type and
+name (KIP-559).
+"""
 
 from __future__ import annotations
 
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import SyncGroup, errors
 
 _FIRST_WITH_PROTOCOL = 5

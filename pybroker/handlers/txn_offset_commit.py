@@ -1,5 +1,5 @@
-"""TxnOffsetCommit (28): v2 leader epoch (KIP-320), v3 group metadata (KIP-447), v4
-TRANSACTION_ABORTABLE, v5 adds the group to the transaction (KIP-890).
+"""TxnOffsetCommit (28): commits offsets of a group within a transaction; v2 leader epoch (KIP-320), v3 group metadata
+(KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group to the transaction (KIP-890).
 
 Partitions that do not exist are refused here; the rest is the coordinator's matter.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.image import MetadataImage
-from pybroker.handlers.call import Call
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import TxnOffsetCommit, errors
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
-"""UpdateFeatures (57), 0-2: new finalized levels of features (KIP-584, KIP-1022).
+"""UpdateFeatures (57), 0-2: changes the finalized levels of features (KIP-584, KIP-1022).
 
 v1 upgrade types and validate_only, v2 no results per feature: one bad update refuses all of them.
 """
 
 from __future__ import annotations
 
-from pybroker.cluster.features import FeatureUpdate, UpgradeType
-from pybroker.handlers.call import Call
+from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
+from pybroker.handlers.common.call import Call
 from pyclient.protocol import UpdateFeatures, errors
 
 Response = UpdateFeatures.Response
@@ -15,7 +15,7 @@ UPGRADE_TYPES_SINCE, NO_RESULTS_SINCE = 1, 2
 
 
 async def handle(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures.Response:
-    """The new levels hold, and are told by ApiVersions, when the reply comes."""
+    """When the reply comes, the new levels are in force and ApiVersions reports them."""
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, upgrade_type(each, call.version))
         for each in request.feature_updates

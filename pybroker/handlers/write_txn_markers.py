@@ -1,15 +1,14 @@
-"""WriteTxnMarkers (27), 1-2: from a transaction coordinator to the leaders of a transaction's
-partitions (KIP-98), or from an administrator who ends a hanging transaction (KIP-664); v2 with the
-transaction version (KIP-1228).
-"""
+"""WriteTxnMarkers (27), 1-2: writes the markers that end transactions in partitions. A transaction coordinator sends
+it to their leaders (KIP-98), or an administrator to end a hanging transaction (KIP-664); v2 with the transaction
+version (KIP-1228)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 
-from pybroker.handlers.call import Call
-from pybroker.log.marker import EndTxnMarker
+from pybroker.handlers.common.call import Call
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import WriteTxnMarkers, errors
 from pyclient.protocol.errors import KafkaError
@@ -20,7 +19,7 @@ Response = WriteTxnMarkers.Response
 async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarkers.Response:
     """An outcome per partition of each marker, once all of them have the promise of acks=all.
 
-    A marker of nobody fails the request: UNKNOWN_SERVER_ERROR for all, as from Kafka.
+    A marker without a producer id fails the request: UNKNOWN_SERVER_ERROR for all, as in Kafka.
     """
     sane = all(marker.producer_id >= 0 and marker.producer_epoch >= 0 for marker in request.markers)
     write = _write if sane else _refuse

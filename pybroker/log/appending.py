@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 
 from cy.batch import Batch, CorruptBatch, read_header, scan
-from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
-from pybroker.log.storage import Bytes
+from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.files.storage import Bytes
 from pyclient.protocol import errors
 
 
@@ -19,7 +19,7 @@ class Origin(enum.Enum):
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()
-    """The broker's own coordinators: control batches are allowed, sequences are not looked at."""
+    """The broker's own coordinators: control batches are allowed, sequences are not checked."""
 
 
 class AppendInfo:
@@ -99,14 +99,17 @@ def _refuse_damaged(records: Bytes) -> None:
             raise errors.CorruptMessage(f"from the leader: {error}") from error
 
 
-def runs(batches: list[Batch], room: int, segment_bytes: int) -> list[list[Batch]]:
+def runs(batches: list[Batch], log_end_offset: int, room: int, segment_bytes: int) -> list[list[Batch]]:
     """Groups of batches by segment: ``room`` bytes are left in the active one, every other
-    takes ``segment_bytes``, and offsets that its indexes can hold.
+    takes ``segment_bytes``, and offsets that its indexes can hold. Each begins where the log ends
+    then, but for a batch that does not fit so.
     """
     groups: list[list[Batch]] = [[]]
+    begin = log_end_offset
     for batch in batches:
         group = groups[-1]
-        if group and (batch.size > room or batch.last_offset - group[0].base_offset > MAX_RELATIVE_OFFSET):
+        if group and (batch.size > room or batch.last_offset - begin > MAX_RELATIVE_OFFSET):
+            begin = group[-1].next_offset
             groups.append([])
             room = segment_bytes
         groups[-1].append(batch)

@@ -23,14 +23,14 @@ Thread-safety: written by one pool thread; ``to_swap`` and ``to_final`` are the 
 
 from __future__ import annotations
 
-from cy.segment_indexer import SegmentIndexer
-from pybroker.log.file_cache import FileCache
-from pybroker.log.offset_index import OffsetIndex
+from cy.compaction.segment_indexer import SegmentIndexer
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.offset_index import OffsetIndex
+from pybroker.log.files.storage import Bytes, Storage
+from pybroker.log.files.time_index import TimeIndex
+from pybroker.log.files.txn_index import TransactionIndex
 from pybroker.log.segment import Segment
 from pybroker.log.segment_files import SUFFIX
-from pybroker.log.storage import Bytes, Storage
-from pybroker.log.time_index import TimeIndex
-from pybroker.log.txn_index import TransactionIndex
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -88,7 +88,7 @@ class CleanedSegment:
         self._storage.sync_folder(self._folder)
         self._segment = Segment(self._storage, self._cache, self._folder, self._base_offset, self.size, modified_ms)
         self._segment.index_interval_bytes = self._index_interval_bytes
-        self._segment.trust()
+        self._segment.trust.add(0, self._segment.size)
 
     def to_swap(self) -> None:
         """From the end of this on the segment counts."""

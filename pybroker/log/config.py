@@ -18,12 +18,12 @@ COMPACT = "compact"
 DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class LogConfig:
     """Topic-level configuration of one log; the defaults are Kafka's.
 
-    Two keys are known and change nothing, since POSIX makes them pointless: ``preallocate`` (files
-    grow by appending) and ``file_delete_delay_ms`` (whoever reads a deleted file keeps it open).
+    Two keys are accepted without effect, because POSIX makes them pointless: ``preallocate`` (files grow by appending)
+    and ``file_delete_delay_ms`` (a reader of a deleted file keeps it open).
     """
 
     cleanup_policy: frozenset[str] = frozenset({DELETE})
@@ -53,6 +53,10 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+
+    def asking_all_replicas(self) -> LogConfig:
+        """The same with the largest min.insync.replicas: nothing is acknowledged with fewer than were promised."""
+        return replace(self, min_insync_replicas=MAX_LONG)
 
     def keeping_everything(self) -> LogConfig:
         """The same without retention and compaction: for a log whose topic's configuration is not known."""

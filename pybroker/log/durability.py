@@ -5,8 +5,12 @@ writes, in this order, the data, the epoch file, the names of the files and of t
 then raises the recovery point. A truncation lowers it, durably and first: what is appended after
 the cut lies below the old recovery point and has not been synced.
 
+Without flush settings an append is in the page cache: it survives the end of the process, not of the machine. A log is
+synced for flush.messages, flush.ms, when a segment is sealed, and by group commit for ``flush.acks``. What a crash
+leaves beyond the recovery point is checked by ``recovery``.
+
 Thread-safety: ``sync`` and ``save_files`` may be called from any thread, at any time. They notice
-when the log was cut while they ran; whoever renames or removes the folder holds ``undisturbed``.
+if the log was cut while they ran. Code that renames or removes the folder holds ``undisturbed``.
 """
 
 from __future__ import annotations
@@ -14,38 +18,52 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from pybroker.log import leader_epochs, partition_metadata
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files import leader_epochs, partition_metadata
+from pybroker.log.files.leader_epochs import LeaderEpochs
+from pybroker.log.log_start import LogStart
+from pybroker.log.segment import Segment
+from pybroker.log.segments import Segments
+from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
-if TYPE_CHECKING:
-    from pybroker.log.log_files import LogFiles
-    from pybroker.log.segment import Segment
+
+class Files(Protocol):
+    """What is needed of the log's files."""
+
+    log_dir: LogDir
+    folder: str
+    topic_partition: TopicPartition
+    segments: Segments
+    leader_epochs: LeaderEpochs
 
 
 class Durability:
     """The recovery point of one log."""
 
     __slots__ = (
+        "_files",
         "_lock",
-        "_log",
         "_lowered",
         "_point",
         "deleted",
         "doubted",
         "names_synced",
         "recovery_point",
+        "start",
         "topic_id_synced",
         "truncations",
     )
 
-    def __init__(self, log: LogFiles, recovery_point: int) -> None:
-        self._log = log
+    def __init__(self, files: Files, recovery_point: int) -> None:
+        self._files = files
         self._lock = threading.RLock()
         self._point = threading.Lock()
         """Guards ``recovery_point`` and ``truncations``, for a moment; ``_lock`` may be held for a whole sync."""
         self.recovery_point = recovery_point
+        self.start = LogStart(files, files.segments[0].base_offset)
         self._lowered = False
         """True where the checkpoint file may have a recovery point from before a cut."""
         self.topic_id_synced = True
@@ -87,14 +105,14 @@ class Durability:
         """
         with self._lock:
             if self.deleted:
-                raise errors.KafkaStorageError(f"{self._log} has been deleted")
+                raise errors.KafkaStorageError(f"{self._files} has been deleted")
             truncations = self.truncations
             end = find_end()
             if end > self.recovery_point or self.doubted is not None:
                 start = self.recovery_point if self.doubted is None else min(self.doubted, self.recovery_point)
-                self._log.segments.sync(start, end, lambda: self.deleted)
+                self._files.segments.sync(start, end, lambda: self.deleted)
                 if self.deleted:
-                    raise errors.KafkaStorageError(f"{self._log} has been deleted")
+                    raise errors.KafkaStorageError(f"{self._files} has been deleted")
                 self._sync_names()
                 with self._point:
                     if truncations == self.truncations:
@@ -113,9 +131,15 @@ class Durability:
                 self._lowered = True
             if self.doubted is not None:
                 self.doubted = min(self.doubted, offset)
+        self.start.cut_to(offset)
         if self._lowered:
-            self._log.log_dir.checkpoint_recovery_points()
+            self._files.log_dir.checkpoint_recovery_points()
             self._lowered = False
+
+    def names_gone_below(self, offset: int) -> None:
+        """The segments below ``offset`` have lost their names, and the folder has not been synced since."""
+        self.names_synced = False
+        self.start.names_gone_below(offset)
 
     def save_files(self, segments: Iterable[Segment] = ()) -> None:
         """Writes ``leader-epoch-checkpoint`` and the indexes of ``segments`` where they lag.
@@ -125,7 +149,7 @@ class Durability:
         with self._lock:
             if not self.deleted:
                 for segment in segments:
-                    segment.save_indexes()
+                    segment.files.save_indexes()
                 self._save_epochs()
 
     def _save_epochs(self) -> bool:
@@ -133,38 +157,40 @@ class Durability:
 
         Raises OSError.
         """
-        log = self._log
-        lags = log.leader_epochs.dirty
+        files = self._files
+        lags = files.leader_epochs.dirty
         if lags:
-            log.leader_epochs.dirty = False
-            path = f"{log.folder}/{leader_epochs.FILE_NAME}"
+            files.leader_epochs.dirty = False
+            path = f"{files.folder}/{leader_epochs.FILE_NAME}"
             try:
-                log.log_dir.storage.replace(path, log.leader_epochs.encode())
+                files.log_dir.storage.replace(path, files.leader_epochs.encode())
             except OSError:
-                log.leader_epochs.dirty = True
+                files.leader_epochs.dirty = True
                 raise
         return lags
 
     def _sync_names(self) -> None:
-        log = self._log
+        files = self._files
         self._sync_topic_id()
+        mark = self.start.mark()
         needed = not self.names_synced
         if needed:
             self.names_synced = True  # before the sync: a file that is made meanwhile needs another
         try:
             if not self._save_epochs() and needed:
-                log.log_dir.storage.sync_folder(log.folder)
+                files.log_dir.storage.sync_folder(files.folder)
         except OSError:
             if needed:
                 self.names_synced = False
             raise
-        log.log_dir.sync_names()
+        files.log_dir.sync_names()
+        self.start.synced_as_of(mark)
 
     def _sync_topic_id(self) -> None:
         if not self.topic_id_synced:
             self.topic_id_synced = True
             try:
-                self._log.log_dir.storage.open(f"{self._log.folder}/{partition_metadata.FILE_NAME}").sync()
+                self._files.log_dir.storage.open(f"{self._files.folder}/{partition_metadata.FILE_NAME}").sync()
             except OSError:
                 self.topic_id_synced = False
                 raise

@@ -1,12 +1,11 @@
 """Group commit: many producers wait, one sync per log is in flight (``flush.acks``).
 
-A waiter is told once the log is synced up to its offset. Whoever comes while a sync runs may not
-ride on it (the sync may have read the log's end before), so it waits for the next one, together
-with all others who came meanwhile: under load the disk syncs back to back, and each sync serves as
-many appends as arrived during the last one.
+A waiter is called once the log is synced up to its offset. A request that comes during a sync cannot use it, because
+the sync may have read the log's end before. It waits for the next one, together with all others that came meanwhile.
+So under load the disk syncs back to back, and each sync serves as many appends as arrived during the last one.
 
-A sync that leaves records behind which were there when it began has met a truncation: they are
-gone, and so is this replica's leadership. Their waiters are told, they would wait for ever.
+If records that were there when a sync began are missing afterwards, the log was truncated: they are gone, and so is
+this replica's leadership. Their waiters get an error, because they would wait for ever.
 
 Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call
 ``done(error or None)`` on the loop's thread.

@@ -19,14 +19,15 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from cy.batch import CorruptBatch, InvalidBatch, check_crc, iterate
-from cy.compression import CompressionError
-from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
-from pybroker.log.batches import Located, MalformedBatch, walk
-from pybroker.log.file_cache import FileCache
-from pybroker.log.offset_index import OffsetIndex, OffsetPosition
-from pybroker.log.storage import DataFile, Storage
-from pybroker.log.time_index import TimeIndex, TimestampEntry
-from pybroker.log.txn_index import TransactionIndex
+from cy.batch.compression import CompressionError
+from pybroker.log.files import leader_epochs, partition_metadata
+from pybroker.log.files.batches import Located, MalformedBatch, walk
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.offset_index import OffsetIndex, OffsetPosition
+from pybroker.log.files.storage import DataFile, Storage
+from pybroker.log.files.time_index import TimeIndex, TimestampEntry
+from pybroker.log.files.txn_index import TransactionIndex
+from pybroker.log.producers import producer_snapshot
 
 LOG_SUFFIX = ".log"
 MOST_FINDINGS = 100
@@ -34,7 +35,7 @@ MOST_FINDINGS = 100
 
 
 class ReadOnly(Storage):
-    """Files of somebody else: nothing is written, not even their access for writing is needed."""
+    """A storage that reads the files of another process: it writes nothing, and needs no write permission."""
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
         return DataFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
@@ -142,7 +143,7 @@ def _add(segment: Segment, located: Located, data: bytes, indexed: Container[int
 
 
 def problem_of(segment: Segment, located: Located, data: bytes, deep: bool) -> str:
-    """What is wrong with a batch, nothing if it is sound."""
+    """Returns the fault of a batch, or nothing if it is sound."""
     batch = located.batch
     if not check_crc(data, 0, batch):
         return f"wrong CRC of the batch at position {located.position}"

@@ -1,4 +1,4 @@
-"""How work on another thread is told to stop."""
+"""A flag by which work on another thread is asked to stop."""
 
 from __future__ import annotations
 

@@ -14,10 +14,7 @@ A batch is appended as the bytes that came in: checked, its base offset and lead
 into the header in place, one ``pwrite``. An append that fails half-way is cut off again, fails the
 log dir and is not acknowledged.
 
-**What survives.** Without flush settings an append is in the page cache: it survives the end of
-the process, not of the machine. ``flush`` (called for flush.messages, flush.ms, when a segment is
-sealed, and by group commit for ``flush.acks``) syncs the data, then the files' names, then moves
-``recovery_point``; what a crash leaves beyond it is checked by ``recovery``.
+What survives a crash is told in ``durability``.
 
 Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
 call at any time.
@@ -26,42 +23,55 @@ call at any time.
 from __future__ import annotations
 
 from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
-from pybroker.log import marker as markers
-from pybroker.log import partition_metadata
+from pybroker.log import truncation
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
-from pybroker.log.batches import MalformedBatch
-from pybroker.log.config import LogConfig
-from pybroker.log.leader_epochs import EpochEnd, LeaderEpochs
-from pybroker.log.log_dir import LogDir
-from pybroker.log.marker import ABORT, Marker
-from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
-from pybroker.log.producer_entry import BatchMetadata
-from pybroker.log.producer_state import ProducerStates
-from pybroker.log.reading import ReadableLog
-from pybroker.log.replay import append_marker, duplicate_of, producers_at, replay_producers
-from pybroker.log.retention import Candidate, expired_count
+from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files import partition_metadata
+from pybroker.log.files.batches import MalformedBatch
+from pybroker.log.files.leader_epochs import EpochEnd, LeaderEpochs
+from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.files.storage import EXHAUSTED, Bytes
+from pybroker.log.files.txn_index import AbortedTransaction, overlapping
+from pybroker.log.log_files import LogFiles
+from pybroker.log.log_slice import LogSlice
+from pybroker.log.producers import marker as markers
+from pybroker.log.producers.marker import ABORT, Marker
+from pybroker.log.producers.producer_entry import BatchMetadata
+from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.replay import append_marker, duplicate_of
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
-from pybroker.log.storage import EXHAUSTED, Bytes
 from pybroker.log.validation import UNPACKED_ON_LOOP, Prepared, rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 
-class Log(ReadableLog):
+class Log:
     """One partition's log. Built by ``recovery.load`` or ``LogManager``."""
 
     __slots__ = (
+        "_active",
         "_config",
+        "_durability",
         "_flush_messages",
         "_log_append_time",
         "_rolling",
         "_rules",
         "_segment_bytes",
+        "clean_offset",
+        "files",
         "high_watermark",
         "last_flush_ms",
+        "leader_epochs",
+        "log_dir",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "segments",
         "topic_id",
+        "topic_partition",
     )
 
     def __init__(
@@ -80,23 +90,62 @@ class Log(ReadableLog):
         recovery_point: int,
         now_ms: int,
     ) -> None:
-        super().__init__(
-            log_dir,
-            folder,
-            topic_partition,
-            segments,
-            producers,
-            leader_epochs,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
-        )
+        self.files = LogFiles(log_dir, folder, topic_partition, segments, producers, leader_epochs, recovery_point)
+        self.log_dir = log_dir
+        self.topic_partition = topic_partition
+        self.segments = segments
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.clean_offset = 0
+        """Compacted up to here (``cleaner-offset-checkpoint``)."""
+        self._active = segments[-1]
+        self._durability = self.files.durability
         self.topic_id = topic_id
         self.high_watermark = log_start_offset
         self.last_flush_ms = now_ms
         self.config = config
 
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}…{self.log_end_offset})"
+
     # What the log is
+
+    @property
+    def folder(self) -> str:
+        """Path of the log's folder."""
+        return self.files.folder
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the disk."""
+        return self._durability.recovery_point
+
+    @property
+    def kept_start_offset(self) -> int:
+        """Whatever happens, the log begins here or later: at most ``log_start_offset`` (``log_start``)."""
+        return self._durability.start.kept
+
+    @property
+    def synced_start_offset(self) -> int:
+        """The names of the segments tell, durably, that the log begins here or later."""
+        return self._durability.start.synced
+
+    @property
+    def first_segment_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self.segments[0].base_offset
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that grows."""
+        return self._active
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments, indexes not counted."""
+        return self.files.size
 
     @property
     def config(self) -> LogConfig:
@@ -145,15 +194,43 @@ class Log(ReadableLog):
         if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
             raise errors.InconsistentTopicId(f"log {self.folder} belongs to another topic of this name")
         if self.topic_id != topic_id:
-            with self._refusing("writing partition.metadata"):
-                partition_metadata.write(self.log_dir.storage, self.folder, topic_id)
+            self.files.write_topic_id(topic_id)
             self.topic_id = topic_id
-            self._durability.topic_id_synced = False
-            self._durability.names_synced = False
 
-    def doubt_files(self) -> None:
-        """After an unclean stop: the topic id may never have been synced; the next flush does it."""
-        self._durability.topic_id_synced = self.topic_id == partition_metadata.ZERO_ID
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True) -> LogSlice:
+        """Whole batches of one segment, from the one that holds ``offset``, below offset
+        ``upper_bound``.
+
+        At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end.
+        The batch without records that compaction leaves at a segment's end is passed over where
+        more follows: librdkafka takes a response without any record for a limit that is too small.
+        Raises OffsetOutOfRange, CorruptMessage, KafkaStorageError.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise errors.OffsetOutOfRange(f"offset {offset} is not in {self}")
+        bound = min(upper_bound, end)
+        if offset >= bound:
+            return LogSlice(b"", 0, offset, offset)
+        self.log_dir.check_online()
+        try:
+            return self.segments.read(offset, max_bytes, bound, end, min_one)
+        except OSError as error:
+            raise self.log_dir.refuse(error, f"reading {self.folder}") from error
+
+    def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
+        """As ``read``, as bytes."""
+        found = self.read(offset, max_bytes, upper_bound)
+        with self.files.refusing("reading"):
+            return found.read()
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in ``[start, end)``."""
+        with self.files.refusing("reading the transaction index"):
+            later = range(self.segments.find(start), len(self.segments))
+            return overlapping((self.segments[number].txn_index for number in later), start, end)
 
     # Appending
 
@@ -243,9 +320,9 @@ class Log(ReadableLog):
             return None
         first = batches[0].base_offset
         if first < self.log_end_offset:
-            self.truncate_fully_and_start_at(first, now_ms)
+            self.truncate_fully_and_start_at(first, now_ms, begins_there=False)
         view = memoryview(records)
-        for run in runs(batches, self._segment_bytes - self._active.size, self._segment_bytes):
+        for run in runs(batches, self.log_end_offset, self._segment_bytes - self._active.size, self._segment_bytes):
             self._append_run(run, view[run[0].position : run[-1].end], now_ms)
         if self.log_end_offset - self._durability.recovery_point >= self._flush_messages:
             self.flush()
@@ -275,20 +352,19 @@ class Log(ReadableLog):
 
         That begins where this one ends, even if the leader's next offset is larger (compaction):
         recovery takes a gap between segments for a loss. An offset too far away to be relative is
-        the exception.
+        the exception: all before it is synced first, so that recovery knows that nothing is lost.
         """
         segment = self._active
         try:
-            if segment.size:
-                is_due = self._rolling.is_due(segment, length, last, timestamp, now_ms)
-            else:
-                is_due = last - segment.base_offset > MAX_RELATIVE_OFFSET
+            is_due = self._rolling.is_due(segment, length, last, timestamp, now_ms)
         except (OSError, MalformedBatch):
-            with self._refusing("looking for the age of a segment"):
+            with self.files.refusing("looking for the age of a segment"):
                 raise
         if is_due:
-            fits = last - self.log_end_offset <= MAX_RELATIVE_OFFSET
-            return self.roll(now_ms, self.log_end_offset if fits else first)
+            if last - self.log_end_offset <= MAX_RELATIVE_OFFSET:
+                return self.roll(now_ms)
+            self.flush()
+            return self.roll(now_ms, first)
         return segment
 
     def _duplicate_of(self, batch: Batch, transaction_version: int, from_client: bool) -> BatchMetadata | None:
@@ -300,7 +376,7 @@ class Log(ReadableLog):
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
         """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
         doing = f"appending to {segment.path}"
-        if not segment.is_open or error.errno in EXHAUSTED:
+        if not segment.files.is_open or error.errno in EXHAUSTED:
             return self.log_dir.refuse(error, doing)  # nothing was written
         segment.cut_failed_write()
         return self.log_dir.fail(error, doing)
@@ -312,7 +388,7 @@ class Log(ReadableLog):
             self.producers.append(batch, first, last, timestamp, now_ms)
         elif marker is not None:
             index = self._active.txn_index
-            with self._failing("writing the transaction index"):
+            with self.files.failing("writing the transaction index"):
                 if append_marker(self.producers, index, batch, marker, first, timestamp, now_ms):
                     index.save_if_possible()
                     self._durability.names_synced = False  # it may be new
@@ -323,106 +399,34 @@ class Log(ReadableLog):
         Raises KafkaStorageError.
         """
         base_offset = self.log_end_offset if base_offset is None else base_offset
-        with self._refusing("rolling a segment"):
+        with self.files.refusing("rolling a segment"):
             sealed = self._active
             if sealed.size == 0 and sealed.base_offset == base_offset:
                 return sealed
             sealed.seal()
             self.producers.take_snapshot(base_offset)
-            segment = self._new_segment(base_offset, now_ms)
+            log_dir = self.log_dir
+            segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms)
+            self._durability.names_synced = False  # now that it is there: a sync may be running
             self.segments.add(segment)
-            self._activate(segment)
+            self.activate(segment)
         self.log_dir.on_roll(self)
         return self._active
 
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        log_dir = self.log_dir
-        segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms)
-        self._durability.names_synced = False  # now that it is there: a sync may be running
-        return segment
-
-    def _activate(self, segment: Segment) -> None:
+    def activate(self, segment: Segment) -> None:
+        """``segment``, the last one, is the one that grows."""
         self._active = segment
-        self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
+        self._rolling = Rolling(self._config, segment, str(self.topic_partition))
 
     # Shortening
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Removes every batch with a record at or beyond ``offset``; True if there was one.
+    def truncate_to(self, offset: int, now_ms: int, producers: ProducerStates | None = None) -> bool:
+        """As ``truncation.truncate_to``."""
+        return truncation.truncate_to(self, offset, now_ms, producers)
 
-        Raises KafkaStorageError.
-        """
-        if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_from_end(self.log_end_offset)
-            return False
-        if offset <= self.first_segment_offset:
-            self.truncate_fully_and_start_at(offset, now_ms)
-            return True
-        with self._refusing("truncating"):  # whatever needs a descriptor comes before the first change
-            segment = self.segments[self.segments.find(offset)]
-            cut = segment.batch_reaching(offset)
-            end = offset if cut is None else min(offset, cut.batch.base_offset)
-            self.segments.last_below(offset).hold()
-            producers = None if self.producers.can_undo_to(end) else self._producers_at(end)
-        self._lower(end)
-        with self._failing("truncating"):
-            self._remove_segments(self.segments.remove_from(offset)[::-1])
-            self._active = self.segments[-1]
-            if cut is not None and segment is self._active:
-                segment.truncate(cut.position)
-            self._ends_at(self._active.read_end() + 1, producers)
-        return True
-
-    def _producers_at(self, offset: int) -> ProducerStates:
-        return producers_at(self.producers, self.segments, min(self.log_start_offset, offset), offset)
-
-    def _lower(self, offset: int) -> None:
-        """What the checkpoint files say of the log goes down before it does. Raises KafkaStorageError."""
-        self._durability.lower(offset)
-        clean_offset = self.clean_offset
-        if clean_offset > offset:
-            try:
-                self.clean_offset = offset
-                self.log_dir.checkpoint_clean_offsets()
-            except errors.KafkaStorageError:
-                self.clean_offset = clean_offset
-                raise
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Removes everything; the next record's offset is ``offset``. Raises KafkaStorageError."""
-        log_dir = self.log_dir
-        with self._refusing("truncating"):  # whatever needs a descriptor comes before the first change
-            segment = Segment.prepare(log_dir.storage, log_dir.cache, self.folder, offset, now_ms)
-            producers = producers_at(self.producers, Segments([]), offset, offset)
-        self._lower(offset)
-        with self._failing("truncating"):
-            self._remove_segments(self.segments.snapshot()[::-1])
-            self.log_start_offset = offset
-            segment.place()
-            self._durability.names_synced = False  # now that it is there: a sync may be running
-            self.segments.start_over(segment)  # not before: other threads find some segment at any time
-            self._activate(segment)
-            self._ends_at(offset, producers)
-            self.producers.remove_snapshots(lambda at: at != offset)
-
-    def _ends_at(self, offset: int, producers: ProducerStates | None) -> None:
-        """The log has been cut to ``offset``: everything that is derived from it follows. ``producers``: what they
-        were there, where that cannot be told by undoing.
-        """
-        self.log_end_offset = offset
-        self._durability.lower(offset)  # again: a sync may have begun before the cut
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.clean_offset = min(self.clean_offset, offset)
-        self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
-        self.leader_epochs.truncate_from_end(offset)
-        self._rolling = Rolling(self._config, self._active, str(self.topic_partition))
-        if producers is not None:
-            self.producers.become(producers)
-            self.producers.remove_snapshots(lambda at: at > offset)
-            self.producers.end_offset = offset
-        elif not self.producers.undo_to(offset):
-            replay_producers(self.producers, self.segments, self.log_start_offset, offset)
-        self.producers.on_high_watermark(self.high_watermark)
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, *, begins_there: bool = True) -> None:
+        """As ``truncation.truncate_fully_and_start_at``."""
+        truncation.truncate_fully_and_start_at(self, offset, now_ms, begins_there=begins_there)
 
     def raise_log_start_offset(self, offset: int) -> None:
         """Records below ``offset`` are gone (DeleteRecords, or the leader's start).
@@ -435,36 +439,28 @@ class Log(ReadableLog):
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes the oldest segments that retention takes; returns how many.
+    # Keeping
+
+    def flush(self) -> int:
+        """Syncs the whole log; blocks. Returns the new recovery point.
 
         Raises KafkaStorageError.
         """
-        self.log_dir.check_online()
-        if self.log_end_offset == self.first_segment_offset:
-            return 0
-        with self._refusing("applying retention"):
-            candidates = [
-                Candidate(self.segments.end_offset(number, self.log_end_offset), segment)
-                for number, segment in enumerate(self.segments)
-            ]
-            count = expired_count(candidates, self._config, self.log_start_offset, self.high_watermark, now_ms)
-            if count == len(self.segments) and not self._active.size:
-                count -= 1
-            elif count == len(self.segments):
-                self.roll(now_ms)
-            self._delete_first(count)
-        return count
+        return self.files.sync(lambda: self.log_end_offset)
 
-    def _delete_first(self, count: int) -> None:
-        if count <= 0:
-            return
-        removed = self.segments.remove_first(count)
-        self.raise_log_start_offset(max(self.log_start_offset, self.first_segment_offset))
-        first = self.first_segment_offset
-        self.producers.remove_snapshots(lambda offset: offset < first)
-        self._remove_segments(removed)
+    def keep_start(self) -> None:
+        """The log's start survives a crash when this returns; blocks, on any thread. Raises KafkaStorageError."""
+        self._durability.start.keep(lambda: self.log_start_offset)
 
-    def _remove_segments(self, removed: list[Segment]) -> None:
-        paths = [path for segment in removed for path in segment.delete()]
-        self.log_dir.discard(paths)
+    def flush_sealed(self) -> int:
+        """Syncs all segments but the active one; blocks."""
+        return self.files.sync(lambda: self._active.base_offset)
+
+    def relocate(self, log_dir: LogDir, folder: str) -> None:
+        """The files are in another place now."""
+        self.log_dir = log_dir
+        self.files.relocate(log_dir, folder)
+
+    def close(self) -> None:
+        """As ``LogFiles.close``."""
+        self.files.close(self.log_start_offset, self.log_end_offset)

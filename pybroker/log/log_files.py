@@ -1,26 +1,26 @@
 """The files of one log: syncing, closing, moving, deleting, and what a disk error means.
 
-Here is what does not depend on what the records mean; ``Log`` goes on from it. Every use of the
-disk stands in ``_failing``: an OSError takes the log dir offline and becomes KafkaStorageError,
-broken framing becomes CorruptMessage. What may be tried again as if it had not been begun stands in
-``_refusing``: a lack of descriptors fails no dir there.
+Here is what does not depend on what the records mean. Every use of the disk stands in ``failing``:
+an OSError takes the log dir offline and becomes KafkaStorageError, broken framing becomes
+CorruptMessage. What may be tried again as if it had not been begun stands in ``refusing``: a lack of
+descriptors fails no dir there.
 
-Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
-call at any time.
+Thread-safety: loop's thread only, except ``sync``, which any pool thread may call at any time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from pybroker.log.batches import MalformedBatch
 from pybroker.log.cleaned_segment import CleanedSegment
+from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.durability import Durability
-from pybroker.log.leader_epochs import LeaderEpochs
-from pybroker.log.log_dir import LogDir
-from pybroker.log.producer_state import ProducerStates
+from pybroker.log.files import partition_metadata
+from pybroker.log.files.batches import MalformedBatch
+from pybroker.log.files.leader_epochs import LeaderEpochs
+from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.segment import Segment
 from pybroker.log.segments import Segments
 from pybroker.topic_partition import TopicPartition
@@ -31,14 +31,10 @@ class LogFiles:
     """The folder of a log and everything in it."""
 
     __slots__ = (
-        "_active",
-        "_durability",
-        "clean_offset",
+        "durability",
         "folder",
         "leader_epochs",
         "log_dir",
-        "log_end_offset",
-        "log_start_offset",
         "producers",
         "segments",
         "topic_partition",
@@ -52,9 +48,6 @@ class LogFiles:
         segments: Segments,
         producers: ProducerStates,
         leader_epochs: LeaderEpochs,
-        *,
-        log_start_offset: int,
-        log_end_offset: int,
         recovery_point: int,
     ) -> None:
         self.log_dir = log_dir
@@ -63,70 +56,45 @@ class LogFiles:
         self.segments = segments
         self.producers = producers
         self.leader_epochs = leader_epochs
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.clean_offset = 0
-        """Compacted up to here (``cleaner-offset-checkpoint``)."""
-        self._active = segments[-1]
-        self._durability = Durability(self, recovery_point)
+        self.durability = Durability(self, recovery_point)
 
     def __repr__(self) -> str:
-        return f"Log({self.topic_partition}, {self.log_start_offset}…{self.log_end_offset})"
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below is on the disk."""
-        return self._durability.recovery_point
-
-    @property
-    def truncations(self) -> int:
-        """How often the log has been cut; what was read before a cut may no longer hold."""
-        return self._durability.truncations
-
-    @property
-    def first_segment_offset(self) -> int:
-        """Base offset of the oldest segment."""
-        return self.segments[0].base_offset
-
-    @property
-    def active_segment(self) -> Segment:
-        """The segment that grows."""
-        return self._active
+        return f"Log({self.topic_partition})"
 
     @property
     def size(self) -> int:
         """Bytes of all segments, indexes not counted."""
         return sum(segment.size for segment in self.segments)
 
-    def flush(self) -> int:
-        """Syncs the whole log; blocks. Returns the new recovery point.
+    def sync(self, find_end: Callable[[], int]) -> int:
+        """Syncs what is below the offset that ``find_end`` gives; blocks. Returns the new recovery point.
 
         Raises KafkaStorageError.
         """
-        return self._sync(lambda: self.log_end_offset)
-
-    def flush_sealed(self) -> int:
-        """Syncs all segments but the active one; blocks."""
-        return self._sync(lambda: self._active.base_offset)
-
-    def _sync(self, find_end: Callable[[], int]) -> int:
-        with self.undisturbed():  # whoever waited for a sync that failed must not try again
+        with self.undisturbed():  # waiters of a failed sync must not try again
             self.log_dir.check_online()
-            with self._refusing("syncing"):
-                return self._durability.sync(find_end)
+            with self.refusing("syncing"):
+                return self.durability.sync(find_end)
 
-    def save_lagging_files(self) -> None:
-        """Brings index and epoch files up to date, for whoever reads them; blocks.
+    def save_lagging(self) -> None:
+        """Brings index and epoch files up to date for their readers; blocks.
 
         Raises KafkaStorageError.
         """
-        with self.undisturbed(), self._refusing("writing indexes"):  # the log does not move before the dir is blamed
-            self._durability.save_files((self._active,))
+        with self.undisturbed(), self.refusing("writing indexes"):  # the log does not move before the dir is blamed
+            self.durability.save_files((self.segments[-1],))
 
     @property
     def is_deleted(self) -> bool:
         """True where the files are gone, or are about to go."""
-        return self._durability.deleted
+        return self.durability.deleted
+
+    def write_topic_id(self, topic_id: bytes) -> None:
+        """Writes ``partition.metadata``; the next sync makes it durable. Raises KafkaStorageError."""
+        with self.refusing("writing partition.metadata"):
+            partition_metadata.write(self.log_dir.storage, self.folder, topic_id)
+        self.durability.topic_id_synced = False
+        self.durability.names_synced = False
 
     def replace_segments(self, old: list[Segment], new: CleanedSegment) -> bool:
         """Puts a compacted segment in the place of ``old``, those it was made from.
@@ -134,38 +102,49 @@ class LogFiles:
         False, and nothing done, where another thread is at the files: to be tried again. Readers
         that have a slice of an old segment keep its open file. Raises KafkaStorageError.
         """
-        with self._durability.undisturbed_at_once() as free:
+        with self.durability.undisturbed_at_once() as free:
             if free:
                 self._replace_segments(old, new)
         return free
 
     def _replace_segments(self, old: list[Segment], new: CleanedSegment) -> None:
-        with self._failing("swapping in a compacted segment"):
+        with self.failing("swapping in a compacted segment"):
             new.to_swap()
-            removed = [path for segment in reversed(old) for path in segment.delete()]
+            removed = [path for segment in reversed(old) for path in segment.files.delete()]
             new.to_final()
             self.segments.replace(old, new.segment)
-            self._durability.names_synced = False
+            self.durability.names_synced = False
             gone = {segment.base_offset for segment in old[1:]}
             self.producers.remove_snapshots(lambda offset: offset in gone)
         self.log_dir.discard(removed)
 
     def undisturbed_at_once(self) -> contextlib.AbstractContextManager[bool]:
         """As ``undisturbed``, but gives False, and no promise, where another thread is at the files."""
-        return self._durability.undisturbed_at_once()
+        return self.durability.undisturbed_at_once()
 
-    def doubt_copy(self, offset: int) -> None:
-        """The files are copies now, not synced from ``offset`` on: the next flush does that, names too."""
-        self._durability.doubted = offset
-        self._durability.names_synced = False
+    def doubt_copy(self, offset: int, original: LogDir) -> None:
+        """The files are copies now, not synced from ``offset`` on: the next flush does that, names too. Those in
+        ``original`` have the log's name too, until ``has_left``.
+        """
+        self.durability.doubted = offset
+        self.durability.start.moved_from(original)
+        self.durability.names_synced = False
         self.leader_epochs.dirty = True
+
+    def has_left(self, original: LogDir) -> None:
+        """No folder in the log dir ``original`` has the log's name any more."""
+        self.durability.start.has_left(original)
 
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """No pool thread touches the files meanwhile; waits for one that does."""
-        return self._durability.undisturbed()
+        return self.durability.undisturbed()
+
+    def doubt_topic_id(self, topic_id: bytes) -> None:
+        """After an unclean stop: the topic id may never have been synced; the next flush does it."""
+        self.durability.topic_id_synced = topic_id == partition_metadata.ZERO_ID
 
     def distrust(self) -> None:
-        """What has been read before is checked again when it is read next."""
+        """Makes bytes that were read before be checked again on the next read."""
         for segment in self.segments:
             segment.distrust()
 
@@ -175,42 +154,46 @@ class LogFiles:
         self.folder = folder
         self.producers.folder = folder
         for segment in self.segments:
-            segment.relocate(folder)
+            segment.files.relocate(folder)
 
     def release(self) -> None:
         """Lets go of every open file."""
         for segment in self.segments:
-            segment.release()
+            segment.files.release()
 
-    def close(self) -> None:
+    def close(self, log_start_offset: int, log_end_offset: int) -> None:
         """Completes and syncs everything, so that the next start reads nothing.
 
         Raises KafkaStorageError.
         """
-        with self._refusing("closing"):
-            if self.log_end_offset > self.log_start_offset:
-                self.producers.take_snapshot(self.log_end_offset)
+        with self.refusing("closing"):
+            if log_end_offset > log_start_offset:
+                self.producers.take_snapshot(log_end_offset)
             for segment in self.segments:
                 segment.close()
-        self.flush()
-        with self._refusing("closing"):
-            self._durability.save_files()
+        self.sync(lambda: log_end_offset)
+        with self.refusing("closing"):
+            self.durability.save_files()
             self.release()
+
+    def remove(self, removed: Iterable[Segment]) -> None:
+        """Takes the files of segments away. Raises OSError."""
+        paths = [path for segment in removed for path in segment.files.delete()]
+        self.log_dir.discard(paths)
 
     def forsake(self) -> None:
         """The log is about to be deleted: a sync that is under way ends with the file at which it is."""
-        self._durability.deleted = True
+        self.durability.deleted = True
 
     def abandon(self) -> None:
         """The files are not this object's any more: work in the background that comes late leaves them alone."""
-        self._durability.deleted = True
+        self.durability.deleted = True
         for segment in self.segments:
-            segment.forget()
-
+            segment.files.forget()
 
     @contextlib.contextmanager
-    def _refusing(self, doing: str) -> Iterator[None]:
-        """As ``_failing``, of what may be tried again (``LogDir.refuse``)."""
+    def refusing(self, doing: str) -> Iterator[None]:
+        """As ``failing``, of what may be tried again (``LogDir.refuse``)."""
         try:
             yield
         except OSError as error:
@@ -219,7 +202,8 @@ class LogFiles:
             raise errors.CorruptMessage(f"{self}: {error}") from error
 
     @contextlib.contextmanager
-    def _failing(self, doing: str) -> Iterator[None]:
+    def failing(self, doing: str) -> Iterator[None]:
+        """Within, an OSError takes the log dir offline."""
         try:
             yield
         except OSError as error:

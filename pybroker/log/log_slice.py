@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cy.sendfile import FileSlice
+from cy.wire.sendfile import FileSlice
 
 
 class LogSlice:

@@ -1,18 +1,16 @@
 """All logs of a broker, over all its log dirs.
 
 Owns: which log lives in which dir (a new one goes where the fewest are), opening them at the
-start, deleting them, moving them between dirs, the periodic work, and the order of a clean
-shutdown. A dir that fails is left out from then on; its logs stay known, so that their partitions
-answer KAFKA_STORAGE_ERROR. When every dir has failed the broker has to stop: ``all_failed``.
+start, deleting them, moving them between dirs, the periodic work, and the order of a clean shutdown. A dir that fails
+is left out from then on; its logs stay known, so that their partitions answer KAFKA_STORAGE_ERROR. When every dir has
+failed the broker has to stop: ``all_failed``.
 
-A log that belongs to no partition is set aside as a *stray* (``strays``); a log whose configuration is not known yet
-keeps everything.
+A log of no partition is set aside as a *stray* (``strays``); one whose configuration is not known yet keeps everything.
 
-A clean shutdown: every log completes its indexes, takes a producer snapshot and syncs; then the
-three checkpoints; then, last, the clean-shutdown marker.
+A clean shutdown: every log completes its indexes, takes a producer snapshot and syncs; then the four checkpoint files;
+then, last, the clean-shutdown marker.
 
-Thread-safety: loop's thread, except where a method says that it may block: those may be given to a
-pool thread.
+Thread-safety: loop's thread; a method that says that it may block may be given to a pool thread.
 """
 
 from __future__ import annotations
@@ -26,20 +24,25 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 from pybroker.clock import Clock
-from pybroker.log import meta_properties, recovery, rivals, strays
+from pybroker.log import recovery
 from pybroker.log.config import LogConfig
-from pybroker.log.file_cache import FileCache
-from pybroker.log.folder_states import Start, folder_state
+from pybroker.log.dirs import rivals, strays
+from pybroker.log.dirs.folder_states import Start, folder_state
+from pybroker.log.dirs.log_dir import HeldLog, LogDir
+from pybroker.log.dirs.missing_directories import Directories
+from pybroker.log.dirs.move import Move
+from pybroker.log.dirs.removals import Removals
+from pybroker.log.dirs.running_moves import RunningMoves
+from pybroker.log.dirs.strays import Stray, Strays
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files import meta_properties
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
-from pybroker.log.missing_directories import Directories
-from pybroker.log.move import Move
 from pybroker.log.opening import open_logs
 from pybroker.log.recovery import Checkpointed
-from pybroker.log.removals import Removals
-from pybroker.log.running_moves import RunningMoves
-from pybroker.log.storage import Storage
-from pybroker.log.strays import Stray, Strays
+from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.shared_configs import SharedConfigs
 from pybroker.pools import Inline, Pools
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -87,7 +90,7 @@ class LogManager:
         self._producer_expiration_ms = producer_expiration_ms
         self._logs: dict[TopicPartition, Log] = {}
         self._moves = RunningMoves(self.removals)
-        self._configs: dict[LogConfig, LogConfig] = {}
+        self._configs = SharedConfigs()
         self._strays = Strays(storage)
         self.directories = directories
         self._failure_listeners: list[Callable[[LogDir], None]] = []
@@ -182,7 +185,7 @@ class LogManager:
         logger.info("%d logs opened in %s%s", len(log_dir.logs), log_dir.path, stop)
 
     def _config_at_start(self, topic: str) -> LogConfig:
-        return self._shared(self._config_for(topic).keeping_everything())
+        return self._configs.one_for(self._config_for(topic).keeping_everything())
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
         """Removals go on where they were cut off; of moves that were cut off the copies go."""
@@ -219,7 +222,7 @@ class LogManager:
         else:
             why = f"{winner.folder} has the same name, and more of it"
             self._strays.set_aside(log, self._clock.now_ms(), why)
-        logger.error("%s and %s had one name: the former is %s now", folder, winner.folder, log.folder)
+        logger.error("%s and %s had the same name: the former is now %s", folder, winner.folder, log.folder)
 
     def close(self) -> None:
         """A clean shutdown of every dir that has not failed; blocks."""
@@ -229,7 +232,7 @@ class LogManager:
         for log_dir in self.online_dirs:
             try:
                 with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="log-closing") as pool:
-                    for _ in pool.map(Log.close, log_dir.logs.values()):
+                    for _ in pool.map(lambda log: log.close(), log_dir.logs.values()):
                         pass
                 log_dir.write_checkpoints()
                 log_dir.mark_clean_shutdown()
@@ -261,7 +264,7 @@ class LogManager:
             log = self._create(chosen, topic_partition, config)
             self._add(chosen, log)
         log.set_topic_id(topic_id)
-        log.config = self._shared(config)
+        log.config = self._configs.one_for(config)
         return log
 
     def _create(self, log_dir: LogDir, topic_partition: TopicPartition, config: LogConfig) -> Log:
@@ -288,7 +291,7 @@ class LogManager:
         checkpointed: Checkpointed,
         is_clean: bool,
     ) -> Log:
-        config, now_ms = self._shared(config), self._clock.now_ms()
+        config, now_ms = self._configs.one_for(config), self._clock.now_ms()
         return recovery.load(log_dir, topic_partition, folder, config, checkpointed, clean=is_clean, now_ms=now_ms)
 
     def _emptiest_dir(self) -> LogDir:
@@ -306,7 +309,7 @@ class LogManager:
         raise errors.LogDirNotFound(f"{path} is not in log.dirs")
 
     def take_out(self, topic_partitions: Iterable[TopicPartition]) -> list[Log]:
-        """These logs are found no more, and move no more: ``delete_all`` or ``set_aside`` has them next.
+        """Takes these logs out of the tables and ends their moves; ``delete_all`` or ``set_aside`` handles them next.
 
         Loop's thread, where retention and compaction look whether a log is still there.
         """
@@ -334,7 +337,7 @@ class LogManager:
         """
         logs = list(logs)
         for log in logs:
-            log.forsake()
+            log.files.forsake()
             self._settle(log)
         for log_dir in self.online_dirs:
             here = [log for log in logs if log.log_dir is log_dir]
@@ -417,20 +420,25 @@ class LogManager:
     def retention_round(self, now_ms: int) -> Iterator[int]:
         """Applies retention to every log, forgets expired producers, lets trust lapse.
 
-        One step a log, so that others get their turn in between; each gives the number of segments that went.
+        One step a log, more where many segments go, so that others get their turn in between; each gives the number of
+        segments that went.
         """
         for log in self._online_logs():
-            if self.get(log.topic_partition) is log:
-                yield self._retain(log, now_ms)
+            deleted = REMOVED_PER_TURN
+            while deleted == REMOVED_PER_TURN and self.get(log.topic_partition) is log:
+                deleted = self._retain(log, now_ms)
+                yield deleted
 
     def _retain(self, log: Log, now_ms: int) -> int:
         deleted = 0
         try:
-            deleted = log.apply_retention(now_ms)
+            deleted = apply_retention(log, now_ms)
         except (errors.KafkaStorageError, errors.CorruptMessage) as error:
             logger.error("retention of %s: %s", log.topic_partition, error)
+        if deleted == REMOVED_PER_TURN:
+            return deleted
         log.producers.remove_expired(now_ms, self._producer_expiration_ms)
-        log.distrust()
+        log.files.distrust()
         return deleted
 
     def flush_due(self, now_ms: int) -> None:
@@ -446,7 +454,7 @@ class LogManager:
         """
         _logged(partial(self._strays.set_aside_what_was_put_off, self._clock.now_ms()))
         for log in self._online_logs():
-            _logged(log.save_lagging_files)
+            _logged(log.files.save_lagging)
         for log_dir in self.online_dirs:
             _logged(log_dir.checkpoint_recovery_points)
 
@@ -462,7 +470,7 @@ class LogManager:
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         """The configuration of a topic has changed."""
-        config = self._shared(config)
+        config = self._configs.one_for(config)
         for log in self:
             if log.topic_partition.topic == topic:
                 log.config = config
@@ -470,12 +478,8 @@ class LogManager:
     def _online_logs(self) -> list[Log]:
         return [log for log in self if not log.log_dir.offline]
 
-    def _on_roll(self, log: Log) -> None:
+    def _on_roll(self, log: HeldLog) -> None:
         _submit(self._pools.upkeep, log.flush_sealed)
-
-    def _shared(self, config: LogConfig) -> LogConfig:
-        """One object for equal configurations."""
-        return self._configs.setdefault(config, config)
 
 
 def _submit(executor: Executor, work: Callable[[], object]) -> None:

@@ -1,9 +1,9 @@
 """Opens the logs of a log dir when a broker starts.
 
-What the four checkpoint files say is read first and handed to ``recovery``, log by log. Nobody writes them before every
-log is open: they are written whole, and would forget those that are not.
+The contents of the four checkpoint files are read first and handed to ``recovery``, log by log. The files are not
+written before every log is open: they are written as a whole, and would lose the entries of logs that are not open.
 
-Thread-safety: blocks; nobody else knows the logs yet.
+Thread-safety: blocks; no other code knows the logs yet.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from pybroker.log import checkpoints, recovery, strays
+from pybroker.log import recovery
 from pybroker.log.config import LogConfig
-from pybroker.log.folders import parse_folder
+from pybroker.log.dirs import strays
+from pybroker.log.dirs.folders import parse_folder
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files import checkpoints
 from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
 from pybroker.log.recovery import Checkpointed
 from pybroker.topic_partition import TopicPartition
 
 
 class Opened(NamedTuple):
-    """What was found in a log dir."""
+    """The contents of a log dir."""
 
     logs: list[Log]
     checkpointed: set[TopicPartition]

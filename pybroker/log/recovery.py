@@ -10,7 +10,8 @@ point is suspect:
    Bytes below the recovery point were synced: only their framing is checked here, a CRC when they
    are read.
 3. At the first bad batch, or the first offset that is missing between two segments (but for those
-   that compaction may have taken), the log ends. Where it is the last thing in the log it is a *torn tail*, an
+   that compaction may have taken, and a jump of more than 2^31 offsets, for which a roll has synced
+   all before it), the log ends. Where it is the last thing in the log it is a *torn tail*, an
    append cut by the crash, and is cut off. Where more follows, in the same or later segments, the
    log has a *hole*: everything from there on is put aside in files named
    ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
@@ -29,15 +30,17 @@ import logging
 import os
 from typing import NamedTuple
 
-from pybroker.log import leader_epochs, partition_metadata, producer_snapshot
-from pybroker.log.batches import MalformedBatch, walk
 from pybroker.log.cleaned_segment import CLEANED_SUFFIX, INDEX_SUFFIXES, SWAP_SUFFIX, finish_swap
 from pybroker.log.config import LogConfig
-from pybroker.log.folder_states import Start, file_state
-from pybroker.log.leader_epochs import LeaderEpochs
+from pybroker.log.dirs.folder_states import Start, file_state
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files import leader_epochs, partition_metadata
+from pybroker.log.files.batches import MalformedBatch, walk
+from pybroker.log.files.leader_epochs import LeaderEpochs
+from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
-from pybroker.log.producer_state import ProducerStates
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import Markers, reach_of, replay_batch, replay_producers
 from pybroker.log.segment import Segment
 from pybroker.log.segment_files import SUFFIX
@@ -72,8 +75,8 @@ def load(
 ) -> Log:
     """Opens the log in ``folder``, or makes a new one in it.
 
-    Raises KafkaStorageError, after which the dir is offline, unless only descriptors were lacking and it is not the
-    broker's start, which nobody would repeat.
+    Raises KafkaStorageError. After that the dir is offline, unless only descriptors were lacking. At the broker's
+    start it is offline even then, because a start is not repeated.
     """
     try:
         return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
@@ -157,19 +160,19 @@ class _Loader:
         log.update_high_watermark(self.checkpointed.high_watermark)
         log.clean_offset = min(self.checkpointed.clean_offset, end)
         if not self.clean:
-            log.doubt_files()
-        log.release()
+            log.files.doubt_topic_id(log.topic_id)
+        log.files.release()
         return log
 
     # Leftovers
 
     def _known_files(self) -> dict[str, int]:
-        """Names and sizes; what is not the log's is none of its business, and is told."""
+        """Returns names and sizes. Files that are not the log's are ignored, and logged."""
         found = self.storage.files(self.folder)
         known = {name: size for name, size in found.items() if file_state(name) is not None}
         if len(known) < len(found):
             foreign = ", ".join(sorted(found.keys() - known.keys()))
-            logger.warning("%s has files that are none of a log's, left alone: %s", self.folder, foreign)
+            logger.warning("%s has files that do not belong to a log and are ignored: %s", self.folder, foreign)
         return known
 
     def _remove_leftovers(self) -> None:
@@ -256,9 +259,9 @@ class _Loader:
         """The log ends before its start (the checkpoint is newer than what survived): nothing
         of it may be read.
         """
-        logger.warning("%s ends before its start offset %d and starts anew there", self.folder, offset)
+        logger.warning("%s ends before its start offset %d and starts again there", self.folder, offset)
         for segment in segments:
-            self.log_dir.unlink(segment.delete())
+            self.log_dir.unlink(segment.files.delete())
         return Segments([self._new_segment(offset)])
 
     def _mend_index_files(self, segments: Segments, end: int) -> None:
@@ -304,7 +307,7 @@ class _Loader:
     def _rebuild_aborted(self, segment: Segment, producers: ProducerStates) -> None:
         """Makes the transaction index again; raises MalformedBatch."""
         segment.txn_index.delete()
-        markers, seen_ms = Markers(segment), segment.modified_ms
+        markers, seen_ms = Markers(segment), segment.files.modified_ms
         try:
             for position, batch in segment.batches():
                 replay_batch(producers, markers, position, batch, seen_ms, segment.txn_index)
@@ -326,11 +329,11 @@ class _Loader:
         self._replay_producers(producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start)
         for number in range(first, len(segments)):
             segment = segments[number]
-            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
+            following = segments[number + 1] if number + 1 < len(segments) else None
             try:
-                self._recover_segment(segment, producers, epochs, recovery_point, next_base)
-                if next_base is not None:
-                    producers.take_snapshot(next_base)
+                self._recover_segment(segment, producers, epochs, recovery_point, following)
+                if following is not None:
+                    producers.take_snapshot(following.base_offset)
             except MalformedBatch as error:
                 self._cut(segments, number, error)
                 return
@@ -341,12 +344,13 @@ class _Loader:
         producers: ProducerStates,
         epochs: LeaderEpochs,
         recovery_point: int,
-        next_base: int | None,
+        following: Segment | None,
     ) -> None:
         segment.start_indexes()
         segment.txn_index.delete()
         expected = segment.base_offset
-        markers, seen_ms = Markers(segment), segment.modified_ms
+        next_base = None if following is None else following.base_offset
+        markers, seen_ms = Markers(segment), segment.files.modified_ms
         try:
             for position, batch in segment.verified_batches(0, recovery_point):
                 if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
@@ -359,12 +363,18 @@ class _Loader:
         finally:
             segment.seal()
             segment.txn_index.save()
-        if next_base is not None and expected < next_base and not self._is_compacted_below(next_base):
-            raise MalformedBatch(segment.size, f"offsets {expected} to {next_base - 1} are missing")
+        if following is not None and self._is_hole_before(following, expected, recovery_point):
+            raise MalformedBatch(segment.size, f"offsets {expected} to {following.base_offset - 1} are missing")
+
+    def _is_hole_before(self, following: Segment, end: int, recovery_point: int) -> bool:
+        """True where records are lost between ``end`` and the segment ``following``."""
+        if end == following.base_offset or self._is_compacted_below(following.base_offset):
+            return False
+        return end < recovery_point or not _is_jump(end, following)
 
     def _is_compacted_below(self, offset: int) -> bool:
-        """True where records may be missing below ``offset`` since compaction took them. The topic may not be
-        compacted any more, and at a start nobody knows yet whether it is.
+        """Whether records below ``offset`` may be missing because compaction removed them. The topic may no longer be
+        compacted, and at a start this is not known yet.
         """
         return offset <= self.checkpointed.clean_offset
 
@@ -412,7 +422,7 @@ class _Loader:
         if segment.size:
             logger.error("%s lies behind a hole and is kept as %s.quarantined-0", segment.path, segment.path)
             self.storage.rename(segment.path, f"{segment.path}.quarantined-0")
-        self.log_dir.unlink(segment.delete())
+        self.log_dir.unlink(segment.files.delete())
 
     # Derived state
 
@@ -453,3 +463,16 @@ class _Loader:
             replay_producers(producers, segments, start, end, None if self.clean else reach_of(segments, end))
         except MalformedBatch as error:
             logger.error("producers of %s are known up to a damaged batch only: %s", self.folder, error)
+
+
+def _is_jump(end: int, following: Segment) -> bool:
+    """True where the segment before ``following`` ends at ``end`` and could not have taken the batch with which
+    ``following`` begins. The log was synced to its end before that one was made (``Log``): nothing is missing.
+    """
+    try:
+        first = next(following.verified_batches(0, 0), None)
+    except MalformedBatch:
+        return False
+    if first is None or first.batch.base_offset != following.base_offset:
+        return False
+    return first.batch.last_offset - end > MAX_RELATIVE_OFFSET

@@ -7,19 +7,21 @@ so their bytes are read in pieces and not one by one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch
-from pybroker.log import marker as markers
-from pybroker.log.batches import SCAN_BYTES, MalformedBatch
-from pybroker.log.marker import Marker
-from pybroker.log.producer_entry import WINDOW, BatchMetadata, ProducerEntry
-from pybroker.log.producer_state import ProducerStates
+from pybroker.log.files.batches import SCAN_BYTES, MalformedBatch
+from pybroker.log.files.txn_index import AbortedTransaction, TransactionIndex
+from pybroker.log.producers import marker as markers
+from pybroker.log.producers.marker import Marker
+from pybroker.log.producers.producer_entry import WINDOW, BatchMetadata, ProducerEntry
+from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.segment import NO_BATCH, Segment
 from pybroker.log.segments import Segments
-from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 from pyclient.protocol import errors
 
 PIECE_BYTES = 64 << 10
+PIECE_BATCHES = 500
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,13 @@ def replay_producers(
 
     Raises batches.MalformedBatch, OSError.
     """
+    for _ in _replay_in_pieces(producers, segments, log_start_offset, log_end_offset, reach):
+        pass
+
+
+def _replay_in_pieces(
+    producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int, reach: int | None = None
+) -> Iterator[None]:
     start = producers.load(log_start_offset, log_end_offset, reach)
     if reach is not None and len(producers) and len(segments) and start > segments[0].base_offset:
         recall_batches(producers, segments[segments.find(start - 1)], start)
@@ -84,11 +93,14 @@ def replay_producers(
                 break
             position = segment.position_of(start) if start > segment.base_offset else 0
             if position >= 0:
-                replayed, seen_ms = Markers(segment), segment.modified_ms
-                for at, batch in segment.batches(position):
+                replayed, seen_ms = Markers(segment), segment.files.modified_ms
+                for count, (at, batch) in enumerate(segment.batches(position), 1):
                     if batch.base_offset >= log_end_offset:
                         break
                     replay_batch(producers, replayed, at, batch, seen_ms)
+                    if count % PIECE_BATCHES == 0:
+                        yield
+            yield
     producers.end_offset = log_end_offset
 
 
@@ -97,9 +109,20 @@ def producers_at(producers: ProducerStates, segments: Segments, log_start_offset
 
     Raises batches.MalformedBatch, OSError.
     """
-    found = producers.before(offset)
-    replay_producers(found, segments, log_start_offset, offset)
+    found, pieces = reading_producers(producers, segments, log_start_offset, offset)
+    for _ in pieces:
+        pass
     return found
+
+
+def reading_producers(
+    producers: ProducerStates, segments: Segments, log_start_offset: int, offset: int
+) -> tuple[ProducerStates, Iterator[None]]:
+    """As ``producers_at``: these are what it gives when the iterator, which reads about a millisecond at a time, has
+    come to its end. What it raises then is what that raises.
+    """
+    found = producers.before(offset)
+    return found, _replay_in_pieces(found, segments, min(log_start_offset, offset), offset)
 
 
 def duplicate_of(
@@ -156,7 +179,7 @@ def recall_batches(
             if is_asked and not batch.is_control:
                 found.append(batch)
     except MalformedBatch as error:
-        logger.warning("%s: batches that were under way may be unknown: %s", segment.path, error)
+        logger.warning("%s: the fate of batches in flight may be unknown: %s", segment.path, error)
     producers.recall(found)
     return begin, end - start
 

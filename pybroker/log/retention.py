@@ -44,9 +44,10 @@ def expired_count(
     config: LogConfig,
     log_start_offset: int,
     high_watermark: int,
+    log_size: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments may be deleted."""
+    """How many of ``segments``, the oldest of a log of ``log_size`` bytes, may be deleted."""
     allowed = 0
     while allowed < len(segments) and segments[allowed].end_offset <= high_watermark:
         allowed += 1
@@ -54,13 +55,7 @@ def expired_count(
     counts = [_below_start(candidates, log_start_offset)]
     if config.is_deleted_by_retention:
         counts.append(_too_old(candidates, config.retention_ms, now_ms))
-        counts.append(
-            _too_much(
-                candidates,
-                config.retention_bytes,
-                sum(candidate.segment.size for candidate in segments),
-            )
-        )
+        counts.append(_too_much(candidates, config.retention_bytes, log_size))
     return max(counts)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from cy.crc32c import crc32c
 from pybroker.log.config import LogConfig
-from pybroker.log.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.segment import Segment
 
 
@@ -35,8 +35,10 @@ class Rolling:
 
     def is_due(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
         """True where ``length`` more bytes up to ``last_offset``, dated ``timestamp``, go into
-        a new segment.
+        a new segment; into an empty one goes whatever its indexes can name. Raises OSError, MalformedBatch.
         """
+        if not segment.size:
+            return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         if segment.size + length > self._segment_bytes:
             return True
         first = segment.first_timestamp

@@ -7,8 +7,7 @@ Invariants: ``size`` counts whole batches only; what a failed write left beyond 
 before anything else happens. Nothing below ``size`` changes, except that ``truncate`` makes it
 smaller.
 
-**Damage on disk**: bytes that are not trusted (``trust``) are checked before they are served. A
-wrong CRC ends the slice before the batch, or raises CorruptMessage where it is the first.
+``slicing`` reads what is served.
 
 **Finding an offset**: the offset index, then a scan of batch headers. Reads mostly go on where the
 last one ended, so the starts of the last few reads' successors are remembered (``_starts``), which
@@ -24,24 +23,19 @@ import logging
 from collections.abc import Iterator
 
 from cy.batch import Batch
-from cy.legacy_batch import up_convert
-from cy.sendfile import FileSlice
-from pybroker.log.batches import (
-    MAGIC_2,
-    VERIFY_BYTES,
+from pybroker.log.files.batches import (
     Located,
     MalformedBatch,
     first_reaching,
     walk,
     walk_verified,
 )
-from pybroker.log.file_cache import FileCache
-from pybroker.log.log_slice import LogSlice
-from pybroker.log.offset_index import MAX_POSITION, MAX_RELATIVE_OFFSET, OffsetPosition
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.offset_index import MAX_POSITION, MAX_RELATIVE_OFFSET, OffsetPosition
+from pybroker.log.files.storage import TEMPORARY_SUFFIX, Bytes, DataFile, Storage
+from pybroker.log.files.time_index import TimestampEntry
 from pybroker.log.segment_files import SegmentFiles
-from pybroker.log.storage import TEMPORARY_SUFFIX, Bytes, DataFile, Storage
-from pybroker.log.time_index import TimestampEntry
-from pyclient.protocol import errors
+from pybroker.log.trust import Trust
 
 UNKNOWN_TIMESTAMP = -2
 NO_BATCH = -1
@@ -50,7 +44,7 @@ MAX_STARTS = 64
 logger = logging.getLogger(__name__)
 
 
-class Segment(SegmentFiles):
+class Segment:
     """A segment; the log decides when it rolls."""
 
     __slots__ = (
@@ -60,10 +54,17 @@ class Segment(SegmentFiles):
         "_max_timestamp_offset",
         "_starts",
         "_was_rebuilt",
+        "base_offset",
         "created_ms",
+        "files",
         "index_interval_bytes",
         "index_is_full",
         "max_index_bytes",
+        "offset_index",
+        "size",
+        "time_index",
+        "trust",
+        "txn_index",
     )
 
     def __init__(
@@ -75,7 +76,12 @@ class Segment(SegmentFiles):
         size: int,
         created_ms: int,
     ) -> None:
-        super().__init__(storage, cache, folder, base_offset, size)
+        self.files = files = SegmentFiles(storage, cache, folder, base_offset)
+        self.offset_index, self.time_index, self.txn_index = files.offset_index, files.time_index, files.txn_index
+        self.trust = Trust(size)
+        self.base_offset = base_offset
+        self.size = size
+        """Bytes of whole batches in the ``.log``."""
         self.created_ms = created_ms
         self.index_interval_bytes = 4096
         self.max_index_bytes = 10_485_760
@@ -92,7 +98,7 @@ class Segment(SegmentFiles):
     def create(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
         """Makes the files of a new, empty segment; raises OSError."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
-        segment._adopt(segment._begin(segment.path))
+        segment.files.adopt(segment._begin(segment.path))
         for index in (segment.offset_index, segment.time_index):
             index.save()
         return segment
@@ -101,26 +107,53 @@ class Segment(SegmentFiles):
     def prepare(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
         """As ``create``, but another segment may have the file's name until ``place``; raises OSError."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
-        segment._file = segment._begin(segment.path + TEMPORARY_SUFFIX)  # not in the cache, which might close it
+        segment.files.data = segment._begin(segment.path + TEMPORARY_SUFFIX)  # not in the cache, which might close it
         return segment
 
     def _begin(self, path: str) -> DataFile:
         self._max_timestamp = -1
-        file = self._storage.open(path, create=True)
+        file = self.files.storage.open(path, create=True)
         file.truncate(0)
         self.offset_index.start_empty()
         self.time_index.start_empty()
         return file
 
-    def place(self) -> None:
-        """Gives a prepared segment its name, without a descriptor; raises OSError."""
-        file = self._file
-        assert file is not None
-        self._storage.rename(file.path, self.path)
-        file.path = self.path
-        self._adopt(file)
-        for index in (self.offset_index, self.time_index):
-            index.save_if_possible()
+    @property
+    def path(self) -> str:
+        """Path of the ``.log`` file."""
+        return self.files.path
+
+    @property
+    def file(self) -> DataFile:
+        """The open ``.log`` file."""
+        files = self.files
+        files.recently_used = True
+        return files.data or self._open()
+
+    def _open(self) -> DataFile:
+        self._settle()
+        return self.files.open()
+
+    def _settle(self) -> None:
+        """The file was given back, or not: nothing is appended while it is not open, so ``size`` is as it was then."""
+        if self.files.was_released:
+            self.files.was_released = False
+            self.distrust()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """As ``SegmentFiles.held``."""
+        with self.files.held():
+            self._settle()
+            yield
+
+    def distrust(self) -> None:
+        """From now on every byte is checked again when it is first read."""
+        self.trust.lose(self.size)
+
+    def read_bytes(self, position: int, length: int) -> bytes:
+        """Bytes of the file, unchecked."""
+        return self.file.read(length, position)
 
     @property
     def max_timestamp(self) -> int:
@@ -152,7 +185,7 @@ class Segment(SegmentFiles):
         time, in ms.
         """
         timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self.modified_ms
+        return timestamp if timestamp >= 0 else self.files.modified_ms
 
     # Appending
 
@@ -161,7 +194,8 @@ class Segment(SegmentFiles):
 
         Raises OSError: then ``cut_failed_write``.
         """
-        file = self._file
+        files = self.files
+        file = files.data
         if file is None:
             file = self._open()
         is_indexed = self._bytes_since_index > self.index_interval_bytes
@@ -171,7 +205,7 @@ class Segment(SegmentFiles):
         length = len(data)
         file.write(data, position)
         self.size = position + length
-        self.recently_used = True
+        files.recently_used = True
         if max_timestamp > self._max_timestamp:
             self._raise_max_timestamp(max_timestamp, last_offset)
         if position == 0:
@@ -202,7 +236,7 @@ class Segment(SegmentFiles):
         disk lets us.
         """
         with contextlib.suppress(OSError):
-            (self._file or self._open()).truncate(self.size)
+            (self.files.data or self._open()).truncate(self.size)
 
     def note(self, position: int, batch: Batch) -> None:
         """Takes a batch that is in the file into the indexes."""
@@ -242,118 +276,11 @@ class Segment(SegmentFiles):
         """Completes the indexes: no more appends are expected, at least for now."""
         if self._max_timestamp >= 0:
             self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
-        self.save_indexes()
+        self.files.save_indexes()
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, upper_bound: int, end_offset: int, *, min_one: bool) -> LogSlice | None:
-        """Batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``.
-
-        None if there is none. ``end_offset`` is where the next segment, or nothing, begins. Raises
-        CorruptMessage and OSError.
-        """
-        file = self.file
-        if file.changed_by_others():
-            self.distrust()
-        try:
-            return self._read(file, offset, max_bytes, upper_bound, end_offset, min_one)
-        except MalformedBatch as error:
-            raise self._corrupt(error) from error
-
-    def _read(
-        self,
-        file: DataFile,
-        offset: int,
-        max_bytes: int,
-        upper_bound: int,
-        end_offset: int,
-        min_one: bool,
-    ) -> LogSlice | None:
-        start = self.position_of(offset)
-        if start == NO_BATCH:
-            return None
-        end, next_offset = self.size, end_offset
-        if upper_bound < end_offset:
-            bound = self.position_of(upper_bound)
-            end, next_offset = (bound, upper_bound) if bound != NO_BATCH else (end, upper_bound)
-        if not self._trust.covers(start, min(end, start + max_bytes)):
-            max_bytes = min(max_bytes, VERIFY_BYTES)
-        if end - start > max_bytes:
-            end, next_offset = self._whole_batches(start, max_bytes, offset, min_one)
-        if end <= start:
-            return LogSlice(b"", 0, offset, offset)
-        if not self._trust.covers(start, end):
-            return self._read_verified(file, offset, start, end, end_offset)
-        self._remember(next_offset, end)
-        return LogSlice(FileSlice(file, start, end - start), end - start, offset, next_offset)
-
-    def _whole_batches(self, start: int, max_bytes: int, offset: int, min_one: bool) -> tuple[int, int]:
-        """End, and the offset behind it, of the batches from ``start`` that fit into
-        ``max_bytes``.
-        """
-        limit = start + max_bytes
-        end, next_offset = start, offset
-        try:
-            for position, batch in self.batches(self._anchor(start, limit)):
-                if position + batch.size > limit:
-                    if position == start:
-                        return (position + batch.size, batch.next_offset) if min_one else (start, offset)
-                    return position, batch.base_offset
-                end, next_offset = position + batch.size, batch.next_offset
-        except MalformedBatch:
-            if end == start:
-                raise
-        return end, next_offset
-
-    def _anchor(self, start: int, limit: int) -> int:
-        """The last indexed batch that begins in ``[start, limit]``, ``start`` where there is
-        none.
-        """
-        entry = self.offset_index.last_upto(limit)
-        if entry is None or entry.position <= start:
-            return start
-        return entry.position if self._agrees(entry) else start
-
-    def _read_verified(self, file: DataFile, offset: int, start: int, end: int, end_offset: int) -> LogSlice:
-        """Checks the batches first.
-
-        The slice ends before a damaged one, or where the message format changes.
-        """
-        magic = NO_BATCH
-        before = stop, next_offset = start, offset
-        try:
-            for position, batch in walk_verified(file, start, end):
-                if magic == NO_BATCH:
-                    magic = batch.magic
-                if (batch.magic == MAGIC_2) != (magic == MAGIC_2):
-                    break
-                before = stop, next_offset
-                stop, next_offset = position + batch.size, batch.next_offset
-            self._check_order(stop, next_offset, end_offset)
-        except MalformedBatch as error:
-            if error.is_disordered:
-                stop, next_offset = before
-            if stop == start:
-                raise
-        if magic != MAGIC_2:
-            converted = up_convert(file.read(stop - start, start))
-            return LogSlice(converted, len(converted), offset, next_offset)
-        self._trust.add(start, stop)
-        self._remember(next_offset, stop)
-        return LogSlice(FileSlice(file, start, stop - start), stop - start, offset, next_offset)
-
-    def _check_order(self, position: int, next_offset: int, end_offset: int) -> None:
-        """What was read up to ``position`` ends below the next batch and the next segment."""
-        following = end_offset
-        with contextlib.suppress(MalformedBatch):
-            for _, batch in walk(self.file, position, self.size):
-                following = min(batch.base_offset, end_offset)
-                break
-        if next_offset > following:
-            reason = f"offset {following} behind {next_offset - 1}"
-            raise MalformedBatch(position, reason, is_disordered=True)
-
-    def _remember(self, next_offset: int, position: int) -> None:
+    def remember(self, next_offset: int, position: int) -> None:
         """A read ended here: the next one most likely begins here."""
         starts = self._starts
         if starts is None or len(starts) >= MAX_STARTS:
@@ -421,7 +348,7 @@ class Segment(SegmentFiles):
         start = self._last_indexed()
         newest = self.time_index.last()
         last = self.base_offset - 1
-        for _, batch in walk(self._borrowed_file(), start, self.size):
+        for _, batch in walk(self.files.borrow(), start, self.size):
             last = batch.last_offset
             if batch.max_timestamp > newest.timestamp:
                 newest = TimestampEntry(batch.max_timestamp, last)
@@ -437,10 +364,10 @@ class Segment(SegmentFiles):
         knows none.
         """
         entry = self.offset_index.last_upto(position)
-        if entry is not None and not self._agrees(entry):
+        if entry is not None and not self.agrees(entry):
             self._rebuild_once()
             entry = self.offset_index.last_upto(position)
-        return entry.position if entry is not None and self._agrees(entry) else 0
+        return entry.position if entry is not None and self.agrees(entry) else 0
 
     # Cutting and closing
 
@@ -450,7 +377,7 @@ class Segment(SegmentFiles):
         self.file.truncate(position)
         self.size = position
         self._starts = None
-        self._trust.cut(position)
+        self.trust.cut(position)
         self._max_timestamp = UNKNOWN_TIMESTAMP
         if located is not None:
             self.offset_index.truncate_to_position(position)
@@ -462,7 +389,7 @@ class Segment(SegmentFiles):
         if self.size and self._max_timestamp != UNKNOWN_TIMESTAMP:
             self.seal()
         self.txn_index.save()
-        self.forget()
+        self.files.forget()
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.add(last_offset, position)
@@ -481,16 +408,16 @@ class Segment(SegmentFiles):
 
     def _locate(self, offset: int) -> Located | None:
         entry = self.offset_index.lookup(offset)
-        if entry is not None and not self._agrees(entry):
+        if entry is not None and not self.agrees(entry):
             self._rebuild_once()
             entry = self.offset_index.lookup(offset)
         start = entry.position if entry else 0
-        return first_reaching(self._borrowed_file(), start, self.size, offset)
+        return first_reaching(self.files.borrow(), start, self.size, offset)
 
-    def _agrees(self, entry: OffsetPosition) -> bool:
+    def agrees(self, entry: OffsetPosition) -> bool:
         """True if the batch that the index speaks of is really there."""
         try:
-            located = next(walk(self._borrowed_file(), entry.position, self.size), None)
+            located = next(walk(self.files.borrow(), entry.position, self.size), None)
         except MalformedBatch:
             return False
         return located is not None and located.batch.last_offset == entry.offset
@@ -508,7 +435,3 @@ class Segment(SegmentFiles):
             for _ in self.batches():
                 pass
             self.rebuild_indexes()
-
-    def _corrupt(self, error: MalformedBatch) -> errors.CorruptMessage:
-        logger.error("%s: %s", self.path, error)
-        return errors.CorruptMessage(f"{self.path}: {error}")

@@ -1,9 +1,8 @@
-"""The files of one segment: opening, syncing, renaming, removing. ``Segment`` goes on from here.
+"""The files of one segment: opening, syncing, renaming, removing.
 
-The ``.log`` is opened on first use and given back when the cache of open files needs room; the
-indexes look after themselves. Files are removed by renaming them first (``.deleted``): that is
-quick and can be undone by nobody, the unlinking may be slow and is done elsewhere. A start removes
-what a crash leaves of it.
+The ``.log`` is opened on first use and given back when the cache of open files needs room; the indexes look after
+themselves. Files are removed by renaming them first (``.deleted``): that is quick and final, while the unlinking may
+be slow and is done elsewhere. A start removes what a crash leaves of it.
 
 Thread-safety: loop's thread only, except ``sync``, which one pool thread at a time may call.
 """
@@ -11,13 +10,13 @@ Thread-safety: loop's thread only, except ``sync``, which one pool thread at a t
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
-from pybroker.log.file_cache import FileCache
-from pybroker.log.offset_index import OffsetIndex
-from pybroker.log.storage import DataFile, Storage
-from pybroker.log.time_index import TimeIndex
-from pybroker.log.trust import Trust
-from pybroker.log.txn_index import TransactionIndex
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.offset_index import OffsetIndex
+from pybroker.log.files.storage import DataFile, Storage
+from pybroker.log.files.time_index import TimeIndex
+from pybroker.log.files.txn_index import TransactionIndex
 
 SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
@@ -29,30 +28,28 @@ class SegmentFiles:
     """
 
     __slots__ = (
-        "__weakref__",
         "_cache",
-        "_file",
-        "_storage",
-        "_trust",
         "base_offset",
+        "data",
         "folder",
         "is_removed",
         "offset_index",
         "recently_used",
-        "size",
+        "storage",
         "time_index",
         "txn_index",
+        "was_released",
     )
 
-    def __init__(self, storage: Storage, cache: FileCache, folder: str, base_offset: int, size: int) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, cache: FileCache, folder: str, base_offset: int) -> None:
+        self.storage = storage
         self._cache = cache
-        self._file: DataFile | None = None
-        self._trust = Trust(size)
+        self.data: DataFile | None = None
+        """The open ``.log``, None where it is not open."""
+        self.was_released = False
+        """True where the ``.log`` was given back: what is in it may be read from the disk again."""
         self.folder = folder
         self.base_offset = base_offset
-        self.size = size
-        """Bytes of whole batches in the ``.log``."""
         self.recently_used = False
         self.is_removed = False
         """True where the files are gone, or are about to go; another segment may have files of these names."""
@@ -63,7 +60,7 @@ class SegmentFiles:
     @property
     def is_open(self) -> bool:
         """True where its file is open."""
-        return self._file is not None
+        return self.data is not None
 
     @property
     def path(self) -> str:
@@ -73,46 +70,37 @@ class SegmentFiles:
     @property
     def modified_ms(self) -> int:
         """When the ``.log`` was last written; nothing of it was appended later."""
-        return self._storage.modified_ms(self.path)
+        return self.storage.modified_ms(self.path)
 
-    @property
-    def file(self) -> DataFile:
-        """The open ``.log`` file."""
-        self.recently_used = True
-        return self._file or self._open()
-
-    def hold(self) -> None:
-        """Opens and reads whatever a change of the files needs; raises OSError."""
-        if self._file is None:
-            self._open()
-        for index in (self.offset_index, self.time_index, self.txn_index):
-            index.hold()
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Whatever a change of the files needs is open and read, and stays so meanwhile, however many files others
+        open. Raises OSError.
+        """
+        self._cache.forget(self)  # it closes what it knows, on any thread and at any time
+        try:
+            if self.data is None:
+                self.data = self.storage.open(self.path)
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.hold()
+            yield
+        finally:
+            if self.data is not None:
+                self._cache.admit(self)
 
     def release(self) -> None:
         """Lets go of the open file.
 
-        What is appended later is trusted, what is there must be checked again.
+        Bytes appended later are trusted; existing bytes must be checked again.
         """
-        self._file = None
-        self.distrust()
+        self.was_released = True  # first: another thread may open the file as soon as it is not there
+        self.data = None
 
-    def _borrowed_file(self) -> DataFile:
-        """The ``.log`` file, not kept open for this where it is not: whoever looks at an idle
-        log leaves it idle.
+    def borrow(self) -> DataFile:
+        """Returns the ``.log`` file. If it is not open, it does not stay open for this, so that reading an idle log
+        leaves it idle.
         """
-        return self._file or self._storage.open(self.path)
-
-    def read_bytes(self, position: int, length: int) -> bytes:
-        """Bytes of the file, unchecked."""
-        return self.file.read(length, position)
-
-    def distrust(self) -> None:
-        """From now on every byte is checked again when it is first read."""
-        self._trust.lose(self.size)
-
-    def trust(self) -> None:
-        """Every byte was written by this process just now."""
-        self._trust.add(0, self.size)
+        return self.data or self.storage.open(self.path)
 
     def save_indexes(self) -> None:
         """Brings the index files up to date; raises OSError."""
@@ -125,7 +113,7 @@ class SegmentFiles:
 
         Never to be retried.
         """
-        (self._file or self._storage.open(self.path)).sync()
+        self.borrow().sync()
         self.txn_index.sync()
         if with_indexes:
             self.offset_index.save(sync=True)
@@ -150,22 +138,34 @@ class SegmentFiles:
         renamed = []
         for path in (self.path, self.offset_index.path, self.time_index.path, self.txn_index.path):
             with contextlib.suppress(FileNotFoundError):
-                self._storage.rename(path, path + DELETED_SUFFIX)
+                self.storage.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
 
     def forget(self) -> None:
         """Closes everything."""
         self._cache.forget(self)
-        self._file = None
+        self.data = None
         for index in (self.offset_index, self.time_index, self.txn_index):
             self._cache.forget(index)
             index.release()
 
-    def _open(self) -> DataFile:
-        return self._adopt(self._storage.open(self.path))
+    def open(self) -> DataFile:
+        """Opens the ``.log``, to be given back when others need room. Raises OSError."""
+        return self.adopt(self.storage.open(self.path))
 
-    def _adopt(self, file: DataFile) -> DataFile:
-        self._file = file
+    def adopt(self, file: DataFile) -> DataFile:
+        """``file`` is the open ``.log`` from now on."""
+        self.data = file
         self._cache.admit(self)
         return file
+
+    def place(self) -> None:
+        """Gives the ``.log`` that was made under another name its own, without a descriptor. Raises OSError."""
+        file = self.data
+        assert file is not None
+        self.storage.rename(file.path, self.path)
+        file.path = self.path
+        self.adopt(file)
+        for index in (self.offset_index, self.time_index):
+            index.save_if_possible()

@@ -12,8 +12,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from typing import Final
 
+from cy.batch import HEADER_SIZE
+from pybroker.log.files.batches import Located
+from pybroker.log.log_slice import LogSlice
 from pybroker.log.segment import Segment
+from pybroker.log.slicing import read_slice
+
+REMOVED_PER_TURN: Final = 50
+"""So many segments lose their names in a turn of the event loop: some 200 renames, a few milliseconds."""
 
 
 class Segments:
@@ -49,9 +57,39 @@ class Segments:
         """Where the segment's offsets end: the next one's base, or the log's end."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
 
+    def count_from(self, offset: int) -> int:
+        """How many begin at ``offset`` or behind it."""
+        return len(self._bases) - bisect_left(self._bases, offset)
+
     def last_below(self, offset: int) -> Segment:
         """The last segment that begins below ``offset``; there is one."""
         return self._segments[bisect_left(self._bases, offset) - 1]
+
+    def end_of_cut(self, offset: int) -> tuple[Segment, Located | None, int]:
+        """The segment that a cut at ``offset`` shortens, the first batch in it that goes, and the offset that no batch
+        reaches then. Raises OSError, MalformedBatch.
+        """
+        segment = self._segments[self.find(offset)]
+        cut = segment.batch_reaching(offset)
+        return segment, cut, offset if cut is None else min(offset, cut.batch.base_offset)
+
+    def read(self, offset: int, max_bytes: int, bound: int, log_end_offset: int, min_one: bool) -> LogSlice:
+        """As ``Log.read``, of an offset that is below ``bound`` and in the log. Raises OSError, CorruptMessage."""
+        rest = None
+        segments, count = self._segments, len(self._segments)
+        number = self.find(offset)
+        while number < count:
+            segment_end = self._bases[number + 1] if number + 1 < count else log_end_offset
+            found = read_slice(segments[number], offset, max_bytes, bound, segment_end, min_one)
+            number += 1
+            if found is None:
+                continue
+            if not found.size:
+                break
+            if found.size != HEADER_SIZE or found.next_offset != segment_end:
+                return found
+            rest = found
+        return LogSlice(b"", 0, offset, offset) if rest is None else rest
 
     def add(self, segment: Segment) -> None:
         """Adds the new active segment."""
@@ -103,7 +141,7 @@ class Segments:
                 return
             if segment.base_offset < end and (following is None or following.base_offset > start):
                 try:
-                    segment.sync(with_indexes=following is not None)
+                    segment.files.sync(with_indexes=following is not None)
                 except FileNotFoundError:
-                    if not segment.is_removed:
+                    if not segment.files.is_removed:
                         raise

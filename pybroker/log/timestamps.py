@@ -6,12 +6,21 @@ What lies below the log start is passed over by the offset index.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from cy.batch import first_since
+from pybroker.log.files.leader_epochs import LeaderEpochs
+from pybroker.log.log_files import LogFiles
+from pybroker.log.segments import Segments
 
-if TYPE_CHECKING:
-    from pybroker.log.reading import ReadableLog
+
+class Dated(Protocol):
+    """What is needed of a log."""
+
+    files: LogFiles
+    log_start_offset: int
+    leader_epochs: LeaderEpochs
+    segments: Segments
 
 
 class TimestampOffset(NamedTuple):
@@ -22,32 +31,40 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_record_since(log: ReadableLog, timestamp: int) -> TimestampOffset | None:
-    """The first record at or beyond the log start whose timestamp is ``timestamp`` or later."""
+def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
+    """The first record at or beyond the log start whose timestamp is ``timestamp`` or later, None where all are
+    older. Raises CorruptMessage, KafkaStorageError.
+    """
     start, segments = log.log_start_offset, log.segments
-    for number in range(segments.find(start), len(segments)):
-        segment = segments[number]
-        if segment.max_timestamp < timestamp:
-            continue
-        for located in segment.batches_since(timestamp, start):
-            data = segment.read_bytes(located.position, located.batch.size)
-            found = first_since(data, timestamp, start)
-            if found is not None:
-                return _answer(log, *found)
+    log.files.log_dir.check_online()
+    with log.files.refusing("searching a timestamp"):
+        for number in range(segments.find(start), len(segments)):
+            segment = segments[number]
+            if segment.max_timestamp < timestamp:
+                continue
+            for located in segment.batches_since(timestamp, start):
+                data = segment.read_bytes(located.position, located.batch.size)
+                found = first_since(data, timestamp, start)
+                if found is not None:
+                    return _answer(log, *found)
     return None
 
 
-def newest_record(log: ReadableLog) -> TimestampOffset | None:
-    """The first record that has the greatest timestamp of the log."""
-    segment = max(log.segments, key=lambda segment: segment.max_timestamp)
-    if segment.max_timestamp < 0:
-        return None
-    located = segment.batch_reaching(segment.max_timestamp_offset)
-    if located is None:
-        return None
-    found = first_since(segment.read_bytes(located.position, located.batch.size), segment.max_timestamp, 0)
-    return None if found is None else _answer(log, *found)
+def newest_record(log: Dated) -> TimestampOffset | None:
+    """The first record that has the greatest timestamp of the log (KIP-734), None in a log without timestamps.
+
+    Raises CorruptMessage, KafkaStorageError.
+    """
+    log.files.log_dir.check_online()
+    with log.files.refusing("searching a timestamp"):
+        segment = max(log.segments, key=lambda segment: segment.max_timestamp)
+        newest = segment.max_timestamp
+        located = segment.batch_reaching(segment.max_timestamp_offset) if newest >= 0 else None
+        if located is None:
+            return None
+        found = first_since(segment.read_bytes(located.position, located.batch.size), newest, 0)
+        return None if found is None else _answer(log, *found)
 
 
-def _answer(log: ReadableLog, timestamp: int, offset: int) -> TimestampOffset:
+def _answer(log: Dated, timestamp: int, offset: int) -> TimestampOffset:
     return TimestampOffset(timestamp, offset, log.leader_epochs.epoch_for(offset))

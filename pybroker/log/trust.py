@@ -6,8 +6,8 @@ process appended (from ``_appended_from`` on), and the ranges that a read has ch
 else, all that was found at the start, is checked batch by batch when it is first read.
 
 Trust is lost when the bytes may have left the page cache, to be read from the disk again (the file
-was closed to make room for others, or the periodic round has come), and when the file's
-modification time shows that somebody else wrote to it.
+was closed to make room for others, or the periodic round has come), and when the file's modification time shows that
+another process wrote to it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 Errors of the batch become Kafka's: a damaged one CORRUPT_MESSAGE, one that breaks a rule
 INVALID_RECORD (with the records at fault, KIP-467) or INVALID_TIMESTAMP, an unknown codec
-UNSUPPORTED_COMPRESSION_TYPE. Sizes are looked at first: nothing is unpacked that could not be
-accepted anyway; and again where the topic's codec has changed them, as limits are promised of what is stored.
+UNSUPPORTED_COMPRESSION_TYPE. Sizes are checked first, so that no batch is unpacked that could not be accepted anyway.
+They are checked again if the topic's codec has changed them, because limits hold for stored batches.
 
 A small batch may unpack to tens of megabytes, and packing takes longer still. So the event loop gets ``TooHeavy`` for a
 batch that would hold it; ``Rules.prepare`` does the work on a thread, and the append takes its result.
@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch, recompress, validate
-from cy.compression import Codec, CompressionError, OutputTooLarge, UnknownCodec, output_limit
+from cy.batch.compression import Codec, CompressionError, OutputTooLarge, UnknownCodec, output_limit
 from pybroker.log.config import MAX_LONG, LogConfig
-from pybroker.log.storage import Bytes
+from pybroker.log.files.storage import Bytes
 from pyclient.protocol import errors
 
 PRODUCER = "producer"
@@ -33,7 +33,7 @@ CODECS = {
 UNPACKED_ON_LOOP: Final = 1 << 20
 """Bytes: what a batch of a client may unpack to on the loop, some milliseconds of work."""
 PACKED_ON_LOOP: Final = 16 << 10
-"""Bytes of a batch that is packed anew on the loop."""
+"""The most bytes of a batch that is compressed again on the loop."""
 
 
 class TooHeavy(Exception):

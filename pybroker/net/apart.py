@@ -11,7 +11,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from cy.buffer import DecodeError, TooMuch
+from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.net.routes import Route
 
 LOOP_UNITS: Final = 20_000

@@ -1,16 +1,16 @@
 """One client's connection: requests in, replies out in the order of the requests.
 
-A *turn* begins when the socket is readable: receive once, serve every whole frame, send all
-replies by one call. Where that takes long, what is left waits for the next round of the loop, so that
-others come in between; and a request or reply of many parts is decoded or encoded ``apart``, on a
-thread, while its connection is held. A reply that is not ready takes a place in ``_replies``; those behind it wait
-there too, so the order of replies is the order of requests, whatever the order in which they become
-ready.
+A *visit* begins when the socket is readable: the connection receives once, serves every whole frame, and sends all
+replies by one call. Where that takes long (``VISIT_S``), what is left waits for the next round of the loop, so that
+others come in between. A request or reply of many parts is decoded or encoded ``apart``, on a thread, and its
+connection is *held*: no further request of it is served. Handlers for which the order of requests matters hold it too.
 
-Reading stops (the connection is *muted*) while too many requests are unanswered or too many bytes
-are unsent, or while a handler for which the order of requests matters holds the connection; frames
-that were received already stay with the reader. Every event that lowers either count resumes. A
-muted connection leaves the loop's read set only when bytes do arrive: most are resumed before that.
+A reply that is not ready takes a place in ``_replies``. Those behind it wait there too: replies leave in the order of
+their requests, in whatever order they become ready.
+
+Reading stops (the connection is *muted*) while it is held, too many requests are unanswered, or too many bytes are
+unsent. Frames that were received already stay with the reader. Every event that ends such a state resumes. A muted
+connection leaves the loop's read set only when bytes do arrive: most are resumed before that.
 
 What ends a connection: the peer; bytes that do not parse; a request that we do not serve; a
 handler that failed; the sweep of the server (idle, a frame that does not get whole, shutdown). Its
@@ -20,44 +20,44 @@ waiting requests are then cancelled.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-import traceback
 from collections import deque
 from functools import partial
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from cy.buffer import DecodeError, TooMuch
-from cy.frames import AGAIN, STARVED, FrameError, FrameReader, SendQueue
+from cy.wire.buffer import DecodeError, TooMuch
+from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
+from cy.wire.send_queue import SendQueue
 from pybroker import waiting
-from pybroker.loop_watch import HELD_S
-from pybroker.net.apart import LOOP_UNITS
-from pybroker.net.routes import Refused, Route
-from pyclient.protocol.errors import KafkaError
+from pybroker.loop_watch import STALL_S, LoopWatch
+from pybroker.net import complaint
+from pybroker.net.apart import LOOP_UNITS, Apart
+from pybroker.net.limits import Limits
+from pybroker.net.ratelimit import RateLimitedLog
+from pybroker.net.reply import Reply
+from pybroker.net.routes import Refused, Route, Routes
 from pyclient.protocol.frames import decode_request_header
 
-if TYPE_CHECKING:
-    from pybroker.net.server import SocketServer
-
 MALFORMED = (FrameError, DecodeError, Refused)
-TURN_S = 0.003
+VISIT_S = 0.003
+"""A visit to a connection is over then: what is left of its frames waits until others have been served."""
 
 
-class Reply:
-    """The place of a reply among those of its connection: ``data`` once it is ready, None where
-    none is wanted.
-    """
+class Server(Protocol):
+    """What is needed of ``server.SocketServer``."""
 
-    __slots__ = ("correlation_id", "data", "ready", "route", "source", "version")
+    loop: asyncio.AbstractEventLoop
+    routes: Routes
+    limits: Limits
+    memory: ReceiveMemory
+    watch: LoopWatch
+    apart: Apart
+    log: RateLimitedLog
 
-    def __init__(self, route: Route, version: int, correlation_id: int) -> None:
-        self.route = route
-        self.version = version
-        self.correlation_id = correlation_id
-        self.source: asyncio.Future[Any] | None = None
-        self.ready = False
-        self.data: Any = None
+    def closed(self, connection: Connection) -> None: ...
+
+    def starve(self, connection: Connection) -> None: ...
 
 
 class Connection:
@@ -92,7 +92,7 @@ class Connection:
 
     def __init__(
         self,
-        server: SocketServer,
+        server: Server,
         sock: socket.socket,
         number: int,
         listener_name: str,
@@ -157,7 +157,7 @@ class Connection:
             return
         if count > 0:
             self.active_at = self._server.loop.time()
-            self._turn()
+            self._visit()
         elif count == 0:
             self.close()
         elif count == STARVED:
@@ -171,7 +171,7 @@ class Connection:
         if self._socket is not None and not self._stopped:
             self._read(True)
 
-    def _turn(self) -> None:
+    def _visit(self) -> None:
         """Serves the frames that are here and sends the replies, as far as the limits let it."""
         while self._socket is not None:
             self._stopped = False
@@ -187,14 +187,14 @@ class Connection:
                 self._flush()
             if not self._stopped or self._reader.late or self._is_full():
                 break
-        took_s = self._reader.turn_s()
-        if took_s > HELD_S:
-            self._server.watch.held(took_s, "nothing" if self._route is None else self._route.name)
+        took_s = self._reader.visit_s()
+        if took_s > STALL_S:
+            self._server.watch.stalled(took_s, "nothing" if self._route is None else self._route.name)
 
     def _serve_frames(self) -> None:
         reader, served = self._reader, False
         while not self._is_full():
-            frame = reader.next(TURN_S)
+            frame = reader.next(VISIT_S)
             if frame is None:
                 if reader.late:
                     self._stopped = True
@@ -226,7 +226,7 @@ class Connection:
         self._held += 1
 
     def release(self) -> None:
-        """Ends a ``hold``; what has come meanwhile is served in the next turn of the loop."""
+        """Ends a ``hold``; what has come meanwhile is served in the next round of the loop."""
         self._held -= 1
         if self._stopped and not self._held:
             self._server.loop.call_soon(self._go_on)
@@ -376,7 +376,7 @@ class Connection:
             self._replies = None
 
     def _after_reply(self) -> None:
-        """Sends, or where others may become ready in this turn of the loop, sends with them."""
+        """Sends, or where others may become ready in this round of the loop, sends with them."""
         if not self._replies:
             self._send()
         elif not self._sending_soon:
@@ -395,9 +395,9 @@ class Connection:
     def _go_on(self) -> None:
         """Resumes reading if that was stopped and the limits allow it again."""
         if self._socket is not None and self._stopped and not self._is_full():
-            self._partial_since = 0.0  # nobody could send the rest of a frame meanwhile
+            self._partial_since = 0.0  # the rest of a frame could not arrive meanwhile
             self._reader.go_on()
-            self._turn()
+            self._visit()
             if self._socket is not None and not self._stopped:
                 self._read(True)
 
@@ -405,7 +405,7 @@ class Connection:
         try:
             done = self._out.flush(self._fd)
         except EOFError as error:
-            self._server.log(logging.ERROR, "short file", f"{self.id}: {error}: closed")
+            complaint.short_file(self._server.log, self, error)
             self.close()
             return
         except OSError:
@@ -476,38 +476,14 @@ class Connection:
         """The peer's fault. Replies to what it asked before are sent as far as its socket takes
         them.
         """
-        hint = _hint(getattr(error, "prefix", b""))
-        peer = f"{self.peer_address[0]}:{self.peer_address[1]}"
-        self._server.log(
-            logging.WARNING,
-            "malformed",
-            f"closed the connection of {peer} to {self.listener_name}: {error}{hint}",
-        )
+        complaint.malformed(self._server.log, self, error)
         if self._out.unsent and not self._writing:
             self._flush()
         self.close()
 
     def _failed(self, what: str, error: BaseException) -> None:
-        """A handler has no answer: a domain error without a place in the response (acks=0), or a
-        bug of ours.
-        """
-        if isinstance(error, KafkaError):
-            text = f"closed {self.id}: {what}: {type(error).__name__}: {error}"
-            self._server.log(logging.INFO, "unanswerable", text)
-        else:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{frame.filename}:{frame.lineno}"
-            text = f"{what} of {self.id} failed, closed the connection: {error!r}"
-            self._server.log(logging.ERROR, place, text, exc_info=error)
+        """A handler has no answer. Replies that are ready are sent as far as the socket takes them."""
+        complaint.failed(self._server.log, self, what, error)
         if self._out.unsent and not self._writing:
             self._flush()
         self.close()
-
-
-def _hint(prefix: bytes) -> str:
-    """What a peer that speaks another protocol should know."""
-    if prefix[:2] == b"\x16\x03":
-        return " (it speaks TLS, and this listener does not: security.protocol=PLAINTEXT)"
-    if prefix[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
-        return " (it speaks HTTP: this is a Kafka listener)"
-    return ""

@@ -1,15 +1,13 @@
 """Requests to the other brokers of the cluster.
 
-One connection per broker and *purpose*, as answers come in the order of the requests: what waits long
-(a follower's fetch, a marker, a deletion on behalf of a client) must not stand in the way of what is
-urgent (a change of the ISR). A connection is made when something is to be
-sent, proves itself first (``cluster.peer_secret``), and goes to where the metadata says that the
-broker is; when the broker is registered anew the old connection ends at once. After a failure the
+One connection per broker and *purpose*, as answers come in the order of the requests: what waits long (a follower's
+fetch, a marker, a deletion on behalf of a client) must not stand in the way of what is urgent (a change of the ISR). A
+connection is made when something is to be sent, proves itself first (``cluster.peer_secret``), and goes to where the
+metadata says that the broker is; when the broker registers again, the old connection ends at once. After a failure the
 next attempt waits, from 20 ms doubling up to a second.
 
-Nothing is sent twice: a request whose connection is lost fails with NETWORK_EXCEPTION, one that is
-not answered in time with REQUEST_TIMED_OUT, and takes its connection with it. Whoever asked knows
-what may be repeated.
+Nothing is sent twice. A request whose connection is lost fails with NETWORK_EXCEPTION. A request without an answer in
+time fails with REQUEST_TIMED_OUT and closes its connection. The caller knows what may be repeated.
 """
 
 from __future__ import annotations
@@ -21,14 +19,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyclient.protocol
-from cy.buffer import EncodeError
-from cy.frames import ReceiveMemory
-from cy.messages import Message
-from pybroker.cluster.image import BrokerRegistration, MetadataDelta, MetadataImage
+from cy.wire.buffer import EncodeError
+from cy.wire.frames import ReceiveMemory
+from cy.wire.messages import Message
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.config import Endpoint
-from pybroker.net.peer_connection import OnDone, PeerConnection, connect
+from pybroker.net.peer_connection import PeerConnection, connect
 from pyclient.protocol import errors
+from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
 
 CONTROL: Final = "control"
@@ -155,7 +154,7 @@ class Peer:
     def moved(self) -> None:
         """The broker is another process now, or gone."""
         if self._connection is not None:
-            self._connection.lose(f"broker {self.node_id} was registered anew or has gone")
+            self._connection.lose(f"broker {self.node_id} has registered again or has gone")
         self._pause_s = self._retry_at = 0.0
         if self._connecting is not None:
             self._connecting.cancel()
@@ -176,7 +175,7 @@ class Peers:
     def __init__(
         self,
         node_id: int,
-        secret: bytes,
+        secret: Callable[[], bytes],
         loop: asyncio.AbstractEventLoop,
         *,
         listener: str | None = None,
@@ -184,11 +183,11 @@ class Peers:
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        """``listener``: the one for brokers, None for the first that they have; ``on_lost(broker)`` when a connection
-        has ended.
+        """``secret()``: that of the cluster, as it is known now; ``listener``: the one for brokers, None for the first
+        that they have; ``on_lost(broker)`` when a connection has ended.
         """
         self.node_id = node_id
-        self.secret = secret
+        self._secret = secret
         self.loop = loop
         self.memory = ReceiveMemory()
         self.receive_buffer = receive_buffer
@@ -205,16 +204,7 @@ class Peers:
 
         Raises NetworkException, RequestTimedOut, BrokerNotAvailable.
         """
-        answer: asyncio.Future[Any] = self.loop.create_future()
-
-        def done(response: Any, error: errors.KafkaError | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(response)
-
+        answer, done = answer_on(self.loop)
         self.post(node_id, message, done, timeout_ms=timeout_ms, purpose=purpose)
         return await answer
 
@@ -227,7 +217,7 @@ class Peers:
         timeout_ms: int = TIMEOUT_MS,
         purpose: str = CONTROL,
     ) -> None:
-        """As ``request``: ``on_done(response, error)`` in the turn in which the response arrives."""
+        """As ``request``: ``on_done(response, error)`` in the visit in which the response arrives."""
         peer = self._peers.get((node_id, purpose))
         if peer is None:
             peer = self._peers[node_id, purpose] = Peer(self, node_id)
@@ -244,7 +234,7 @@ class Peers:
             sock = await connect(self.loop, endpoint.host, endpoint.port, self.receive_buffer)
             connection = PeerConnection(self.loop, sock, self.memory, on_lost)
             try:
-                await connection.authenticate(self.secret, self.node_id, node_id)
+                await connection.authenticate(self._secret(), self.node_id, node_id)
             except BaseException:
                 connection.lose("it has not proved itself")
                 raise
@@ -263,7 +253,7 @@ class Peers:
         return broker.endpoints[0] if broker.endpoints else None
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Brokers came, went or were registered anew: the first listener of the metadata."""
+        """Handles brokers that came, went or registered again. This is the first listener of the metadata."""
         known, self._brokers = self._brokers, image.brokers
         for node_id, broker in delta.brokers.items():
             before = known.get(node_id)

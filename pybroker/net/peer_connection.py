@@ -1,8 +1,8 @@
 """One authenticated connection to another broker: requests out, responses in, in order.
 
-A response is handed to its callback in the turn in which it arrived: the views of ``records`` in a
-Fetch response are good until the callback returns. When the connection ends, by whatever cause,
-every request in flight fails with NETWORK_EXCEPTION, and ``on_lost`` is told once.
+A response is handed to its callback in the visit in which it arrived: the views of ``records`` in a
+Fetch response are good until the callback returns. When the connection ends, for whatever reason, every request in
+flight fails with NETWORK_EXCEPTION, and ``on_lost`` is called once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from cy.frames import ReceiveMemory
-from cy.messages import Message
+from cy.wire.frames import ReceiveMemory
+from cy.wire.messages import Message
 from pybroker.cluster import peer_secret
 from pyclient.protocol import ApiVersions, Produce, SaslAuthenticate, SaslHandshake, errors, stream
+from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
 from pyclient.protocol.frames import decode_response_header
 from pyclient.protocol.stream import BrokenStream, FrameStream
 
 CLIENT_ID: Final = "pybroker"
 VERSIONS_VERSION, HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 3, 1, 2
-
-OnDone = Callable[[Any, "errors.KafkaError | None"], object]
 
 logger = logging.getLogger("pybroker.net.peer")
 
@@ -81,16 +80,7 @@ class PeerConnection(FrameStream):
         return answer
 
     async def _ask(self, api: Api, version: int, message: Message) -> Any:
-        answer: asyncio.Future[Any] = self._loop.create_future()
-
-        def done(response: Any, error: errors.KafkaError | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(response)
-
+        answer, done = answer_on(self._loop)
         self.send(api, version, message, done)
         return await answer
 

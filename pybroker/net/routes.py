@@ -9,7 +9,7 @@ API_VERSIONS = 18
 
 
 class Api(Protocol):
-    """What is needed of a ``pyclient.protocol`` API."""
+    """The part of a ``pyclient.protocol`` API that is used here."""
 
     key: int
     name: str

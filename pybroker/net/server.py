@@ -1,4 +1,4 @@
-"""The broker's listeners and connections: who is let in, how many, and for how long.
+"""The broker's listeners and connections: which are accepted, how many, and for how long.
 
 Listening sockets are bound first (``bind``: ports are known, taken ports are found early) and
 opened when the broker takes requests (``start``). One timer sweeps the connections for those that
@@ -14,7 +14,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterable
 
-from cy.frames import ReceiveMemory
+from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
 from pybroker.loop_watch import LoopWatch
 from pybroker.net.apart import Apart
@@ -199,7 +199,7 @@ class SocketServer:
 
     def _feed(self) -> None:
         """Lets one starved connection go on for each time that memory is found free."""
-        if self._starved and self.memory.held < self.memory.limit:
+        if self._starved and self.memory.taken < self.memory.limit:
             self._starved.pop().resume()
         if self._starved:
             self.loop.call_later(SWEEP_S[0], self._feed)
@@ -210,7 +210,7 @@ class SocketServer:
         self._sweep = self.loop.call_later(delay, self._on_sweep)
 
     def _on_sweep(self) -> None:
-        """Closes the overdue; stops when nobody is left."""
+        """Closes overdue connections; stops when none is left."""
         now = self.loop.time()
         for connection in [each for each in self.connections if each.is_overdue(now)]:
             why = connection.is_overdue(now)

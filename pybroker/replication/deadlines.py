@@ -1,8 +1,8 @@
 """Deadlines of many waiting requests with one timer of the loop.
 
 A timer per request costs more than a small request itself, and nearly every one is cancelled before it is due. Here a
-deadline is an entry in a heap; the one timer stands at the earliest. What is cancelled lets go of its request at once;
-the empty entry stays until its time, or until more than half of the heap is of that kind and it is made anew.
+deadline is an entry in a heap; the one timer stands at the earliest. A cancelled entry releases its request at once.
+The empty entry stays until its time, or until more than half of the heap is empty and the heap is rebuilt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MIN_SWEEP = 64
 EXPIRED = 2
 
 Deadline = list[Any]
-"""The loop's time, a number that makes entries unequal, and whom to call: None where nobody."""
+"""The loop's time, a number that makes entries unequal, and the callback, or None."""
 
 
 class Deadlines:
@@ -47,7 +47,7 @@ class Deadlines:
         return deadline
 
     def cancel(self, deadline: Deadline) -> None:
-        """Nobody is to be called; one that is over or cancelled already stays so."""
+        """Cancels the callback. An entry that is over or cancelled already stays so."""
         if deadline[EXPIRED] is not None:
             deadline[EXPIRED] = None
             self._cancelled += 1
@@ -57,7 +57,7 @@ class Deadlines:
                 self._cancelled = 0
 
     def close(self) -> None:
-        """Calls nobody any more."""
+        """Makes no further calls."""
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pybroker.replication.fetching import UNKNOWN, FetchPartition, PartitionRead
+from pybroker.replication.fetch_partition import UNKNOWN, FetchPartition, PartitionRead
 from pyclient.protocol import errors
 
 NO_SESSION = 0
@@ -143,11 +143,11 @@ class IncrementalContext(Context):
         self._epoch = session.epoch
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """What is news; another request of the same session must not have come meanwhile."""
+        """Returns the partitions with news. No other request of the same session may have come in between."""
         session = self._session
         if session.epoch != self._epoch:
             raise errors.InvalidFetchSessionEpoch(
-                f"session {session.id} is in epoch {session.epoch}, no more in {self._epoch}"
+                f"session {session.id} is in epoch {session.epoch}, no longer in {self._epoch}"
             )
         answers = []
         for partition, read in reads:
@@ -173,7 +173,7 @@ def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
     )
     if news:
         partition.sent_log_start_offset = read.log_start_offset
-        # after an error the partition is told again, whatever it was before
+        # after an error the partition is reported again, whatever its last state
         partition.sent_high_watermark = UNKNOWN if read.is_urgent else read.high_watermark
     return news
 

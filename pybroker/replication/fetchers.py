@@ -4,7 +4,9 @@ One line per leader, over a connection of its own. While there is anything to fo
 request at the leader, which waits there until records come; so what was appended there is here
 after one trip. After the answer the next request goes out at once, except where the topic wants its
 records on the disk first (``flush.acks``): the position that a follower names is what the leader
-counts on.
+counts on. Where a sync is refused (no descriptor is left), the partition waits, and is synced again after
+a pause; the others go on. The log start that a follower names is on the disk too: a thread writes it down
+first, and requests do not wait for that.
 """
 
 from __future__ import annotations
@@ -12,19 +14,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import NO_LEADER
+from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.config import BrokerConfig
-from pybroker.replication.follower import Key
+from pybroker.replication.follower import FIRST_PAUSE_MS, Key
+from pybroker.replication.leader_session import FetchLimits, Source, Throttle
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory
-from pybroker.replication.source import FetchLimits, Source, Throttle
 from pyclient.protocol.errors import KafkaError
 
 PURPOSE: Final = "replication"
-FIRST_PAUSE_MS: Final = 20
+KEEPING_PAUSE_S: Final = 1.0
+"""Before a log start is written down once more that could not be."""
 
 Done = Callable[[Any, "KafkaError | None"], object]
 
@@ -33,17 +37,19 @@ logger = logging.getLogger(__name__)
 
 
 class Peers(Protocol):
-    """What is needed of ``pybroker.net.peer.Peers``."""
+    """The part of ``pybroker.net.peer.Peers`` that is used here."""
 
     def post(self, node_id: int, message: Any, on_done: Done, *, timeout_ms: int, purpose: str) -> None: ...
 
 
 class Shell(Protocol):
-    """What is needed of the replica manager."""
+    """The part of the replica manager that is used here."""
 
     purgatory: Purgatory
 
     def sync(self, partition: Partition, offset: int, done: Callable[[Exception | None], None]) -> bool: ...
+
+    def keep_start(self, partition: Partition, done: Callable[[Exception | None], None]) -> None: ...
 
 
 class Fetchers:
@@ -94,18 +100,31 @@ class Fetchers:
         line = self._lines.get(leader)
         if line is None:
             line = self._lines[leader] = Line(leader, self)
-        log, epoch = partition.log, partition.leader_epoch
+        epoch, pause_ms = partition.leader_epoch, FIRST_PAUSE_MS
 
         def begin(error: Exception | None = None) -> None:
-            if self._leaders.get(key) == leader and partition.leader_epoch == epoch:
+            nonlocal pause_ms
+            if self._leaders.get(key) != leader or partition.leader_epoch != epoch:
+                return
+            if error is not None:
+                logger.warning("%s is not followed before it is on the disk: %s", partition.topic_partition, error)
+                self.loop.call_later(pause_ms / 1000, begin)
+                pause_ms = self.limits.longer(pause_ms)
+            elif self.is_on_disk(partition, begin):
                 line.source.follow(partition, self.clock.now_ms())
                 line.go_on_soon()
 
-        if not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, begin):
-            begin()
+        begin()
+
+    def is_on_disk(self, partition: Partition, done: Callable[[Exception | None], None]) -> bool:
+        """True where the leader may count on what the log has; else the log is synced, and ``done(error or None)`` is
+        called.
+        """
+        log = partition.log
+        return not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, done)
 
     def stop(self, partition: Partition) -> None:
-        """Fetches the partition no more."""
+        """Stops fetching the partition."""
         leader = self._leaders.pop(key_of(partition), None)
         if leader is not None:
             line = self._lines[leader]
@@ -128,6 +147,8 @@ class Line:
         self._leader = leader
         self._fetchers = fetchers
         self._unsynced = 0
+        self._keeping: set[Key] = set()
+        """Partitions whose log start is being written down."""
         self._pause_ms = FIRST_PAUSE_MS
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
@@ -142,12 +163,37 @@ class Line:
     def _go_on(self) -> None:
         """Asks what there is to ask."""
         self._soon = None
-        if self._closed or self._unsynced:
+        if self._closed:
+            return
+        self._keep_starts()
+        if self._unsynced:
             return
         now_ms = self._fetchers.clock.monotonic_ms()
+        while (unsynced := self.source.take_unsynced(now_ms)) is not None:
+            self._sync(unsynced)
+        cut = self.source.go_on_cutting(now_ms, self._fetchers.clock.now_ms())
+        if cut is not None:
+            self._has_changed(cut)
+        if self._unsynced:
+            return
         while now_ms >= self._retry_at_ms and self.source.may_ask(now_ms):
             self._ask()
         self._set_timer(now_ms)
+
+    def _keep_starts(self) -> None:
+        for partition in self.source.take_starts_to_keep():
+            if key_of(partition) not in self._keeping:
+                self._keeping.add(key_of(partition))
+                self._fetchers.shell.keep_start(partition, partial(self._on_kept, partition))
+
+    def _on_kept(self, partition: Partition, error: Exception | None) -> None:
+        """Where it failed it is tried again after a while, unless the disk has failed."""
+        if error is None:
+            self._keeping.discard(key_of(partition))
+            self.source.on_kept(key_of(partition))
+            self.go_on_soon()
+        elif partition.is_available and not self._closed:
+            self._fetchers.loop.call_later(KEEPING_PAUSE_S, self._on_kept, partition, None)
 
     def _ask(self) -> None:
         number, request = self.source.next_request()
@@ -169,7 +215,7 @@ class Line:
         try:
             self._take(number, response, now_ms)
         except Exception:
-            logger.exception("an answer of broker %d could not be taken; it is asked anew", self._leader)
+            logger.exception("an answer of broker %d could not be handled; asking again", self._leader)
             self.source.end_session()
             self._pause(now_ms)
         else:
@@ -178,23 +224,34 @@ class Line:
     def _take(self, number: int, response: Any, now_ms: int) -> None:
         fetchers = self._fetchers
         for partition in self.source.on_response(number, response, now_ms, fetchers.clock.now_ms()):
-            fetchers.shell.purgatory.wake(partition)
-            log = partition.log
-            if log.config.flush_acks and not fetchers.shell.sync(partition, log.log_end_offset, self._on_synced):
-                self._unsynced += 1
+            self._has_changed(partition)
         if response.error_code:
             self._pause(now_ms)
         else:
             self._pause_ms = FIRST_PAUSE_MS
 
+    def _has_changed(self, partition: Partition) -> None:
+        """Tells those who wait for it."""
+        self._fetchers.shell.purgatory.wake(partition)
+        self._sync(partition)
+
+    def _sync(self, partition: Partition) -> None:
+        """Asks nothing until the partition's records are on the disk, where they are to be."""
+        self._unsynced += 1
+        if self._fetchers.is_on_disk(partition, partial(self._on_synced, partition)):
+            self._unsynced -= 1
+
     def _pause(self, now_ms: int) -> None:
         """The leader does not answer, or not what was asked: asks again in a while, which doubles."""
         self._retry_at_ms = now_ms + self._pause_ms
-        self._pause_ms = min(self._pause_ms * 2, max(self._fetchers.limits.backoff_ms, FIRST_PAUSE_MS))
+        self._pause_ms = self._fetchers.limits.longer(self._pause_ms)
         self.go_on_soon()
 
-    def _on_synced(self, error: Exception | None) -> None:
+    def _on_synced(self, partition: Partition, error: Exception | None) -> None:
         self._unsynced -= 1
+        if error is not None:
+            logger.warning("%s waits until it is on the disk: %s", partition.topic_partition, error)
+            self.source.await_sync(key_of(partition), self._fetchers.clock.monotonic_ms())
         self.go_on_soon()
 
     def _set_timer(self, now_ms: int) -> None:
@@ -209,7 +266,7 @@ class Line:
             self._timer = self._fetchers.loop.call_later(max(1, due_ms - now_ms) / 1000, self._go_on)
 
     def close(self) -> None:
-        """Asks no more, and does not hear what is answered."""
+        """Sends no further requests and ignores pending answers."""
         self._closed = True
         for handle in (self._timer, self._soon):
             if handle is not None:

@@ -9,6 +9,8 @@ what the follower has and the new leader has not goes, what both have stays.
 The exception is a log of the old message formats, which knows no epochs: it is cut to its high
 watermark when it begins to follow.
 
+A cut that is deep is done in pieces (``DeepCut``): nothing is asked until it is over.
+
 Pure: reaches the disk only through its log; time is an argument (``wall_ms`` the calendar's, ``now_ms`` monotonic).
 """
 
@@ -17,7 +19,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from pybroker.log.appending import UnexpectedOffset
-from pybroker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd
+from pybroker.log.deep_cut import DeepCut
+from pybroker.log.files.leader_epochs import UNDEFINED_EPOCH, EpochEnd
 from pybroker.log.log import Log
 from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
@@ -36,6 +39,7 @@ class Position(NamedTuple):
     last_epoch: int
     """That of the record before ``offset``, -1 where there is none."""
     log_start_offset: int
+    """What survives a crash: the leader tells clients that the records below are gone for good."""
 
     def is_same_place(self, other: Position | None) -> bool:
         """True where an answer to the other is one to this."""
@@ -45,28 +49,49 @@ class Position(NamedTuple):
 class Followed:
     """A partition of which another broker has the lead."""
 
-    __slots__ = ("_pause_ms", "asked", "asked_in", "key", "leader_epoch", "partition", "retry_at_ms")
+    __slots__ = (
+        "_pause_ms",
+        "asked",
+        "asked_in",
+        "cut",
+        "is_unsynced",
+        "key",
+        "leader_epoch",
+        "partition",
+        "retry_at_ms",
+    )
 
     def __init__(self, partition: Partition, wall_ms: int) -> None:
+        """Raises CorruptMessage, KafkaStorageError."""
         self.partition = partition
         self.key: Key = (partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch
         self.asked: Position | None = None
         """What the leader has been told last, in the session that goes on."""
         self.asked_in = 0
-        """The number of the request that told it."""
+        """The number of the first request that told this place; later ones may have told another log start."""
         self.retry_at_ms = 0
         """Until then nothing is asked, after something went wrong."""
+        self.cut: DeepCut | None = None
+        """Its log is being cut: to be gone on with by ``go_on_cutting`` before anything is asked."""
+        self.is_unsynced = False
+        """A sync was refused: its log has to be synced (``Source.take_unsynced``) before anything is asked."""
         self._pause_ms = FIRST_PAUSE_MS
         log = partition.log
         if log.leader_epochs.latest == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark:
-            log.truncate_to(log.high_watermark, wall_ms)
+            self._cut_to(log.high_watermark, wall_ms)
 
     @property
     def position(self) -> Position:
         """Where it stands."""
         log = self.partition.log
-        return Position(log.log_end_offset, self.leader_epoch, log.leader_epochs.latest, log.log_start_offset)
+        return Position(log.log_end_offset, self.leader_epoch, log.leader_epochs.latest, log.kept_start_offset)
+
+    @property
+    def must_keep_start(self) -> bool:
+        """Whether the log begins later than it may say: ``Log.keep_start`` is to be called."""
+        log = self.partition.log
+        return log.log_start_offset > log.kept_start_offset
 
     def is_answer(self, number: int) -> bool:
         """True where a response to request ``number`` speaks of where the log stands now."""
@@ -75,14 +100,14 @@ class Followed:
     def take(self, answer: Any, wall_ms: int) -> bool:
         """What the leader has answered; ``answer`` is a PartitionData of Fetch without an error.
 
-        True where the log has changed, or its high watermark. Raises CorruptMessage,
-        KafkaStorageError.
+        True where the log has changed, or its high watermark; False also where that takes longer (``cut``). Raises
+        CorruptMessage, KafkaStorageError.
         """
         self._pause_ms = FIRST_PAUSE_MS
         log = self.partition.log
         if answer.diverging_epoch is not None:
-            cut_to_agree(log, EpochEnd(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset), wall_ms)
-            return True
+            end = EpochEnd(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
+            return self._cut_to(agreed_end(log, end), wall_ms)
         changed = False
         if answer.records:
             try:
@@ -101,11 +126,29 @@ class Followed:
             log.raise_log_start_offset(min(log_start_offset, log.high_watermark))
         return log.high_watermark != before
 
-    def start_over(self, log_start_offset: int, wall_ms: int) -> None:
-        """The leader has nothing at our log's end: it has deleted what lies there, or never had it
-        and knows none of our epochs. The log begins anew where the leader's begins.
+    def _cut_to(self, offset: int, wall_ms: int) -> bool:
+        self.cut = DeepCut(self.partition.log, offset)
+        return not self.cut.takes_long and self.go_on_cutting(wall_ms)
+
+    def go_on_cutting(self, wall_ms: int) -> bool:
+        """Does another piece of ``cut``; True where it is over. Raises CorruptMessage, KafkaStorageError: then the
+        log is what it was, and the leader is to be asked again.
         """
-        self.partition.log.truncate_fully_and_start_at(log_start_offset, wall_ms)
+        cut, self.cut = self.cut, None
+        assert cut is not None
+        is_over = cut.go_on(wall_ms)
+        if not is_over:
+            self.cut = cut
+        return is_over
+
+    def start_over(self, log_start_offset: int, wall_ms: int) -> bool:
+        """Handles a leader without records at our log's end: it has deleted them, or never had them and knows none of
+        our epochs. Our log is emptied and starts again where the leader's begins.
+
+        False where that takes longer (``cut``). Raises KafkaStorageError.
+        """
+        self.cut = DeepCut(self.partition.log, log_start_offset, starts_over=True)
+        return not self.cut.takes_long and self.go_on_cutting(wall_ms)
 
     def next_pause_ms(self, longest_ms: int) -> int:
         """Something went wrong: how long to wait, twice as long each time."""
@@ -114,8 +157,8 @@ class Followed:
         return pause_ms
 
 
-def cut_to_agree(log: Log, leader: EpochEnd, wall_ms: int) -> None:
-    """Cuts ``log`` to where it and a leader may agree: ``leader`` is the newest epoch, not above our
+def agreed_end(log: Log, leader: EpochEnd) -> int:
+    """The offset up to which ``log`` and that of a leader may agree: ``leader`` is the newest epoch, not above our
     last, that the leader knows, and its end there.
     """
     own = log.end_offset_for_epoch(leader.epoch)
@@ -125,4 +168,4 @@ def cut_to_agree(log: Log, leader: EpochEnd, wall_ms: int) -> None:
         end = min(leader.end_offset, own.end_offset)
     else:
         end = own.end_offset
-    log.truncate_to(max(0, min(end, log.log_end_offset)), wall_ms)
+    return max(0, min(end, log.log_end_offset))

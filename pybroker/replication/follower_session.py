@@ -1,4 +1,4 @@
-"""A follower's fetch session, as the leader keeps it: what costs nothing is not looked at.
+"""The leader's side of a follower's fetch session, which visits only partitions that may have news.
 
 A broker follows thousands of partitions at another one, and asks for all of them in every request,
 though it names only those whose position has changed. So the session remembers which partitions may
@@ -7,9 +7,9 @@ its partitions for good), and those of which not everything went into the last r
 are read. A request without news waits until one of its partitions changes; not the first, for before
 its answer the follower has no session in which to tell what has changed.
 
-A partition that is not ready is one of which the follower has everything. That it goes on asking is
-what keeps it in sync there; so when such a partition changes, the follower counts as having been
-caught up at the time of its last request (Kafka notes that for every partition in every request).
+If a partition is not ready, the follower has all of it, and its further requests keep it in sync. So when such a
+partition changes, the follower counts as caught up at the time of its last request. (Kafka notes this for every
+partition in every request.)
 
 A session belongs to one connection and ends with it; a request that comes while another waits
 hurries that one. Loop's thread only.
@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from pybroker.replication.fetch_partition import UNKNOWN, FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import INITIAL_EPOCH, Answer, Key, has_news, next_epoch
-from pybroker.replication.fetching import UNKNOWN, FetchPartition, Isolation, PartitionRead
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory, Waiting
 from pybroker.topic_partition import TopicPartition
@@ -103,7 +103,7 @@ class FollowerSession:
         self._places: dict[Key, Place] = {}
         self._ready: dict[Key, None] = {}
         self._reads: dict[Key, PartitionRead] = {}
-        """What has been read for the request that is being served."""
+        """The data read for the current request."""
         self._size = 0
         self._min_bytes = self._max_bytes = 0
         self._is_first = False
@@ -178,12 +178,12 @@ class FollowerSession:
             self._size -= before.size
         try:
             partition = self._locate(key, place)
-            is_held = self._is_held(partition, 0)
+            is_throttled = self._is_throttled(partition, 0)
             read = partition.read(
                 place.wanted,
-                0 if is_held else max(0, self._max_bytes - self._size),
+                0 if is_throttled else max(0, self._max_bytes - self._size),
                 Isolation.LOG_END,
-                min_one=self._size == 0 and not is_held,
+                min_one=self._size == 0 and not is_throttled,
                 must_lead=True,
             )
         except errors.KafkaError as error:
@@ -194,7 +194,7 @@ class FollowerSession:
         self._size += read.size
         return read.is_urgent or self._size >= self._min_bytes or self._is_progress(place.wanted, read)
 
-    def _is_held(self, partition: Partition, used_bytes: int) -> bool:
+    def _is_throttled(self, partition: Partition, used_bytes: int) -> bool:
         """Whether the follower has to wait for records, after these: it is out of sync and throttled."""
         isr = partition.isr
         if isr is None or self.replica in isr.members:
@@ -247,7 +247,7 @@ class FollowerSession:
             waiting.answer(response)
 
     def _answers(self) -> list[Answer]:
-        """What is news; a partition of which there may be more stays ready, behind the others."""
+        """Returns the partitions with news. A partition that may have more stays ready, after the others."""
         answers = []
         for key, read in self._reads.items():
             place = self._places.get(key)
@@ -256,7 +256,7 @@ class FollowerSession:
             if has_news(place.wanted, read) or self._is_first:
                 answers.append((place.wanted, read))
             if read.size and place.partition is not None:
-                self._is_held(place.partition, read.size)
+                self._is_throttled(place.partition, read.size)
             del self._ready[key]
             if read.is_urgent or read.size or _lacks(place):
                 self._ready[key] = None

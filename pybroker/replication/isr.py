@@ -4,10 +4,14 @@ A follower is *in sync* while its last fetch at or beyond what was the leader's 
 ``replica.lag.time.max.ms`` back. One that has been taken out comes back when it has reached the
 high watermark and the start of the leader's epoch.
 
+A fetch shows what one registration of a broker has, but not what a later one has: a machine that has lost its power
+registers again and may have fewer records. So a proposal names the registration of the fetches that justify it, and
+fetches of an ended registration justify none (KIP-903).
+
 The set is not the leader's to change: it proposes (``Expand``, ``Shrink``), the controller decides,
-and the answer comes back as ``confirm`` or ``give_up``. In between the proposal is *pending*: the
-high watermark counts whoever is in either set, so that whichever the controller has chosen, no
-record is called committed that a member lacks (KIP-497's maximal ISR). One proposal at a time.
+and the answer comes back as ``confirm`` or ``give_up``. In between the proposal is *pending*: the high watermark
+counts the members of both sets. So whichever set the controller chooses, no record counts as committed that a member
+lacks (KIP-497's maximal ISR). One proposal at a time.
 
 Invariants: the leader is always a member; the high watermark is the least log end over the maximal
 set and never falls within an epoch.
@@ -24,10 +28,11 @@ UNKNOWN_OFFSET = -1
 
 
 class Expand(NamedTuple):
-    """Proposal: these are in sync now, ``replica`` among them."""
+    """Proposal: these are in sync now, ``replica`` among them, as the fetches of that registration show."""
 
     replica: int
     members: frozenset[int]
+    broker_epoch: int
 
 
 class Shrink(NamedTuple):
@@ -87,7 +92,7 @@ class Follower:
 
 
 class IsrTracker:
-    """In-sync replicas of one leader epoch; made anew at each election."""
+    """The in-sync replicas of one leader epoch; each election makes a new object."""
 
     __slots__ = (
         "_epoch_start",
@@ -147,7 +152,7 @@ class IsrTracker:
         follower = self.followers[replica]
         if not follower.is_eligible or follower.log_end_offset < max(high_watermark, self._epoch_start):
             return None
-        return self._propose(Expand(replica, self.members | {replica}))
+        return self._propose(Expand(replica, self.members | {replica}, follower.broker_epoch))
 
     def next_expand(self, high_watermark: int) -> Expand | None:
         """The controller has answered; perhaps another follower has got in sync meanwhile."""
@@ -186,13 +191,14 @@ class IsrTracker:
             self.pending = None
         self._maximal = self._others()
 
-    def set_eligible(self, replica: int, broker_epoch: int) -> bool:
-        """The cluster knows this registration now; True where a follower has waited for that."""
+    def registered(self, replica: int, broker_epoch: int) -> bool:
+        """The cluster knows this registration now, and no other; True where a follower has waited for that."""
         follower = self.followers.get(replica)
-        if follower is None or follower.is_eligible or follower.broker_epoch != broker_epoch:
+        if follower is None:
             return False
-        follower.is_eligible = True
-        return True
+        waited = not follower.is_eligible
+        follower.is_eligible = follower.broker_epoch == broker_epoch
+        return waited and follower.is_eligible
 
     def set_ineligible(self, replica: int) -> None:
         """The broker has gone, or the controller does not want it for now."""

@@ -2,7 +2,7 @@
 
 A move goes on in the background: pool threads copy the log while it is in use, and sync the copy, until what is left
 is small; the rest is copied on the loop's thread, between two requests, and from then on the log lives in the new dir.
-What has to be synced and removed then is again work for threads (``log.move``).
+Threads then do the remaining syncs and removals (``log.move``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import logging
 from concurrent.futures import Executor
 
 from pybroker.clock import Clock
+from pybroker.log.dirs.move import Move
 from pybroker.log.manager import LogManager
-from pybroker.log.move import Move
 from pybroker.replication.preferred_dirs import PreferredDirs
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -65,7 +65,7 @@ class Moves:
         path = self._preferred.take(topic_partition, self._clock.monotonic_ms())
         if path is None or any(log_dir.path == path for log_dir in self._logs.online_dirs):
             return path
-        logger.warning("%s is wanted in %s, which is offline: it is made in another log dir", topic_partition, path)
+        logger.warning("%s belongs in offline %s: it is created in another log dir", topic_partition, path)
         return None
 
     async def _run(self, move: Move, before: asyncio.Task[None] | None) -> None:
@@ -102,7 +102,7 @@ class Moves:
                 await self._loop.run_in_executor(self._settling, move.settle)
                 return
             except errors.KafkaStorageError as error:
-                if move.target.offline and not move.log.is_deleted:
+                if move.target.offline and not move.log.files.is_deleted:
                     raise
                 logger.warning("the move of %s to %s ends later: %s", move.log.topic_partition, move.target.path, error)
             await asyncio.sleep(SETTLING_PAUSE_S)

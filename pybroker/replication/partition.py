@@ -20,21 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pybroker.cluster.image import NO_LEADER, PartitionImage
+from pybroker.cluster.metadata.image import NO_LEADER, PartitionImage
 from pybroker.log.appending import AppendInfo, Origin
-from pybroker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd
+from pybroker.log.files.leader_epochs import UNDEFINED_EPOCH, EpochEnd
+from pybroker.log.files.storage import Bytes
 from pybroker.log.log import Log
-from pybroker.log.storage import Bytes
 from pybroker.log.timestamps import TimestampOffset
 from pybroker.log.validation import Prepared
-from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
+from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.isr import Expand, IsrTracker, Shrink
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 NO_EPOCH = -1
 HIGH_WATERMARK = -1
-ACKS_ALL = -1
+ACKS_ALL, ACKS_NONE = -1, 0
 
 
 class Partition:
@@ -263,8 +263,8 @@ class Partition:
     ) -> PartitionRead:
         """What a fetch gets: at most ``max_bytes``, but with ``min_one`` at least one batch.
 
-        What a follower has not, its leader may have: that is no OffsetOutOfRange, which makes a client begin anew; one
-        that names no epoch may have come on the word of old metadata.
+        A follower may lack records that its leader has. This is no OffsetOutOfRange, which would make a client start
+        again; a client that names no epoch may have old metadata.
 
         Raises OffsetOutOfRange, CorruptMessage, and as ``check_leader``.
         """
@@ -341,9 +341,9 @@ class Partition:
     def decided(self, leader_epoch: int, partition_epoch: int, members: Collection[int]) -> bool:
         """The controller has answered a proposal; the metadata that says so may come later.
 
-        True where that was news; wake those who wait. A set that lacks a member waits for the metadata: the
-        controller may go by a ``min.insync.replicas`` that is on its way, and count who has left as one that can
-        still be elected (KIP-966), to which nothing may be committed without it.
+        Returns True if this was news; the caller then wakes the waiting requests. A smaller set waits for the
+        metadata. The controller may use a ``min.insync.replicas`` that is still on its way here, and count the leaving
+        replica as eligible for election (KIP-966); then nothing may be committed without it.
         """
         if self.isr is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pybroker.cluster.topic_names import check_name
+from pybroker.cluster.decisions.topic_names import check_name
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -64,6 +64,10 @@ class Promises:
             commit = self._commits[partition] = GroupCommit(partition.log, self._on_pool)
         return commit.wait(offset, done)
 
+    def keep_start(self, partition: Partition, done: Done) -> None:
+        """The partition's log start survives a crash (``Log.keep_start``); then ``done(error or None)``."""
+        self._on_pool(partition.log.keep_start, done)
+
     def forget(self, partition: Partition) -> None:
         """The partition has gone."""
         self._commits.pop(partition, None)

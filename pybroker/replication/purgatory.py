@@ -1,10 +1,9 @@
 """Requests that wait for partitions.
 
-A waiting request is its own future, found under each partition that may end its wait. Whoever
-changes a partition (an append, a higher high watermark, a sync, a new leader, a failed disk) calls
-``wake``; the request looks again, and if it is content it is answered then and there: no timer, no
-scan over all that wait. Its deadline is the other way out, the end of its connection the third:
-``cancel``. Whichever comes first takes it out of every list, so nothing of it is left.
+A waiting request is its own future, found under each partition that may end its wait. Code that changes a partition
+(an append, a higher high watermark, a sync, a new leader, a failed disk) calls ``wake``. The request then checks its
+condition and is answered at once if it is met, without a timer or a scan over all waiting requests. A wait also ends
+at its deadline, or with its connection: ``cancel``. The first of these removes the request from every list.
 
 A fetch of many partitions is put under them, and taken out, in several turns of the loop (``WaitingForMany``). What all
 of these remember is limited: where there are more, the one that has waited longest is answered with what it has.
@@ -20,7 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from pybroker.replication.deadlines import Deadline, Deadlines
-from pybroker.replication.fetching import Fetch, PartitionRead
+from pybroker.replication.fetch_partition import PartitionRead
+from pybroker.replication.fetching import Fetch
 from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
 
@@ -57,10 +57,10 @@ class Waiting(asyncio.Future[Any]):
         if not self.done():
             self.purgatory.remove(self)
             self.set_exception(error)
-            self.exception()  # whoever waits still gets it; nobody has to
+            self.exception()  # a waiter still gets it, but none is required
 
     def cancel(self, msg: Any = None) -> bool:
-        """Ends the wait without an answer: nobody listens any more."""
+        """Ends the wait without an answer, because the connection is gone."""
         if not self.done():
             self.purgatory.remove(self)
         return super().cancel(msg)
@@ -80,7 +80,7 @@ class WaitingFetch(Waiting):
         self._respond = respond
 
     def woken(self, number: int) -> None:
-        """Reads that partition again; what goes wrong is no matter of whoever wakes."""
+        """Reads that partition again. Errors do not concern the caller of ``wake``."""
         if self.done():  # one of many partitions may still be in some lists
             return
         try:
@@ -217,7 +217,7 @@ class Purgatory:
             self._remember(waiting, len(waiting.watched))
 
     def begin(self, fetch: Fetch, timeout_ms: int) -> WaitingForMany:
-        """The wait of a fetch of many partitions, at most ``timeout_ms``; it is told which by ``watch``."""
+        """The wait of a fetch of many partitions, for at most ``timeout_ms``. ``watch`` adds the partitions."""
         waiting = WaitingForMany(self, fetch)
         waiting.deadline = self._deadlines.add(timeout_ms, waiting.expired)
         self._remember(waiting, len(fetch.partitions))
@@ -238,7 +238,7 @@ class Purgatory:
         watchers[watcher] = number
 
     def unwatch(self, watcher: Watcher, partition: Partition) -> None:
-        """Calls it no more."""
+        """Stops calling it."""
         watchers = self._waiting[partition]
         del watchers[watcher]
         if not watchers:

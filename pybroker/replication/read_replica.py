@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pybroker.cluster.image import BrokerRegistration
+from pybroker.cluster.metadata.image import BrokerRegistration
 from pybroker.config import BrokerConfig
-from pybroker.replication.fetching import UNKNOWN, FetchPartition
+from pybroker.replication.fetch_partition import UNKNOWN, FetchPartition
 from pybroker.replication.partition import Partition
 
 RACK_AWARE: Final = "RackAwareReplicaSelector"

@@ -2,7 +2,7 @@
 waits, and the metadata that moves them.
 
 Metadata arrives by ``apply``: logs are made, opened, reconfigured and deleted, and each partition
-gets its role. What is here is found by ``hosted``'s methods.
+gets its role. What is here stands in ``partitions``, the table.
 
 Loop's thread only, except ``on_dir_failure``, which the log floor calls from wherever a disk
 failed.
@@ -17,26 +17,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig, ConfigError, stored_topic_config, topic_config
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files.storage import Bytes
 from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
-from pybroker.log.marker import EndTxnMarker
-from pybroker.log.marker import encode as encode_marker
-from pybroker.log.storage import Bytes
+from pybroker.log.producers.marker import EndTxnMarker
+from pybroker.log.producers.marker import encode as encode_marker
+from pybroker.log.segments import REMOVED_PER_TURN
 from pybroker.log.validation import Prepared
 from pybroker.pools import Pools
+from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSessions
 from pybroker.replication.fetchers import Fetchers, Peers
-from pybroker.replication.fetching import Fetch, PartitionRead
-from pybroker.replication.hosted import HostedPartitions
-from pybroker.replication.isr_changes import IsrChanges, Send
-from pybroker.replication.leading import Leading
+from pybroker.replication.fetching import Fetch
+from pybroker.replication.follower_fetches import Leading
+from pybroker.replication.isr_proposals import IsrChanges, Send
 from pybroker.replication.moves import Moves
 from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.partition_table import PartitionTable
 from pybroker.replication.promises import Promises
 from pybroker.replication.purgatory import (
     Purgatory,
@@ -70,7 +73,7 @@ class Appended:
         self.done = done
 
 
-class ReplicaManager(HostedPartitions):
+class ReplicaManager:
     """All partitions of which this broker has a replica, and what is done with them."""
 
     def __init__(
@@ -82,7 +85,10 @@ class ReplicaManager(HostedPartitions):
         loop: asyncio.AbstractEventLoop,
         pools: Pools,
     ) -> None:
-        super().__init__(node_id, logs)
+        self.node_id = node_id
+        self.logs = logs
+        self.partitions = table = PartitionTable(node_id, logs)
+        self.partition, self.find, self.by_id, self.resolve = table.partition, table.find, table.by_id, table.resolve
         self.config = config
         self.clock = clock
         self.purgatory = Purgatory(loop)
@@ -99,6 +105,7 @@ class ReplicaManager(HostedPartitions):
         self._promises = Promises(self.purgatory, loop, pools.syncs)
         self.promise = self._promises.promise
         self.sync = self._promises.sync
+        self.keep_start = self._promises.keep_start
         self._listeners: list[Leadership] = []
         self._unannounced: dict[TopicPartition, int] = {}
         """Leader epochs that have begun here, but are not in the published metadata yet."""
@@ -115,7 +122,9 @@ class ReplicaManager(HostedPartitions):
         loop, config = self._loop, self.config
         changes = IsrChanges(image, broker_epoch, send, self.purgatory.wake, loop)
         sending = ReplicationThrottle("leader", self.node_id, config, image)
-        self.leading = Leading(self, self.purgatory, image, changes, config, sending.delay_ms, self.clock, loop)
+        self.leading = Leading(
+            self.partitions, self.purgatory, image, changes, config, sending.delay_ms, self.clock, loop
+        )
         fetching = ReplicationThrottle("follower", self.node_id, config, image)
         self.fetchers = Fetchers(
             self.node_id, peers, self, config, fetching.delay_ms, self.clock, loop, broker_epoch
@@ -129,7 +138,7 @@ class ReplicaManager(HostedPartitions):
         self._listeners.append(listener)
 
     def announce(self) -> None:
-        """The metadata last applied here is published now: whoever waits for a leadership that it
+        """The metadata last applied here is published now: those who wait for a leadership that it
         gives may begin, and finds there what his log speaks of.
         """
         begun, self._unannounced = self._unannounced, {}
@@ -220,9 +229,12 @@ class ReplicaManager(HostedPartitions):
         """
         offset = partition.delete_records(offset)
         log = partition.log
-        log.apply_retention(self.clock.now_ms())
         self.purgatory.wake(partition)
-        await self._loop.run_in_executor(self._pools.syncs, log.log_dir.checkpoint_log_start_offsets)
+        while apply_retention(log, self.clock.now_ms()) == REMOVED_PER_TURN:
+            await asyncio.sleep(0)
+            if self.logs.get(partition.topic_partition) is not log:
+                break
+        await self._loop.run_in_executor(self._pools.syncs, log.keep_start)
         low_watermark = partition.low_watermark()
         if low_watermark < offset:
             waiting = WaitingDelete(self.purgatory, partition, offset)
@@ -234,13 +246,13 @@ class ReplicaManager(HostedPartitions):
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
-        before, self.image = self.image, image
+        before, self.partitions.image = self.partitions.image, image
         if self.leading is not None:
             self.leading.on_brokers(delta.brokers)
         for topic in delta.deleted.values():
-            await self._remove(self._hosted_of(topic))
+            await self._remove(self.partitions.give_up(topic.id))
         for topic in delta.missing.values():
-            await self._set_aside([partition.log for partition in self._hosted_of(topic)])
+            await self._set_aside([partition.log for partition in self.partitions.give_up(topic.id)])
         if delta.reading is not None or not self._started:
             await self._leave_what_is_not_ours({topic.id for topic in delta.deleted.values()})
         if any(log_dir.offline for log_dir in self.logs.dirs):
@@ -257,7 +269,7 @@ class ReplicaManager(HostedPartitions):
         if before is None or before.configs != topic.configs:
             yield from topic.partitions
             return
-        here = self.topics.get(topic.name, {})
+        here = self.partitions.topics.get(topic.name, {})
         known = len(before.partitions)
         for index, partition in enumerate(topic.partitions):
             is_same = index < known and partition is before.partitions[index]
@@ -266,16 +278,16 @@ class ReplicaManager(HostedPartitions):
 
     async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
         """Gives one partition its log and its role, or takes it away; True where that took time."""
-        known = self.topics.get(topic.name, {}).get(image.index)
+        known = self.partitions.topics.get(topic.name, {}).get(image.index)
         partition = known
         try:
             if self.node_id not in image.replicas:
-                self.expect_no_more(topic.id, image.index)
+                self.partitions.expect_no_more(topic.id, image.index)
                 if known is not None:
                     await self._remove([known])
                 return known is not None
             if known is None:
-                self.unopened.add((topic.id, image.index))
+                self.partitions.unopened.add((topic.id, image.index))
                 partition = await self._host(topic, image, config)
             elif known.log.config != config:
                 known.log.config = config
@@ -296,7 +308,7 @@ class ReplicaManager(HostedPartitions):
         log = await self._open(tp, topic.id, config)
         lag_time_max_ms = self.config["replica.lag.time.max.ms"]
         partition = Partition(tp, topic.id, self.node_id, log, lag_time_max_ms)
-        self.add(partition)
+        self.partitions.add(partition)
         return partition
 
     async def _open(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
@@ -313,14 +325,14 @@ class ReplicaManager(HostedPartitions):
         replica, tp = (topic.id, image.index), TopicPartition(topic.name, image.index)
         is_gone = self.logs.offline_dirs or self.logs.directories.missing
         if not self._started and is_gone and not self.logs.has(tp, topic.id):
-            self.held.add(replica)
-        if replica not in self.held:
+            self.partitions.withheld.add(replica)
+        if replica not in self.partitions.withheld:
             return False
         if not self.logs.offline_dirs and self.node_id not in (*image.isr, *image.elr, image.leader):
-            self.held.discard(replica)
+            self.partitions.withheld.discard(replica)
             return False
         if not self._started:
-            logger.error("%s: its log must be in a log dir that is not there, so it is not begun anew", tp)
+            logger.error("%s: its log must be in a log dir that is not there, so it is not started again", tp)
         return True
 
     def _give_role(self, partition: Partition, image: PartitionImage) -> None:
@@ -347,22 +359,16 @@ class ReplicaManager(HostedPartitions):
         if logs:
             await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, logs)
 
-    def _hosted_of(self, topic: TopicImage) -> list[Partition]:
-        """Its replicas here; none of it is waited for any more."""
-        self.unopened = {row for row in self.unopened if row[0] != topic.id}
-        self.held = {row for row in self.held if row[0] != topic.id}
-        return list(self.topic_ids.get(topic.id, {}).values())
-
     async def _leave_what_is_not_ours(self, deleted: Set[bytes]) -> None:
-        """The image was read anew: of what is not in it, only what was noted as deleted is removed."""
+        """The image was read again: of what is not in it, only what was noted as deleted is removed."""
         await self._delete([log.topic_partition for log in self.logs if log.topic_id in deleted])
-        await self._set_aside([log for log in self.logs if reason_to_leave(log, self.image, self.node_id)])
+        await self._set_aside([log for log in self.logs if reason_to_leave(log, self.partitions.image, self.node_id)])
 
     async def _set_aside(self, logs: list[Log]) -> None:
         """These logs belong to no partition of this broker any more; they are strays when this returns."""
-        reasons = {log: reason_to_leave(log, self.image, self.node_id) for log in logs}
+        reasons = {log: reason_to_leave(log, self.partitions.image, self.node_id) for log in logs}
         for log in logs:
-            hosted = self.topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
+            hosted = self.partitions.topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
             if hosted is not None:
                 self._withdraw(hosted)
         self.logs.take_out(log.topic_partition for log in logs)
@@ -382,8 +388,8 @@ class ReplicaManager(HostedPartitions):
         self.logs.forget_deleted()
 
     def _withdraw(self, partition: Partition) -> None:
-        """The replica is found no more, and whoever waits for it hears so."""
-        self.take_out(partition)
+        """The replica is found no more, and those who wait for it hear so."""
+        self.partitions.take_out(partition)
         self._stop(partition, None)
         move = self.logs.moving_to(partition.topic_partition)
         if move is not None:
@@ -411,15 +417,16 @@ class ReplicaManager(HostedPartitions):
     def _config_of(self, topic: TopicImage) -> LogConfig:
         """The topic's configuration, without what is of another version."""
         try:
-            return topic_config(self.config, topic.configs)
+            config = topic_config(self.config, topic.configs)
+            return config.asking_all_replicas() if topic.has_unknown_configs else config
         except ConfigError as error:
             logger.error("configuration of %s: %s; its default is used", topic.name, error)
             return stored_topic_config(self.config, topic.configs)
 
     def _on_config_change(self, names: frozenset[str]) -> None:
         """Broker keys that are defaults of topic keys may have changed."""
-        for name, partitions in self.topics.items():
-            topic = self.image.topic(name)
+        for name, partitions in self.partitions.topics.items():
+            topic = self.partitions.image.topic(name)
             if topic is not None:
                 config = self._config_of(topic)
                 for partition in partitions.values():
@@ -436,7 +443,7 @@ class ReplicaManager(HostedPartitions):
         self._loop.call_soon_threadsafe(self._drop_offline)
 
     def _drop_offline(self) -> None:
-        for partition in list(self):
+        for partition in list(self.partitions):
             if partition.log.log_dir.offline and partition.is_available:
                 self._stop(partition, partition.log.log_dir.storage_error())
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.log.files.partition_metadata import ZERO_ID
 from pybroker.log.log import Log
-from pybroker.log.partition_metadata import ZERO_ID
 from pyclient.protocol.uuids import to_base64
 
 ADVICE = "Its log is kept as %s and not touched any more: see `pybroker log strays`"

@@ -3,7 +3,7 @@
 ``leader.replication.throttled.rate`` bounds what a leader sends to followers outside the ISR,
 ``follower.replication.throttled.rate`` what a follower outside the ISR fetches; both of the
 partitions that the topic's ``….replication.throttled.replicas`` names (``partition:broker``, or
-``*``). Whoever is in sync is never held up.
+``*``). In-sync replicas are never throttled.
 
 Pure: time (monotonic milliseconds) is an argument.
 """
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Literal
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import BrokerConfig
-from pybroker.log.throttle import UNLIMITED, Throttle
+from pybroker.log.compaction.throttle import UNLIMITED, Throttle
 from pybroker.topic_partition import TopicPartition
 
 EVERYTHING: Final = "*"

@@ -24,7 +24,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pybroker.log.storage import Bytes, DataFile, Storage
+from pybroker.log.files.storage import Bytes, DataFile, Storage
 
 
 class Change(NamedTuple):

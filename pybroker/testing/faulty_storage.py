@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from pybroker.log.storage import Bytes, DataFile, Storage
+from pybroker.log.files.storage import Bytes, DataFile, Storage
 
 Condition = Callable[[str], bool]
 

@@ -13,9 +13,9 @@ import uvloop
 
 from pybroker import data_folder
 from pybroker.config import BrokerConfig
-from pybroker.coordination.embedded import EmbeddedServer
-from pybroker.log.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
 from pybroker.server import Broker
+from pybroker.store.embedded import EmbeddedServer
 
 PATIENCE_S = 60.0
 SETTINGS = {
@@ -80,7 +80,7 @@ class Cluster:
         broker.peers.close()
         await broker.node._store.close()
         await broker.node.leave()
-        broker.node._membership = None  # whoever is killed hands no leadership over
+        broker.node._membership = None  # a killed broker hands no leadership over
         with contextlib.suppress(Exception):
             await broker.stop()
         for log_dir in broker.folder.log_dirs:

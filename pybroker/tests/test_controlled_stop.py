@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_replication import append, has_led, read_all, three
@@ -16,7 +16,7 @@ TOPICS = tuple(f"t{number}" for number in range(len(REPLICAS)))
 
 
 class Writer:
-    """Appends to whoever leads its topic; ``acked`` is what was acknowledged, in order."""
+    """Appends to the leader of its topic; ``acked`` is what was acknowledged, in order."""
 
     def __init__(self, brokers: dict[int, Broker], topic: str) -> None:
         self._brokers = brokers

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from pybroker.process import diagnostics
 from pybroker.tests.processes import READY, command, environment
 from pyclient import Admin
 
@@ -21,7 +24,7 @@ LIMIT_S = 30.0
 
 LOGGING = """
 import logging, sys
-from pybroker import diagnostics
+from pybroker.process import diagnostics
 diagnostics.MOST = 10
 diagnostics.set_up("info", "broker 7")
 for number in range(100):
@@ -114,14 +117,22 @@ def test_what_was_dropped_is_told_once_when_there_is_room_again() -> None:
     lines = [int(number) for number in re.findall(r"\[broker 7\] test: line (\d+)\n", told)]
     assert lines == list(range(len(lines)))
     assert 10 <= len(lines) <= 11
-    assert re.findall(r"(\d+) log lines were dropped: nobody read stderr", told) == [str(100 - len(lines))]
+    assert re.findall(r"(\d+) log lines were dropped, because stderr was not read", told) == [str(100 - len(lines))]
     assert told.endswith("test: the last\n")
 
 
 def test_lines_are_written_by_whoever_logs_where_stderr_is_a_file(tmp_path: Path) -> None:
     """A process that is killed afterwards has left them."""
-    text = "import logging, os; from pybroker import diagnostics; diagnostics.set_up('info');"
+    text = "import logging, os; from pybroker.process import diagnostics; diagnostics.set_up('info');"
     text += "logging.getLogger('test').info('the last'); os._exit(0)"
     with (tmp_path / "log").open("wb") as log:
         subprocess.run([sys.executable, "-c", text], stderr=log, env=environment(), check=True, timeout=LIMIT_S)
     assert (tmp_path / "log").read_text().endswith("test: the last\n")
+
+
+@pytest.mark.parametrize(
+    ("told", "level"), [("WARN", "warning"), (" trace ", "debug"), ("OFF", "error"), ("", "info"), ("loud", "info")]
+)
+def test_the_level_of_kafkas_images_is_understood(told: str, level: str) -> None:
+    assert diagnostics.level_of({"KAFKA_LOG4J_ROOT_LOGLEVEL": told}) == level
+    assert diagnostics.level_of({}) == "info"

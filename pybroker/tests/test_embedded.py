@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
+import pickle
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +20,24 @@ import pytest
 
 import pybroker
 from pybroker.embedded import BrokerFailed
+from pyclient import Admin
+from pyclient.admin.types import ConfigResource, ResourceType
+
+INTERRUPTED = """
+import pybroker, time
+from pyclient import Admin
+from pyclient.admin.types import ConfigResource, ResourceType
+with pybroker.run() as broker:
+    try:
+        print("waiting", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    input()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics("t")
+        print(sorted(admin.list_topics()))
+"""
 
 KILLED = """
 import os, pybroker, time
@@ -75,7 +97,7 @@ def test_a_folder_of_ones_own_is_kept(tmp_path: Path) -> None:
 
 def test_a_script_inside_a_clone_that_is_not_built_gets_the_installed_broker(tmp_path: Path) -> None:
     package = Path(pybroker.__file__).parent
-    for name in ("pybroker/__init__.py", "pybroker/embedded.py", "cy/__init__.py"):
+    for name in ("pybroker/__init__.py", "pybroker/embedded.py", "pybroker/process/owned_process.py", "cy/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(package.parent / name, tmp_path / name)
     script = tmp_path / "script.py"
@@ -98,10 +120,114 @@ def test_a_port_can_be_given() -> None:
             pytest.fail("not reached")
 
 
-def test_variables_that_clients_use_do_not_hinder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_configure_another_broker_do_not_reach_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A test writes to no other cluster, and into no other folder."""
+    elsewhere = tmp_path / "elsewhere"
+    monkeypatch.setenv("KAFKA_ADVERTISED_LISTENERS", "PLAINTEXT://localhost:9092")
+    monkeypatch.setenv("KAFKA_LOG_DIRS", str(elsewhere))
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
+    with pybroker.run() as broker, Admin(broker.bootstrap_servers) as admin:
+        told = [f"{node.host}:{node.port}" for node in admin.describe_cluster().brokers]
+        assert told == [broker.bootstrap_servers]
+        assert "KAFKA_" not in broker.log
+    assert not elsewhere.exists()
+
+
+def test_a_group_forms_without_the_delay_in_which_others_may_join() -> None:
+    def delay(broker: pybroker.EmbeddedBroker) -> str:
+        with Admin(broker.bootstrap_servers) as admin:
+            found = admin.describe_configs(ConfigResource(ResourceType.BROKER, "1"))
+        (entries,) = found.values()
+        return str(entries["group.initial.rebalance.delay.ms"].value)
+
     with pybroker.run() as broker:
-        assert "KAFKA_BOOTSTRAP_SERVERS is ignored" in broker.log
+        assert delay(broker) == "0"
+    with pybroker.run(group_initial_rebalance_delay_ms=7) as broker:
+        assert delay(broker) == "7"
+
+
+def test_without_a_block_it_runs_until_it_is_closed_and_its_log_outlives_it() -> None:
+    broker = pybroker.run()
+    assert is_alive(broker.pid)
+    broker.close()
+    assert not is_alive(broker.pid)
+    assert not broker.data_dir.exists()
+    assert "stopped" in broker.log
+    broker.close()  # once more does nothing
+    with pytest.raises(RuntimeError, match="not running"):
+        broker.pause()
+    with broker.start():
+        assert is_alive(broker.pid)
+
+
+def test_a_broker_that_was_not_started_says_so() -> None:
+    broker = pybroker.EmbeddedBroker()
+    with pytest.raises(RuntimeError, match="not started yet"):
+        print(broker.bootstrap_servers)
+    assert repr(broker) == "<pybroker.EmbeddedBroker not started, not running>"
+
+
+def test_a_broker_that_nobody_holds_any_more_ends() -> None:
+    broker = pybroker.run()
+    pid, folder = broker.pid, broker.data_dir
+    del broker
+    gc.collect()
+    until(lambda: not is_alive(pid) and not folder.exists())
+
+
+def test_what_a_broker_logged_that_did_not_start_is_with_the_error() -> None:
+    with pytest.raises(pybroker.BrokerFailed) as caught:
+        pybroker.run(log_segment_bytes=1)
+    assert "log.segment.bytes=1 is below" in caught.value.log
+    assert pickle.loads(pickle.dumps(caught.value)).log == caught.value.log
+
+
+def test_an_event_loop_starts_and_stops_it_and_goes_on_meanwhile() -> None:
+    async def turns() -> tuple[int, int]:
+        count = 0
+
+        async def turn() -> None:
+            nonlocal count
+            while True:
+                await asyncio.sleep(0)
+                count += 1
+
+        turning = asyncio.ensure_future(turn())
+        async with pybroker.EmbeddedBroker() as broker:
+            assert count > 1
+            assert is_alive(broker.pid)
+        turning.cancel()
+        return broker.pid, count
+
+    pid, _ = asyncio.run(turns())
+    assert not is_alive(pid)
+
+
+def test_an_interrupt_of_the_whole_process_group_leaves_the_broker_alone() -> None:
+    """Ctrl-C in a terminal, and a notebook whose cell is interrupted."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert owner.stdout is not None
+    assert owner.stdin is not None
+    assert owner.stdout.readline() == "waiting\n"
+    os.killpg(owner.pid, signal.SIGINT)
+    assert owner.stdout.readline() == "interrupted\n"
+    out, _ = owner.communicate("go on\n", timeout=60)
+    assert (owner.returncode, out) == (0, "['t']\n")
+
+
+def test_what_is_exported_is_there() -> None:
+    assert {name for name in pybroker.__all__ if getattr(pybroker, name, None) is None} == set()
+    assert re.match(r"\d+\.\d+", pybroker.__version__)
+    with pytest.raises(AttributeError, match="has no attribute 'runn'"):
+        pybroker.runn()  # type: ignore[attr-defined]
 
 
 def test_leaving_by_an_exception_stops_the_broker() -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from conformance.clusters import consecutive_ports
-from conformance.ensemble import ensemble
+from conformance.harness.clusters import consecutive_ports
+from conformance.harness.ensemble import ensemble
 from pybroker.config import BrokerConfig
-from pybroker.start_options import replicated
+from pybroker.process.start_options import replicated
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started, until
 from pybroker.tests.test_start import one_line
 from pyclient import Admin, NewTopic

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.net.peer_connection import PeerConnection, connect
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
@@ -28,7 +29,7 @@ Config = IncrementalAlterConfigs.Request.AlterableConfig
 
 
 def setting(kind: int, name: str, key: str, value: str) -> Resource:
-    config = Config(name=key, config_operation=0, value=value)
+    config = Config(name=key, config_operation=ConfigOperation.SET, value=value)
     return Resource(resource_type=kind, resource_name=name, configs=[config])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from conformance.ensemble import ensemble
+from conformance.harness.ensemble import ensemble
 from pybroker.tests.processes import fleet, is_alive, until
 from pyclient import Admin, NewTopic, Producer
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from pybroker import loop_watch
-from pybroker.loop_watch import HELD_S, STACK_S, LoopWatch
+from pybroker.loop_watch import STACK_S, STALL_S, LoopWatch
 
 
 async def settle() -> None:
@@ -43,7 +43,7 @@ def watched(work: float, wait: float = 0.0) -> LoopWatch:
 
 def test_a_loop_that_was_held_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     watch = watched(work=0.4)
-    assert watch.holds >= 1
+    assert watch.stalls >= 1
     assert watch.longest_s > 0.2
     assert watch.busiest_s > 0.1
     assert "the event loop was held for" in caplog.text
@@ -100,12 +100,12 @@ def test_what_held_the_loop_is_named_once(caplog: pytest.LogCaptureFixture, monk
         watch = LoopWatch(asyncio.get_running_loop())
         watch.start()
         await settle()
-        before = watch.holds
-        time.sleep(4 * HELD_S)
-        watch.held(4 * HELD_S, "Fetch")
+        before = watch.stalls
+        time.sleep(4 * STALL_S)
+        watch.stalled(4 * STALL_S, "Fetch")
         await asyncio.sleep(0)
         watch.stop()
-        return watch.holds - before
+        return watch.stalls - before
 
     assert asyncio.run(run()) == 1
     assert "Fetch held the event loop for 200 ms" in caplog.text

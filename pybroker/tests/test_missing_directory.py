@@ -1,4 +1,4 @@
-"""A log dir whose disk is not there is no new one: what lay there alone does not begin anew."""
+"""A log dir whose disk is not there is no new one: what lay there alone does not start again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster.image import NO_LEADER
+from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_replication import append, create, follows, has_led, read_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybroker.cluster import znodes
+from pybroker.cluster.metadata import znodes
 from pybroker.log.appending import Origin
 from pybroker.log.tests.helpers import NOW, batch
 from pybroker.tests.cluster import Cluster, in_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pybroker.cluster.image import PartitionImage
+from pybroker.cluster.metadata.image import PartitionImage
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_forwarding import ask
@@ -39,7 +39,7 @@ def is_done(brokers: list[Broker], *replicas: int) -> bool:
 
 
 async def write(brokers: list[Broker], acked: list[bytes], stop: asyncio.Event) -> None:
-    """Appends to whoever leads, and remembers what was acknowledged."""
+    """Appends to the leader, and remembers what was acknowledged."""
     number = 0
     while not stop.is_set():
         leader = next((broker for broker in brokers if has_led(broker)), None)
@@ -65,7 +65,7 @@ def test_s98_partitions_move_and_grow_under_load_and_lose_nothing(tmp_path: Path
             await cluster.until(lambda: len(acked) > 50)
             await reassign(brokers[2], 2, 3)
             await cluster.until(lambda: is_done(brokers, 2, 3))
-            await cluster.until(lambda: "t" not in brokers[0].replicas.topics)
+            await cluster.until(lambda: "t" not in brokers[0].replicas.partitions.topics)
             assert not list((tmp_path / "broker-1").glob("**/t-0"))
             seen = len(acked)
             await cluster.until(lambda: len(acked) > seen + 50)
@@ -115,15 +115,15 @@ def test_logs_of_a_topic_deleted_meanwhile_go_when_their_broker_returns(tmp_path
             await create(brokers[0], 1, 3)
             await cluster.until(lambda: has_led(brokers[0]))
             await append(brokers[0], b"a")
-            await cluster.until(lambda: "t" in brokers[2].replicas.topics)
+            await cluster.until(lambda: "t" in brokers[2].replicas.partitions.topics)
             await cluster.kill(3)
-            assert list((tmp_path / "broker-3").glob("**/t-0"))
+            assert (tmp_path / "broker-3" / "broker-3" / "t-0").exists()
             request = DeleteTopics.Request(topic_names=["t"])
             response = await ask(brokers[1], DeleteTopics, 1, request)
             assert response.responses[0].error_code == 0
             await create(brokers[0], 1)
             await cluster.start(3)
-            assert not list((tmp_path / "broker-3").glob("**/t-0"))
+            assert not (tmp_path / "broker-3" / "broker-3" / "t-0").exists()
             await reassign(brokers[1], 1, 3)
             await cluster.until(lambda: is_done(brokers[:2], 1, 3))
             await append(brokers[0], b"b")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.log.log import Log
 from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import batch, values
@@ -48,12 +48,12 @@ def read_all(broker: Broker, topic: str = "t") -> list[bytes | None]:
 
 
 def has_led(broker: Broker, topic: str = "t") -> bool:
-    partition = broker.replicas.topics.get(topic, {}).get(0)
+    partition = broker.replicas.partitions.topics.get(topic, {}).get(0)
     return partition is not None and partition.is_leader
 
 
 def follows(broker: Broker, leader: int, topic: str = "t") -> bool:
-    partition = broker.replicas.topics.get(topic, {}).get(0)
+    partition = broker.replicas.partitions.topics.get(topic, {}).get(0)
     return partition is not None and partition.leader == leader
 
 
@@ -76,7 +76,7 @@ def test_what_all_has_acknowledged_is_on_the_follower_that_leads_next(tmp_path: 
 
 
 def partition(broker: Broker, topic: str = "t") -> Partition:
-    return broker.replicas.topics[topic][0]
+    return broker.replicas.partitions.topics[topic][0]
 
 
 def members(broker: Broker, topic: str = "t") -> frozenset[int]:
@@ -246,7 +246,7 @@ def test_delete_records_waits_for_every_replica(tmp_path: Path) -> None:
             await append(first, b"a")
             await append(first, b"b")
             assert await first.replicas.delete_records(partition(first), 1, 60_000) == 1
-            assert partition(second).log.log_start_offset == 1
+            assert partition(second).log.kept_start_offset == 1
 
     in_loop(scenario)
 

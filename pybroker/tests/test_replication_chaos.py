@@ -35,7 +35,7 @@ class Workload:
         found = [
             broker
             for broker in self.cluster.brokers.values()
-            if broker.replicas.topics.get(topic, {}).get(0) is not None and partition(broker, topic).is_leader
+            if 0 in broker.replicas.partitions.topics.get(topic, {}) and partition(broker, topic).is_leader
         ]
         return max(found, key=lambda broker: partition(broker, topic).leader_epoch, default=None)
 

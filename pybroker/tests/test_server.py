@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from pybroker import data_folder
-from pybroker.cluster.image import MetadataDelta
+from pybroker.cluster.metadata.image import MetadataDelta
 from pybroker.config import BrokerConfig
 from pybroker.server import Broker, StartError
 
@@ -135,7 +135,8 @@ def test_case_22_a_broker_does_not_show_the_epoch_of_another_one_of_its_id(tmp_p
         own = broker.node.broker_epoch
         assert broker._broker_epoch() == own
         other = broker.metadata.image.brokers[broker.node_id]._replace(epoch=own + 1)
-        broker.replicas.image = broker.replicas.image.apply(MetadataDelta(brokers={broker.node_id: other}))
+        table = broker.replicas.partitions
+        table.image = table.image.apply(MetadataDelta(brokers={broker.node_id: other}))
         assert broker._broker_epoch() == -1
         broker.node.on_failure()
         assert broker.failed.is_set()

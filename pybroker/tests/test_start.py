@@ -134,6 +134,23 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert "--data-dir" in one_line(ended.err)
 
 
+@pytest.mark.parametrize("more", [(), ("--processes", 2)])
+def test_a_log_dir_that_cannot_be_made_is_told_with_the_line_that_names_it(tmp_path: Path, more: tuple[object]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("\nlog.dirs=/proc/nope\n")
+    line = one_line(run(file, "--port", 0, *more).err)
+    assert f"log dir /proc/nope: No such file or directory: change log.dirs (from {file}:2)" in line
+
+
+def test_a_listener_that_cannot_be_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    for text, words in (("SASL_SSL://:9393", "it is SASL_SSL"), ("://x", "is not of the form")):
+        file.write_text(f"\nlisteners={text}\n")
+        line = one_line(run(file, "--data-dir", tmp_path).err)
+        assert f"(from {file}:2)" in line
+        assert words in line
+
+
 def test_settings_come_from_option_environment_file_in_this_order(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.segment.bytes=1\nnum.partitions=1\nlog.retention.ms=5\n")
@@ -155,6 +172,30 @@ def test_a_properties_file_of_kafka_starts_a_broker_in_its_own_folders(tmp_path:
     assert (logs / "meta.properties").exists()
     assert "node.id=5" in (logs / "meta.properties").read_text()
     assert (tmp_path / "data" / "coordination.db").exists()
+
+
+def test_a_file_of_a_vendor_starts_and_what_has_no_meaning_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\nzookeeper.connect=127.0.0.1:1\n"
+        "confluent.balancer.enable=true\nmetric.reporters=io.confluent.Reporter\n"
+    )
+    with broker(tmp_path / "data", file, env={"CLUSTER_ID": "x", "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN"}) as running:
+        ended = running.stop()
+    assert ended.code == 0
+    for name in ("confluent.balancer.enable", "metric.reporters", "zookeeper.connect=127.0.0.1:1", "CLUSTER_ID"):
+        assert sum(name in line for line in ended.err.splitlines()) == 1
+    assert "INFO" not in ended.err, "KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged"
+
+
+def test_a_file_that_promises_acls_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n")
+    ended = run(file, "--port", 0, "--data-dir", tmp_path / "data")
+    assert ended.code == 2
+    assert f"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer (from {file}:1)" in ended.err
+    assert "no authorizer yet" in one_line(ended.err)
+    assert not (tmp_path / "data").exists()
 
 
 def test_without_data_dir_the_users_folder_is_taken_and_printed(tmp_path: Path) -> None:

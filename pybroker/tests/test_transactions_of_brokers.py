@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.server import Broker
 from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
@@ -199,7 +199,7 @@ def fill(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def copy(cluster: Cluster, source: str, target: str, count: int) -> None:
-    """Copies record by record, each in a transaction with its offset; starts anew where a transaction fails."""
+    """Copies record by record, each in a transaction with its offset; starts again where a transaction fails."""
     at_end = False
     while not at_end:
         client = producer(cluster, "copier")

@@ -10,8 +10,8 @@ from pyclient.admin.transactions import Transactions
 
 
 class Admin(Topics, Configs, Groups, Transactions, ClusterAdmin):
-    """Administers a cluster; Kafka's Admin in snake case.
+    """Administers a cluster, like Kafka's Admin with names in snake case.
 
-    Methods that take several things return ``Results``, a mapping by thing, and raise the first
-    error, or with ``check=False`` leave errors to the results.
+    A method that takes several items returns ``Results``, a mapping by item, and raises the first error. With
+    ``check=False`` it raises none, and the results contain the errors.
     """

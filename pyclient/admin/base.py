@@ -1,4 +1,4 @@
-"""What the parts of the asynchronous admin client share: the client core, and deadlines."""
+"""The base of the asynchronous admin client's parts: the client core, and deadlines."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ S = TypeVar("S", bound="Base")
 
 
 class Base:
-    """Connects when something is first asked. ``timeout`` of every method: seconds that it may take
-    with its retries, default.api.timeout.ms by default; what failed last is raised then.
+    """Connects on the first request. The ``timeout`` of each method limits its seconds, retries included; the default
+    is default.api.timeout.ms. After that the last error is raised.
     """
 
     def __init__(
@@ -31,20 +31,22 @@ class Base:
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """Settings are ``pyclient.config.ADMIN``'s, with ``_`` or ``.``. Raises ConfigError;
-        RuntimeError without a running loop.
+        """Takes the settings of ``pyclient.config.ADMIN``, with ``_`` or ``.``. Raises ConfigError, and RuntimeError
+        without a running loop.
         """
         self._config = load(ADMIN, bootstrap_servers, config, settings)
         self._client = Client(self._config, loop=asyncio.get_running_loop())
+        self._timeout: float = self._config.default_api_timeout_ms / 1000
+        """The default time limit of a method, in seconds."""
         self.unclosed = watch(self, "admin client", self._client.close)
-        """``detach()``: somebody else sees to it that it is closed."""
+        """``detach()`` when other code takes care of closing it."""
 
     async def connect(self, timeout: float | None = None) -> None:
-        """Connects now, so that an address that is wrong shows early. Raises ConnectionFailed."""
+        """Connects now, so that a wrong address is noticed early. Raises ConnectionFailed."""
         await self._client.start(timeout)
 
     async def close(self, timeout: float = 0.0) -> None:
-        """Ends the connections; calls that wait fail with ClientClosed."""
+        """Closes the connections. Waiting calls fail with ClientClosed."""
         self.unclosed.detach()
         await self._client.close(timeout)
 
@@ -60,9 +62,7 @@ class Base:
         await self.close()
 
     def _deadline(self, timeout: float | None) -> float:
-        if timeout is None:
-            timeout = self._config.default_api_timeout_ms / 1000
-        return self._client.clock() + timeout
+        return self._client.clock() + (self._timeout if timeout is None else timeout)
 
     def _left_ms(self, deadline: float) -> int:
         """The time that a broker may take for a request."""

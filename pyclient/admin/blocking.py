@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Mapping
+from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,18 +21,23 @@ def _blocking(
 ) -> Callable[Concatenate[Admin, P], R]:
     """The method, waited for; Ctrl-C ends the wait and the work."""
 
+    names = list(signature(method).parameters)[1:]
+    place = names.index("timeout") if "timeout" in names else len(names)
+
     def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
-        return self._runner.run(method(self._admin, *arguments, **keywords))
+        given: Any = arguments[place] if len(arguments) > place else keywords.get("timeout")
+        within = self._timeout if given is None else given
+        return self._runner.run(method(self._admin, *arguments, **keywords), within=within)
 
     functools.update_wrapper(call, method)
     return call
 
 
 class Admin:
-    """Administers a cluster; Kafka's Admin in snake case. Any thread may call it.
+    """Administers a cluster, like Kafka's Admin with names in snake case. Any thread may call it.
 
-    Methods that take several things return ``Results``, a mapping by thing, and raise the first
-    error, or with ``check=False`` leave errors to the results.
+    A method that takes several items returns ``Results``, a mapping by item, and raises the first error. With
+    ``check=False`` it raises none, and the results contain the errors.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class Admin:
         self._runner = Runner("admin client")
         try:
             self._admin = self._runner.run(_make(bootstrap_servers, config, settings))
+            self._timeout: float = self._admin._timeout
         except BaseException:
             self._closed = True
             self._runner.stop()
@@ -97,13 +104,17 @@ class Admin:
 
     def close(self, timeout: float = 0.0) -> None:
         """Ends the connections and the thread; calls that wait fail with ClientClosed. Harmless
-        when it is closed.
+        when it is closed. Raises RuntimeError on the client's own thread, and closes nothing there.
         """
         if not self._closed:
-            self._closed = True
             if not self._runner.forked:
-                self._runner.run(self._admin.close(timeout))
-            self._runner.stop()
+                self._runner.before_wait()
+            self._closed = True
+            try:
+                if not self._runner.forked:
+                    self._runner.run(self._admin.close(timeout), within=timeout)
+            finally:
+                self._runner.stop()
 
     def __del__(self) -> None:
         if not self._closed:

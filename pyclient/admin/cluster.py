@@ -45,8 +45,8 @@ class ClusterAdmin(Base):
     async def describe_cluster(
         self, *, include_fenced: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
-        """The cluster's id, controller and brokers. ``include_fenced``: also brokers that are
-        registered and not in service (KIP-1073; UnsupportedByBroker where that is not known).
+        """Returns the cluster's id, controller and brokers. ``include_fenced`` adds brokers that are registered but
+        not in service (KIP-1073); older brokers cause UnsupportedByBroker.
         """
         deadline = self._deadline(timeout)
 
@@ -78,8 +78,8 @@ class ClusterAdmin(Base):
     async def api_versions(
         self, broker: int | None = None, *, timeout: float | None = None
     ) -> dict[str, VersionRange]:
-        """The APIs that a broker (any by default) serves, by name; ``API_<key>`` where this client
-        does not know one.
+        """Returns the APIs of a broker (by default of any) by name. An API that this client does not know is
+        ``API_<key>``.
         """
         response = await self._ask_versions(broker, self._deadline(timeout))
         return {
@@ -90,7 +90,7 @@ class ClusterAdmin(Base):
         }
 
     async def describe_features(self, *, timeout: float | None = None) -> Features:
-        """Features in force and what the broker supports (KIP-584)."""
+        """Returns the finalized features and those that the broker supports (KIP-584)."""
         response = await self._ask_versions(None, self._deadline(timeout))
         finalized = {
             row.name: FeatureRange(row.min_version_level, row.max_version_level)
@@ -122,7 +122,7 @@ class ClusterAdmin(Base):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Sets features to version levels, 0 removes one; all or none. Raises FeatureUpdateFailed,
+        """Sets features to these levels, all or none; 0 removes a feature. Raises FeatureUpdateFailed and
         InvalidUpdateVersion.
         """
         request = UpdateFeatures.Request
@@ -154,8 +154,8 @@ class ClusterAdmin(Base):
         *,
         timeout: float | None = None,
     ) -> dict[int, Results[str, LogDirDescription]]:
-        """The log dirs of brokers (all by default) by path, with the replicas in them (of these
-        partitions, or all). A dir that is offline is among the results' ``errors``.
+        """Returns the log dirs of brokers (by default of all) by path, with their replicas (of these partitions, or of
+        all). An offline dir is among the results' ``errors``.
         """
         deadline = self._deadline(timeout)
         topics = None
@@ -187,8 +187,8 @@ class ClusterAdmin(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Moves replicas of one broker to other log dirs of it (KIP-113). Raises the first error
-        unless ``check=False``.
+        """Moves replicas of one broker to other log dirs of that broker (KIP-113). Raises the first error unless
+        ``check=False``.
         """
         request = AlterReplicaLogDirs.Request
         by_path: dict[str, list[TopicPartition]] = {}
@@ -232,8 +232,8 @@ class ClusterAdmin(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Elects leaders of these partitions, or of all that need it. Raises the first error unless
-        ``check=False``; ElectionNotNeeded is one.
+        """Elects leaders of these partitions, or of all that need one. Raises the first error, for example
+        ElectionNotNeeded, unless ``check=False``.
         """
         request = ElectLeaders.Request
         deadline = self._deadline(timeout)
@@ -267,8 +267,8 @@ class ClusterAdmin(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Gives partitions to other brokers; None cancels what goes on (KIP-455). Returns when it
-        has begun. Raises the first error unless ``check=False``.
+        """Moves partitions to these brokers; None cancels a move in progress (KIP-455). Returns when the moves have
+        begun. Raises the first error unless ``check=False``.
         """
         request = AlterPartitionReassignments.Request
         deadline = self._deadline(timeout)
@@ -302,7 +302,7 @@ class ClusterAdmin(Base):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, Reassignment]:
-        """The reassignments that go on, of these partitions or all."""
+        """Returns the reassignments in progress, of these partitions or of all."""
         request = ListPartitionReassignments.Request
         deadline = self._deadline(timeout)
         rows = None

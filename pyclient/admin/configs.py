@@ -38,9 +38,7 @@ class Configs(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """Every key (or these) of every resource, by name. Raises the first error unless
-        ``check=False``.
-        """
+        """Returns all keys, or these keys, of each resource by name. Raises the first error unless ``check=False``."""
         request = DescribeConfigs.Request
         wanted = None if keys is None else list(keys)
 
@@ -77,8 +75,8 @@ class Configs(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[ConfigResource, None]:
-        """Changes keys and leaves the others (KIP-339); each resource is changed as a whole or not
-        at all. Raises the first error unless ``check=False``.
+        """Changes these keys and no others (KIP-339). Each resource is changed completely or not at all. Raises the
+        first error unless ``check=False``.
         """
         request = IncrementalAlterConfigs.Request
         ops = {resource: list(rows) for resource, rows in changes.items()}
@@ -111,9 +109,9 @@ class Configs(Base):
     async def list_config_resources(
         self, types: Collection[ResourceType] = (), *, timeout: float | None = None
     ) -> list[ConfigResource]:
-        """The resources (of these types; all without) that have a configuration (KIP-1142).
+        """Returns the resources of these types, or of all types, that have a configuration (KIP-1142).
 
-        Raises UnsupportedByBroker before Kafka 3.7; before 4.1 only client metrics are known.
+        Raises UnsupportedByBroker before Kafka 3.7. Brokers before 4.1 know only client metrics.
         """
 
         def message(version: int) -> ListConfigResources.Request:
@@ -137,7 +135,7 @@ class Configs(Base):
 
         async def place(resource: ConfigResource) -> int | KafkaError:
             own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-            if not own or not resource.name.isdigit():
+            if not own or not resource.name.isdecimal():
                 return self._client.any_node()
             try:
                 return await self._known(int(resource.name), deadline)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cy.buffer import DecodeError
+from cy.wire.buffer import DecodeError
 from pyclient.admin.types import GroupDescription, MemberDescription
 from pyclient.core.client import Client
 from pyclient.errors import KafkaError, UnsupportedByBroker, of_code

@@ -21,8 +21,6 @@ Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "R | KafkaError"]]]
 
 LAG_S: Final = 1.0
 """How long a broker may not know a topic that another one has just created."""
-ONLY_THE_WAY: Final = frozenset({"NOT_CONTROLLER", "CONNECTION_FAILED", "NETWORK_EXCEPTION"})
-"""What is retried where other errors are answers."""
 
 
 async def fan_out(
@@ -150,7 +148,7 @@ class Coordinators:
         return dict(zip(keys, places, strict=True))
 
     def lost(self, keys: Collection[str]) -> None:
-        """What was known of these did not help: asks again."""
+        """Asks again, because the known locations of these items were wrong."""
         for key in keys:
             self._client.coordinator_lost(key, self._kind)
 

@@ -51,8 +51,8 @@ class Groups(Base):
         protocol_types: Collection[str] = (),
         timeout: float | None = None,
     ) -> list[GroupListing]:
-        """The groups of the cluster, by name; filters are exact in the spelling of the listing
-        (``Stable``, ``Classic``), in capitals or not. Raises where a broker cannot tell.
+        """Returns the groups of the cluster, in the order of their names. Filters use the words of the listing
+        (``Stable``, ``Classic``), in upper or lower case. Raises an error if a broker cannot list its groups.
         """
         deadline = self._deadline(timeout)
 
@@ -95,7 +95,7 @@ class Groups(Base):
         types: Collection[str] = (),
         timeout: float | None = None,
     ) -> list[GroupListing]:
-        """The groups of consumers, and those that have offsets only (no protocol type)."""
+        """Returns the consumer groups, and groups that only have offsets (no protocol type)."""
         return await self.list_groups(
             states=states, types=types, protocol_types=("consumer", ""), timeout=timeout
         )
@@ -103,8 +103,8 @@ class Groups(Base):
     async def describe_consumer_groups(
         self, groups: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, GroupDescription]:
-        """Groups and their members, of both protocols. Raises the first error, GroupIdNotFound for
-        one, unless ``check=False``.
+        """Describes groups of both protocols and their members. Raises the first error, for example GroupIdNotFound,
+        unless ``check=False``.
         """
 
         async def ask(node: int, keys: list[str]) -> dict[str, GroupDescription | KafkaError]:
@@ -117,8 +117,8 @@ class Groups(Base):
     async def delete_consumer_groups(
         self, groups: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, None]:
-        """Deletes groups without members, and their offsets. Raises the first error, NonEmptyGroup
-        for one, unless ``check=False``.
+        """Deletes groups without members, and their offsets. Raises the first error, for example NonEmptyGroup, unless
+        ``check=False``.
         """
 
         async def ask(node: int, keys: list[str]) -> dict[str, KafkaError | None]:
@@ -137,8 +137,8 @@ class Groups(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[MemberToRemove, None]:
-        """Removes members of a classic group, all of them by default (KIP-345, KIP-571). Raises the
-        first error unless ``check=False``.
+        """Removes members from a classic group, by default all (KIP-345, KIP-571). Raises the first error unless
+        ``check=False``.
         """
         if members is None:
             found = (await self.describe_consumer_groups(group, timeout=timeout))[group]
@@ -180,8 +180,8 @@ class Groups(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of a group, of these partitions or all; those without one are left
-        out. ``require_stable``: waits for open transactions that commit offsets.
+        """Returns a group's committed offsets for these partitions, or for all. Partitions without one are left out.
+        ``require_stable`` waits for open transactions that commit offsets.
         """
         topics = None if partitions is None else by_topic(partitions)
 
@@ -202,8 +202,8 @@ class Groups(Base):
     async def list_offsets_of_consumer_groups(
         self, groups: Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """All committed offsets of many groups, by one request per coordinator (KIP-709; to brokers
-        before Kafka 3.0 one per group). Raises the first error unless ``check=False``.
+        """Returns all committed offsets of many groups, with one request per coordinator (KIP-709), or one per group
+        for brokers before Kafka 3.0. Raises the first error unless ``check=False``.
         """
 
         async def one(node: int, some: list[str]) -> dict[str, Offsets | KafkaError]:
@@ -231,8 +231,8 @@ class Groups(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Commits offsets for a group that has no members. Raises the first error,
-        UnknownMemberId for a group that has, unless ``check=False``.
+        """Commits offsets for a group without members. Raises the first error, for example UnknownMemberId if the
+        group has members, unless ``check=False``.
         """
         request = OffsetCommit.Request
         rows = {
@@ -263,8 +263,8 @@ class Groups(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Deletes committed offsets of topics that the group is not subscribed to. Raises the first
-        error, GroupSubscribedToTopic for one that is, unless ``check=False``.
+        """Deletes committed offsets of topics to which the group is not subscribed. Raises the first error, for
+        example GroupSubscribedToTopic, unless ``check=False``.
         """
         request = OffsetDelete.Request
         topics = [
@@ -364,10 +364,11 @@ def _committed(
     response: OffsetFetch.Response, group: str
 ) -> Results[TopicPartition, OffsetAndMetadata]:
     """The offsets in a response of any version; raises the group's error."""
-    found = next((row for row in response.groups if row.group_id == group), response)
-    check_code(found.error_code, f"group {group}" if found.error_code else None)
+    found: list[Any] = [row for row in response.groups if row.group_id == group] or [response]
+    for part in found:
+        check_code(part.error_code, f"group {group}" if part.error_code else None)
     results: Results[TopicPartition, OffsetAndMetadata] = Results()
-    for topic in found.topics:
+    for topic in (topic for part in found for topic in part.topics):
         for row in topic.partitions:
             key = TopicPartition(topic.name, row.partition_index)
             error = of_code(row.error_code)

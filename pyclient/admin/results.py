@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Results(dict[K, R], Generic[K, R]):
-    """Results by thing; ``errors`` has those that failed, and asking for one of them raises it."""
+    """A mapping from items to results. Access to a failed item raises its error; ``errors`` has all errors."""
 
     def __init__(
         self, done: Mapping[K, R] | None = None, errors: Mapping[K, KafkaError] | None = None

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyclient.admin.base import Base, by_topic, names
-from pyclient.admin.fan_out import ONLY_THE_WAY, Anywhere, Leaders, fan_out
+from pyclient.admin.fan_out import Anywhere, Leaders, fan_out
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     CreatedTopic,
     ListedOffset,
     NewTopic,
+    OffsetSpec,
     PartitionDescription,
     TopicDescription,
     TopicListing,
 )
-from pyclient.errors import KafkaError, of_code
+from pyclient.errors import CONTROLLER_LOST, KafkaError, of_code
 from pyclient.protocol import (
     CreatePartitions,
     CreateTopics,
@@ -48,11 +49,10 @@ class Topics(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[str, CreatedTopic]:
-        """Creates topics, given by name or as ``NewTopic``; the keywords are for those given by
-        name. ``validate_only``: only says what would happen.
+        """Creates topics, given by name or as ``NewTopic``. The keywords apply to those given by name. With
+        ``validate_only`` it only reports what would happen.
 
-        Raises the first error, TopicAlreadyExists for one; with ``check=False`` the results have
-        them.
+        Raises the first error, for example TopicAlreadyExists. With ``check=False`` the results contain the errors.
         """
         given = [topics] if isinstance(topics, (str, NewTopic)) else list(topics)
         defaults = (num_partitions, replication_factor, None, configs or {})
@@ -71,7 +71,7 @@ class Topics(Base):
 
         places = Anywhere(self._client, controller=True)
         results = await fan_out(
-            self._client, by_name, places, ask, deadline, retry=ONLY_THE_WAY
+            self._client, by_name, places, ask, deadline, retry=CONTROLLER_LOST
         )
         return results.checked(check)
 
@@ -96,7 +96,7 @@ class Topics(Base):
 
         places = Anywhere(self._client, controller=True)
         results = await fan_out(
-            self._client, names(topics), places, ask, deadline, retry=ONLY_THE_WAY
+            self._client, names(topics), places, ask, deadline, retry=CONTROLLER_LOST
         )
         return results.checked(check)
 
@@ -109,8 +109,8 @@ class Topics(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[str, None]:
-        """Raises topics to so many partitions each. ``assignments``: for each new partition of a
-        topic its brokers. Raises the first error unless ``check=False``.
+        """Raises the number of partitions of topics to these counts. ``assignments`` gives the brokers of each new
+        partition. Raises the first error unless ``check=False``.
         """
         deadline = self._deadline(timeout)
         request = CreatePartitions.Request
@@ -138,13 +138,13 @@ class Topics(Base):
             }
 
         places = Anywhere(self._client, controller=True)
-        results = await fan_out(self._client, counts, places, ask, deadline, retry=ONLY_THE_WAY)
+        results = await fan_out(self._client, counts, places, ask, deadline, retry=CONTROLLER_LOST)
         return results.checked(check)
 
     async def list_topics(
         self, *, list_internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
-        """All topics by name."""
+        """Returns all topics by name."""
         response = await self._metadata(None, self._deadline(timeout))
         rows = [row for row in response.topics if row.name and not row.error_code]
         return {
@@ -156,8 +156,8 @@ class Topics(Base):
     async def describe_topics(
         self, topics: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, TopicDescription]:
-        """Topics and their partitions. Raises the first error, UnknownTopicOrPartition for one,
-        unless ``check=False``.
+        """Describes topics and their partitions. Raises the first error, for example UnknownTopicOrPartition, unless
+        ``check=False``.
         """
         response = await self._metadata(names(topics), self._deadline(timeout))
         results: Results[str, TopicDescription] = Results()
@@ -174,8 +174,8 @@ class Topics(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, int]:
-        """Deletes the records before an offset; -1 is the high watermark. -> the first offset that
-        is left. Raises the first error unless ``check=False``.
+        """Deletes the records before an offset; -1 is the high watermark. Returns the first offset that is left.
+        Raises the first error unless ``check=False``.
         """
         deadline = self._deadline(timeout)
         request = DeleteRecords.Request
@@ -210,18 +210,18 @@ class Topics(Base):
 
     async def list_offsets(
         self,
-        specs: Mapping[TopicPartition, int],
+        specs: Mapping[TopicPartition, int | str],
         *,
         isolation_level: str = "read_uncommitted",
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, ListedOffset]:
-        """Offsets by ``OffsetSpec``, or by a time in ms since 1970. With ``read_committed`` the
-        latest is the last stable one. Raises the first error unless ``check=False``.
+        """Returns offsets by ``OffsetSpec`` or its name (``"earliest"``, ``"latest"``), or by a time in ms since 1970.
+        With ``read_committed`` the latest is the last stable offset. Raises the first error unless ``check=False``.
         """
         deadline = self._deadline(timeout)
         isolation = _ISOLATION[isolation_level]
-        targets = {partition_of(tp): int(spec) for tp, spec in specs.items()}
+        targets = {partition_of(tp): OffsetSpec.of(spec) for tp, spec in specs.items()}
         request = ListOffsets.Request
 
         async def ask(

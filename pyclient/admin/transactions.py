@@ -48,8 +48,9 @@ class Transactions(Base):
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids of the cluster, in order; filters are exact. ``longer_than_ms``:
-        with a transaction open for longer (KIP-994). ``pattern``: an RE2 of the id (KIP-1152).
+        """Returns the transactional ids of the cluster in order. Filters are exact. ``longer_than_ms`` selects those
+        with a transaction that has been open for longer (KIP-994). ``pattern`` is an RE2 expression for the id
+        (KIP-1152).
         """
         deadline = self._deadline(timeout)
 
@@ -83,7 +84,7 @@ class Transactions(Base):
     async def describe_transactions(
         self, ids: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, TransactionDescription]:
-        """Transactional ids. Raises the first error, TransactionalIdNotFound for one, unless
+        """Describes transactional ids. Raises the first error, for example TransactionalIdNotFound, unless
         ``check=False``.
         """
 
@@ -106,9 +107,7 @@ class Transactions(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """The producers that the leaders of partitions know. Raises the first error unless
-        ``check=False``.
-        """
+        """Returns the producers that the leaders of partitions know. Raises the first error unless ``check=False``."""
         request = DescribeProducers.Request
 
         async def ask(
@@ -139,9 +138,9 @@ class Transactions(Base):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Ends a hanging transaction in one partition: one that its leader holds open
-        (``describe_producers``) and no coordinator knows. To a transaction that is alive this
-        does damage: use ``fence_producers`` there.
+        """Aborts a hanging transaction in one partition: the leader holds it open (``describe_producers``), but no
+        coordinator knows it. Do not use this for a live transaction, which it would damage; use ``fence_producers``
+        instead.
         """
         request = WriteTxnMarkers.Request
         marker = request.WritableTxnMarker(
@@ -179,9 +178,9 @@ class Transactions(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[str, None]:
-        """Ends transactions, each of its transactional id, that others have left open
-        (``Producer.prepare_transaction``). Exactly these: one whose producer has gone on since is refused
-        (ProducerFenced, InvalidProducerEpoch, InvalidTxnState). Raises the first error unless ``check=False``.
+        """Ends exactly these transactions, which other producers have left open (``Producer.prepare_transaction``). If
+        a producer has gone on since, its transaction is refused (ProducerFenced, InvalidProducerEpoch,
+        InvalidTxnState). Results are by transactional id. Raises the first error unless ``check=False``.
         """
         given = {one.transactional_id: one for one in prepared}
 
@@ -208,8 +207,8 @@ class Transactions(Base):
     async def fence_producers(
         self, ids: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, FencedProducer]:
-        """Aborts what transactional ids have open and fences their producers, so that they can do
-        nothing more. Raises the first error unless ``check=False``.
+        """Aborts the open transactions of transactional ids and fences their producers, which can then do nothing
+        more. Raises the first error unless ``check=False``.
         """
 
         async def one(node: int, key: str) -> FencedProducer | KafkaError:
@@ -232,12 +231,12 @@ class Transactions(Base):
     async def force_terminate_transaction(
         self, transactional_id: str, *, timeout: float | None = None
     ) -> None:
-        """Aborts what this transactional id has open (KIP-939's name of fencing one)."""
+        """Aborts the open transaction of this transactional id and fences its producer (under the name of KIP-939)."""
         await self.fence_producers(transactional_id, timeout=timeout)
 
 
 def _raised(outcome: KafkaError | BaseException | None) -> KafkaError | None:
-    """What is one transaction's own; raises what is no answer of a broker."""
+    """Returns the error of one transaction, or None; raises errors that are no broker's answer."""
     if outcome is None or isinstance(outcome, KafkaError):
         return outcome
     raise outcome

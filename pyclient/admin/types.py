@@ -1,9 +1,10 @@
-"""What the admin client takes and returns."""
+"""The types of the admin client's arguments and results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum
+from operator import index
 from typing import NamedTuple
 
 from pyclient.topic_partition import TopicPartition
@@ -20,7 +21,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created; ``topic_id`` in base64. -1, None: the broker did not say."""
+    """A topic that was created; ``topic_id`` in base64. -1 and None mean that the broker did not say."""
 
     topic_id: str
     num_partitions: int
@@ -37,7 +38,7 @@ class TopicListing(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """A partition; ``leader`` is -1 where there is none. Brokers by id."""
+    """A partition; ``leader`` is -1 if there is none. Brokers are given by id."""
 
     partition: int
     leader: int
@@ -57,7 +58,7 @@ class TopicDescription(NamedTuple):
 
 
 class ResourceType(IntEnum):
-    """What has a configuration."""
+    """The kinds of resources that have a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -67,7 +68,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Something that has a configuration; a broker's name is its id, empty for all brokers."""
+    """A resource with a configuration. The name of a broker is its id, or empty for all brokers."""
 
     type: ResourceType
     name: str
@@ -77,7 +78,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a configuration value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -91,7 +92,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A key that a value may come from, the strongest first."""
+    """A key from which a value may come; the one with the highest precedence comes first."""
 
     name: str
     value: str | None
@@ -99,7 +100,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A key and its value. ``source``: a ConfigSource, or a number that is newer than this client.
+    """A key and its value. ``source`` is a ConfigSource, or a number that this client does not know.
     ``type``: Kafka's number of the value's type (1 boolean, 2 string, 3 int, 5 long …).
     """
 
@@ -114,12 +115,12 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Nobody has set it."""
+        """Whether the value is a default that was not set explicitly."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
 
 class AlterOp(IntEnum):
-    """What to do to a key; the last two are for lists."""
+    """How to change a key; the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -136,7 +137,7 @@ class AlterConfigOp(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """Which offset to list; a time in ms since 1970 is one as well: the first record not before it."""
+    """The offset to list. A time in ms since 1970 may be used instead: it means the first record at or after it."""
 
     LATEST = -1
     EARLIEST = -2
@@ -144,9 +145,25 @@ class OffsetSpec(IntEnum):
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
 
+    @classmethod
+    def of(cls, given: int | str) -> int:
+        """Returns the protocol's number for a member, its name (``"earliest"``, ``"max-timestamp"``) or a time in ms.
+        Raises ValueError for another name, and TypeError for another type.
+        """
+        if isinstance(given, str):
+            found = cls.__members__.get(given.upper().replace("-", "_"))
+            if found is None:
+                names = ", ".join(name.lower().replace("_", "-") for name in cls.__members__)
+                raise ValueError(f"offset {given!r} is none of {names}, and no time in ms since 1970, an int")
+            return found
+        try:
+            return index(given)
+        except TypeError:
+            raise TypeError(f"offset {given!r} is neither an OffsetSpec nor an int, a time in ms since 1970") from None
+
 
 class ListedOffset(NamedTuple):
-    """An offset, -1 where no record fits; ``timestamp`` in ms, -1 unless it was asked for by time."""
+    """An offset, or -1 if no record fits. ``timestamp`` is in ms, or -1 unless the offset was requested by time."""
 
     offset: int
     timestamp: int
@@ -154,7 +171,7 @@ class ListedOffset(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in a list. ``type``: ``Classic``, ``Consumer`` …; empty: the broker did not say."""
+    """A group in a list. ``type`` is ``Classic``, ``Consumer`` …, or empty if the broker did not say."""
 
     group_id: str
     protocol_type: str
@@ -163,7 +180,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group. ``epoch`` and ``target`` are of the new protocol (KIP-848)."""
+    """A member of a group. ``epoch`` and ``target`` belong to the new protocol (KIP-848)."""
 
     member_id: str
     group_instance_id: str | None
@@ -176,7 +193,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group. ``type`` is ``Classic`` or ``Consumer``; ``epoch`` is the latter's, and so is
+    """A group. ``type`` is ``Classic`` or ``Consumer``; only the latter has ``epoch`` and
     ``assignment_epoch``; ``coordinator`` is a broker's id.
     """
 
@@ -192,7 +209,7 @@ class GroupDescription(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member, by the id of its instance (static) or by its own."""
+    """A member to remove, by its instance id (static) or by its member id."""
 
     group_instance_id: str | None = None
     member_id: str = ""
@@ -209,7 +226,7 @@ class BrokerDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster; ``controller_id`` is -1 where there is none."""
+    """The cluster; ``controller_id`` is -1 if there is none."""
 
     cluster_id: str | None
     controller_id: int
@@ -217,7 +234,7 @@ class ClusterDescription(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a log dir: bytes, records it lags behind, whether it is moving there."""
+    """A replica in a log dir: its bytes, the records that it lags behind, and whether it is moving to this dir."""
 
     size: int
     offset_lag: int
@@ -225,7 +242,7 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A log dir of a broker; bytes are -1 where the broker does not say."""
+    """A log dir of a broker; bytes are -1 if the broker does not say."""
 
     path: str
     replicas: Mapping[TopicPartition, ReplicaInfo]
@@ -235,14 +252,14 @@ class LogDirDescription(NamedTuple):
 
 
 class Election(Enum):
-    """Which leader to elect: the first replica, or any that is alive, losing records."""
+    """The leader to elect: the first replica, or any live one, which may lose records."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class Reassignment(NamedTuple):
-    """A reassignment that goes on; brokers by id."""
+    """A reassignment in progress; brokers are given by id."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -258,7 +275,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id; times in ms, ``start_time_ms`` is -1 without an open transaction."""
+    """A transactional id. Times are in ms; ``start_time_ms`` is -1 without an open transaction."""
 
     coordinator: int
     state: str
@@ -270,7 +287,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition's leader knows of a producer; -1 where there is nothing."""
+    """The leader's state of a producer in a partition; -1 stands for an unknown value."""
 
     producer_id: int
     producer_epoch: int
@@ -281,7 +298,7 @@ class ProducerState(NamedTuple):
 
 
 class FencedProducer(NamedTuple):
-    """The producer id and epoch that a transactional id has after its producers were fenced."""
+    """The producer id and epoch of a transactional id after its producers were fenced."""
 
     producer_id: int
     producer_epoch: int
@@ -295,7 +312,7 @@ class FeatureRange(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Features of the cluster: levels in force, levels that the broker supports."""
+    """The features of the cluster: the finalized levels, and the levels that the broker supports."""
 
     finalized: Mapping[str, FeatureRange]
     supported: Mapping[str, FeatureRange]
@@ -303,7 +320,7 @@ class Features(NamedTuple):
 
 
 class UpgradeType(IntEnum):
-    """Whether a feature's level may go down, and lose metadata in doing so."""
+    """Whether an update may lower a feature's level, and whether it may lose metadata by that."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -311,7 +328,7 @@ class UpgradeType(IntEnum):
 
 
 class VersionRange(NamedTuple):
-    """The versions of an API that a broker serves, and the one that this client uses, None: none."""
+    """The versions of an API that a broker serves. ``usable`` is the version that this client uses, or None."""
 
     key: int
     min_version: int

@@ -1,4 +1,4 @@
-"""The keys that producer, consumer and admin have in common."""
+"""The keys that producer, consumer and admin share."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pyclient.config.key import INT, LIST, MAX_INT, MAX_LONG, STRING, Key
 MINUTE: Final = 60_000
 
 CLIENT: Final = (
-    Key("bootstrap.servers", LIST, (), "host:port, comma-separated: where the cluster is first asked for"),
+    Key("bootstrap.servers", LIST, (), "host:port, comma-separated: the servers to contact first"),
     Key("client.id", STRING, "pyclient", "the name that brokers see in requests"),
     Key("client.rack", STRING, "", "where the client runs; a consumer then reads from a replica there (KIP-392)"),
     Key("security.protocol", STRING, "PLAINTEXT", "how connections are secured", words=("PLAINTEXT",)),
-    Key("request.timeout.ms", INT, 30_000, "how long a response is waited for", 1, MAX_INT),
+    Key("request.timeout.ms", INT, 30_000, "how long to wait for a response", 1, MAX_INT),
     Key("default.api.timeout.ms", INT, MINUTE, "how long a call may take, retries included", 0, MAX_INT),
     Key("retry.backoff.ms", INT, 100, "the first wait before a retry", 0, MAX_LONG),
     Key("retry.backoff.max.ms", INT, 1000, "the longest wait before a retry", 0, MAX_LONG),
-    Key("reconnect.backoff.ms", INT, 50, "the first wait before a broker is connected to again", 0, MAX_LONG),
-    Key("reconnect.backoff.max.ms", INT, 1000, "the longest such wait", 0, MAX_LONG),
-    Key("socket.connection.setup.timeout.ms", INT, 10_000, "how long connecting may take at first", 1, MAX_LONG),
-    Key("socket.connection.setup.timeout.max.ms", INT, 30_000, "and after failures, doubling", 1, MAX_LONG),
+    Key("reconnect.backoff.ms", INT, 50, "the first wait before reconnecting to a broker", 0, MAX_LONG),
+    Key("reconnect.backoff.max.ms", INT, 1000, "the longest wait before reconnecting", 0, MAX_LONG),
+    Key("socket.connection.setup.timeout.ms", INT, 10_000, "the first time limit for connecting", 1, MAX_LONG),
+    Key("socket.connection.setup.timeout.max.ms", INT, 30_000,
+            "the longest time limit for connecting; it doubles after failures", 1, MAX_LONG),
     Key("connections.max.idle.ms", INT, 9 * MINUTE, "unused connections are closed after this time", 1, MAX_LONG),
-    Key("metadata.max.age.ms", INT, 5 * MINUTE, "metadata is asked for at least this often", 1, MAX_LONG),
+    Key("metadata.max.age.ms", INT, 5 * MINUTE, "metadata is refreshed at least this often", 1, MAX_LONG),
     Key("metadata.recovery.strategy", STRING, "rebootstrap", "what to do when no known broker can be reached "
         "(KIP-899)", words=("rebootstrap", "none")),
     Key("send.buffer.bytes", INT, -1, "SO_SNDBUF; -1 is the system's", -1, MAX_INT),

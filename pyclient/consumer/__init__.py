@@ -11,15 +11,25 @@ loop; ``core`` puts them together; the faces are ``blocking`` and ``asynchronous
 
 from __future__ import annotations
 
-from cy.records import Record, Records
+from cy.consume.records import Record, Records
 from pyclient.consumer.blocking import Consumer
-from pyclient.consumer.errors import CommitFailed, CorruptRecords, IllegalState, LogTruncation, NoOffsetForPartition
+from pyclient.consumer.errors import (
+    BatchTooLarge,
+    CommitFailed,
+    CorruptRecords,
+    DeserializationError,
+    IllegalState,
+    LogTruncation,
+    NoOffsetForPartition,
+)
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 
 __all__ = [
+    "BatchTooLarge",
     "CommitFailed",
     "Consumer",
     "CorruptRecords",
+    "DeserializationError",
     "GroupMetadata",
     "IllegalState",
     "LogTruncation",

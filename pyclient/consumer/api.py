@@ -1,19 +1,22 @@
-"""What both faces of the consumer do alike and without waiting."""
+"""The methods that both faces of the consumer share and that do not wait."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cy.fetched import Chunk
-from cy.records import Record, Records, RecordsIterator
+from cy.consume.fetched import Chunk
+from cy.consume.records import Record, Records, RecordsIterator
+from cy.produce.callback_order import check_parameters
 from pyclient.config import CONSUMER, Config, load
+from pyclient.consumer.alone import NEEDED
 from pyclient.consumer.core import ConsumerCore, OnCommit, Topics
+from pyclient.consumer.errors import IllegalState
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.topic_partition import TopicPartition, partition_of
 
-__all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "settings_of"]
+__all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "patience_of", "settings_of"]
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
@@ -21,17 +24,23 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 def settings_of(
     bootstrap_servers: Any, config: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> Config:
-    """The consumer's settings; without ``group_id`` nothing is committed. Raises ConfigError."""
+    """Returns the consumer's settings. Raises ConfigError."""
     return load(CONSUMER, bootstrap_servers, config, settings)
 
 
+def patience_of(settings: Config) -> float | None:
+    """Returns the seconds after which an iteration without a record ends; None means never."""
+    limit: int = settings.consumer_timeout_ms
+    return None if limit < 0 else limit / 1000
+
+
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """With plain offsets as they are meant. Raises TypeError."""
+    """Returns the offsets with plain ints as OffsetAndMetadata. Raises TypeError."""
     return {partition_of(tp): offset_of(row) for tp, row in offsets.items()}
 
 
 def offset_of(given: object) -> OffsetAndMetadata:
-    """An offset as it is committed. Raises TypeError."""
+    """Returns the offset in the form in which it is committed. Raises TypeError."""
     if isinstance(given, int):
         return OffsetAndMetadata(given)
     if isinstance(given, OffsetAndMetadata):
@@ -40,28 +49,45 @@ def offset_of(given: object) -> OffsetAndMetadata:
 
 
 def offset_behind(record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What to commit when a record, and those before it, are done."""
+    """Returns the offset to commit when this record and those before it are processed."""
     place = TopicPartition(record.topic, record.partition)
     return {place: OffsetAndMetadata(record.offset + 1, record.leader_epoch)}
 
 
+def limit_of(given: int, name: str = "max_records") -> int:
+    """Returns how many records a poll may return. Raises ValueError for less than one."""
+    if given < 1:
+        raise ValueError(f"{name}={given} is less than 1")
+    return given
+
+
 class ConsumerApi:
-    """Positions, pauses and what is known without asking. Guarded by the core's lock."""
+    """Positions, pauses and other state that needs no request. The core's lock guards it."""
 
     _core: ConsumerCore
     _reading: RecordsIterator | None = None
-    """Of ``for record in consumer``: what was polled and not all looked at yet."""
+    """The polled records that ``for record in consumer`` and ``get`` have not returned yet."""
 
     # -- iteration -----------------------------------------------------------------------------------
 
     def _unread(self) -> dict[TopicPartition, int]:
-        """Where the iteration stands: offsets of records that were polled and not reached."""
+        """Returns the offsets of the first records that were polled but not reached by the iteration."""
         if self._reading is None:
             return {}
         return {TopicPartition(*place): offset for place, offset in self._reading.rest().items()}
 
+    def _next(self) -> Record | None:
+        """Returns the next polled record, or None if all were returned."""
+        reading = self._reading
+        record = None if reading is None else next(reading, None)
+        if record is None:
+            self._reading = None
+        return record
+
     def _rewind(self) -> None:
-        """What the iteration did not reach is polled again."""
+        """Makes the next poll return the records that the iteration did not reach. This does not mark the others as
+        processed, because the application may still work on the last one.
+        """
         rest, reading, self._reading = self._unread(), self._reading, None
         if reading is not None:
             reading.stop()
@@ -69,12 +95,12 @@ class ConsumerApi:
             for tp, offset in rest.items():
                 state = self._core.subscription.states.get(tp)
                 if state is not None and state.position is not None:
-                    state.seek(offset)
+                    state.go_back(offset)
         if rest:
             self._core.fetcher.wake()
 
     def _given(self, chunks: list[Chunk]) -> Records:
-        """What ``poll`` gives, when the interceptors have seen it."""
+        """Returns the result of ``poll`` after calling the interceptors."""
         records = Records(chunks)
         if chunks and self._core.interceptors:
             self._core.interceptors.on_consume(records)
@@ -83,19 +109,20 @@ class ConsumerApi:
     # -- positions -----------------------------------------------------------------------------------
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """Returns the partitions that the consumer currently reads."""
         with self._core.lock:
             return set(self._core.subscription.states)
 
     def subscription(self) -> set[str]:
-        """The topics that are subscribed to; of a pattern those that match, where the coordinator matches it
-        (KIP-848) those that this consumer has partitions of.
+        """Returns the subscribed topics. For a pattern these are the matching topics. If the coordinator matches the
+        pattern (KIP-848), they are the topics of this consumer's partitions.
         """
         subscription = self._core.subscription
         return set(subscription.topics) if subscription.by_group else set()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """For each partition that has one the offset of the next record: for ``Producer.send_offsets``."""
+        """Returns the offset of the next record for each partition that has a position, for ``Producer.send_offsets``.
+        """
         found = self._core.positions()
         for tp, offset in self._unread().items():
             if tp in found:
@@ -103,8 +130,8 @@ class ConsumerApi:
         return found
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """The next record read is the one at ``offset``. Raises IllegalState where the partition is
-        not assigned, ValueError for an offset below 0.
+        """Continues a partition at ``offset``. Raises IllegalState if the partition is not assigned, and ValueError for
+        an offset below 0.
         """
         where = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if where.offset < 0:
@@ -115,11 +142,13 @@ class ConsumerApi:
         self._core.fetcher.wake()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """To the first record, of all partitions where none are named."""
+        """Continues at the first record of these partitions, or of all partitions."""
         self._seek_by(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Behind the last record (read_committed: behind the last stable one)."""
+        """Continues after the last record (with read_committed: at the last stable offset) of these partitions, or of
+        all.
+        """
         self._seek_by(partitions, LATEST)
 
     def _seek_by(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
@@ -131,28 +160,38 @@ class ConsumerApi:
         core.client.loop.call_soon_threadsafe(core.on_assignment)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """``poll`` gives no records of these until ``resume``. A rebalance keeps it so for the partitions that
-        this consumer keeps, by every protocol and assignor; in Kafka's own consumer an eager one ends all pauses.
+        """Returns no records of these partitions from ``poll`` until ``resume``. With every protocol and assignor, a
+        rebalance keeps the pauses of the partitions that this consumer keeps. In Kafka's own consumer an eager
+        rebalance ends all pauses.
         """
         self._rewind()
         with self._core.lock:
             for tp in list(partitions):
                 self._core.subscription.state(partition_of(tp)).paused = True
+        self._core.fetcher.on_pause()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these again."""
+        """Reads these partitions again."""
         with self._core.lock:
             for tp in list(partitions):
                 self._core.subscription.state(partition_of(tp)).paused = False
         self._core.fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Returns the paused partitions."""
         with self._core.lock:
             return self._core.subscription.paused()
 
+    def at_end(self) -> set[TopicPartition]:
+        """Returns the partitions that were read to the end that the last fetch found, so that their ``current_lag`` is
+        0. Newer records may have been written since. A partition is not included before its first fetch.
+        """
+        return {tp for tp in self.assignment() if self.current_lag(tp) == 0}
+
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, as of the last fetch; None before the first."""
+        """Returns the number of records between the position and the end at the last fetch; None before the first
+        fetch.
+        """
         tp = partition_of(partition)
         with self._core.lock:
             state = self._core.subscription.state(tp)
@@ -162,14 +201,20 @@ class ConsumerApi:
             return None if end < 0 or position is None else max(0, end - position)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group: for ``Producer.send_offsets``. Raises IllegalState without a group."""
+        """Returns this consumer's membership, for ``Producer.send_offsets``. Raises IllegalState without a group."""
         return self._core.identity()
 
     def wakeup(self) -> None:
-        """Ends the poll that waits, or the next one, with WakeupError. Any thread, signal handlers too."""
+        """Ends the waiting poll, or the next one, with WakeupError. Any thread or signal handler may call this."""
         self._core.wakeup()
 
-    def _to_commit(self, offsets: Offsets | Record | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _to_commit(
+        self, offsets: Offsets | Record | None, on_commit: OnCommit | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self._core.committed is None:
+            raise IllegalState(NEEDED)
+        if on_commit is not None:
+            check_parameters(on_commit, "on_commit", "offsets")
         if offsets is None:
             return self.positions()
         return offset_behind(offsets) if isinstance(offsets, Record) else offsets_of(offsets)

@@ -31,10 +31,11 @@ class Call(NamedTuple):
 class Appointments:
     """Calls that wait for the application's next poll."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_ready: Callable[[], None] = lambda: None) -> None:
+        """``on_ready`` is called when there is one."""
         self._loop = loop
         self._calls: deque[Call] = deque()
-        self.on_ready: Callable[[], None] = lambda: None
+        self._on_ready = on_ready
 
     async def at_poll(
         self, action: str, partitions: Collection[TopicPartition] = (), change: Callable[[], None] = lambda: None
@@ -42,11 +43,11 @@ class Appointments:
         """Returns when the application has done it. On the loop."""
         call = Call(action, frozenset(partitions), change, self._loop.create_future())
         self._calls.append(call)
-        self.on_ready()
+        self._on_ready()
         await call.done
 
     def due(self) -> Call | None:
-        """The next call; whoever takes it is ``keeping`` it. Any thread."""
+        """Returns the next call. The caller then has to be ``keeping`` it. Any thread may call this."""
         while self._calls:
             call = self._calls.popleft()
             if not call.done.cancelled():
@@ -58,7 +59,7 @@ class Appointments:
 
     @contextmanager
     def keeping(self, call: Call) -> Iterator[None]:
-        """Within it the listener is told, whatever it raises. Any thread."""
+        """A context in which the listener is called, whatever it raises. Any thread may use it."""
         try:
             if call.action == ASSIGNED:
                 call.change()

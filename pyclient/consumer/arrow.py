@@ -5,13 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from cy.fetched import Chunk
-from cy.record_columns import Columns, Strings, columns
+from cy.consume.fetched import Chunk
+from cy.consume.record_columns import Columns, Strings, columns
 from pyclient.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
+MOST_BYTES: Final = 256 << 20
+"""Of the records of one batch, but for a larger one alone: a column of Arrow has 2 GiB at most."""
+MOST_ROWS: Final = ((1 << 31) - 1) // 249
+"""So many names of topics fit into one column."""
 PER_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 """Units of time that a timestamp column may have, in a millisecond."""
 
@@ -21,7 +25,7 @@ def _arrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ConfigError("poll_arrow needs pyarrow: pip install pybroker[arrow]") from None
+        raise ConfigError("poll_arrow needs pyarrow: pip install pyarrow") from None
     return pyarrow
 
 
@@ -47,7 +51,7 @@ def record_batch(chunks: list[Chunk], wanted: pyarrow.Schema | None = None) -> p
     """The records of the chunks, without copying what is in their columns again.
 
     ``wanted``: those columns only, in its order: of ``schema`` and ``timestamp_type`` (int32; 1 is LogAppendTime).
-    A timestamp may be in ms, us or ns, a key or value a string: its bytes are not looked at.
+    A timestamp may be in ms, us or ns. A key or value may be a string; its bytes are not checked.
     """
     pa = _arrow()
     wanted = schema() if wanted is None else wanted

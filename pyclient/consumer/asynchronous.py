@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from cy.fetched import Chunk
-from cy.records import Record, Records
-from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, settings_of
+from cy.consume.fetched import Chunk
+from cy.consume.records import Record, Records
+from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
-from pyclient.consumer.arrow import record_batch
-from pyclient.consumer.core import COMMIT_SHARE, ConsumerCore
+from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
+from pyclient.consumer.closing import COMMIT_SHARE, close
+from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
@@ -25,15 +29,22 @@ from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
+BUSY_S: Final = 0.005
+"""Seconds for which polls may return without a wait before they let the loop run its other tasks."""
+
 
 class Consumer(ConsumerApi):
-    """Reads records, alone (``assign``) or as a member of a group (``subscribe``).
+    """Reads records from Kafka topics.
+
+    With ``group_id`` the consumer is a member of a group, whose members share the partitions of their topics. Without
+    it, the consumer reads all partitions of its topics, including those added later, and commits nothing. ``assign``
+    chooses the partitions directly.
 
         async with aio.Consumer("localhost:9092", group_id="g", topics=["flights"]) as consumer:
             async for record in consumer:
                 ...
 
-    One task at a time may use it. Settings are ``pyclient.config.CONSUMER``'s.
+    Only one task at a time may use it. The settings are those of ``pyclient.config.CONSUMER``.
     """
 
     def __init__(
@@ -46,52 +57,69 @@ class Consumer(ConsumerApi):
         listener: RebalanceListener | None = None,
         **settings: Any,
     ) -> None:
-        """To be made on a running loop; ``async with`` waits for the cluster. Raises ConfigError; what a
-        wrong ``topics`` raises.
+        """Needs a running loop; ``async with`` waits for the cluster. Raises ConfigError, and errors of a wrong
+        ``topics``.
         """
         given = settings_of(bootstrap_servers, config, settings)
         self._ready = asyncio.Event()
         self._listener = listener
         self._is_closed = False
+        self._rested_at = time.monotonic()
         self._core = ConsumerCore(given, asyncio.get_running_loop())
         self._core.on_ready = self._ready.set
+        self._core.on_wakeup = self._on_wakeup
         self._limit: int = given.max_poll_records
+        self._patience = patience_of(given)
         if topics:
             self._core.open(topics, listener is not None)
         owner = f"consumer of {', '.join(given.bootstrap_servers)}"
-        self._unclosed = watch(self, owner, partial(self._core.close, commit=False, timeout=0.0))
+        self._unclosed = watch(self, owner, partial(close, self._core, commit=False, timeout=0.0))
 
     # -- the life of a consumer ----------------------------------------------------------------------
 
     async def connect(self, timeout: float | None = None) -> None:
-        """Connects now, in ``timeout`` seconds. Raises ConnectionFailed."""
+        """Connects now, within ``timeout`` seconds. Raises ConnectionFailed."""
         if not self._core.is_started:
             await self._core.start(timeout)
 
     async def close(self, timeout: float = 30.0) -> None:
-        """Commits what was given (with enable.auto.commit), leaves the group, ends the connections. What
-        cannot be done in ``timeout`` seconds is given up, and logged.
-        """
-        await self._close(commit=True, timeout=timeout)
+        """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-    async def _close(self, *, commit: bool, timeout: float) -> None:
+        After ``timeout`` seconds the rest is given up and logged.
+        """
+        await self._close(done=True, timeout=timeout)
+
+    async def _close(self, *, done: bool, timeout: float) -> None:
+        """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        self._unclosed.detach()
-        end = time.monotonic() + timeout
-        if self._core.is_started:
-            await self._give_up(commit, COMMIT_SHARE * timeout)
-        await self._core.close(commit=commit, timeout=max(0.0, end - time.monotonic()))
+        end, is_interrupted = time.monotonic() + timeout, True
+        try:
+            if done:
+                self._rewind()
+                self._core.settle()
+            if self._core.is_started:
+                await self._give_up(COMMIT_SHARE * timeout)
+            is_interrupted = False
+        except Exception:  # the listener's: there is no hurry
+            is_interrupted = False
+            raise
+        finally:
+            left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
+            try:
+                await close(self._core, commit=True, timeout=left)
+            finally:
+                self._unclosed.detach()
 
-    async def _give_up(self, commit: bool, timeout: float) -> None:
+    async def _give_up(self, timeout: float) -> None:
         core = self._core
-        self._rewind()
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
-            if commit:
-                core.settle()
+            try:
                 await core.commit_settled(timeout)
-            await self._tell(REVOKED, self.assignment())
+            finally:
+                await self._tell(REVOKED, self.assignment())
 
     async def __aenter__(self) -> Consumer:
         await self.connect()
@@ -100,19 +128,25 @@ class Consumer(ConsumerApi):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """After an exception what the last poll gave is not committed automatically."""
-        await self._close(commit=kind is None or kind in (KeyboardInterrupt, asyncio.CancelledError), timeout=30.0)
+        """Closes. After an exception or a cancellation, only records before those of the last poll are committed
+        automatically. If the application has processed some of those, it must commit them itself.
+        """
+        await self._close(done=kind is None, timeout=30.0)
 
     # -- what to read --------------------------------------------------------------------------------
 
     async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
-        """Reads these topics, or those whose whole name matches a pattern, with the others of the group.
+        """Reads these topics, or all topics whose whole name matches a pattern.
 
-        With group_protocol="consumer" the group's coordinator matches the pattern, by RE2/J (KIP-848): without
-        look-around and back-references, else ``poll`` raises InvalidRegularExpression. The client itself
-        matches where the broker is too old for that, or the pattern matches internal topics (exclude.internal.topics).
+        With ``group_id`` the consumer shares them with its group. Without it, the consumer reads them alone, from
+        where auto.offset.reset says. With ``latest``, partitions that are added later are read from their first
+        record.
+
+        With group_protocol="consumer" the group's coordinator matches the pattern, by RE2/J (KIP-848). For a pattern
+        with look-around or back-references ``poll`` then raises InvalidRegularExpression. The client itself matches if
+        the broker is too old for that, or if the pattern may match internal topics (exclude.internal.topics).
         """
-        self._core.check_topics(topics)
+        topics = self._core.check_topics(topics)
         await self.connect()
         self._rewind()
         self._listener = listener
@@ -126,9 +160,10 @@ class Consumer(ConsumerApi):
         await self._core.assign(wanted)
 
     async def assign_range(self, partition: TopicPartition, start: int, end: int) -> None:
-        """Reads one partition, from offset ``start`` up to, not including, ``end``. Nothing behind it is fetched, and
-        ``poll`` is empty at once when all was given. Raises ValueError for a range that is none,
-        UnknownTopicOrPartition.
+        """Reads one partition from offset ``start`` up to, but not including, ``end``.
+
+        Nothing from ``end`` on is fetched. When all records were returned, ``poll`` returns an empty list at once.
+        Raises ValueError for an invalid range, and UnknownTopicOrPartition.
         """
         tp = partition_of(partition)
         if not 0 <= start <= end:
@@ -138,7 +173,7 @@ class Consumer(ConsumerApi):
         await self._core.assign_range(tp, start, end)
 
     async def unsubscribe(self) -> None:
-        """Reads nothing any more; leaves the group."""
+        """Stops reading and leaves the group."""
         self._rewind()
         self._core.settle()
         if self._listener is not None and self._core.subscription.by_group:
@@ -148,43 +183,73 @@ class Consumer(ConsumerApi):
     # -- records -------------------------------------------------------------------------------------
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
-        """The next records, at most ``max_records`` (max.poll.records): waits ``timeout`` seconds for
-        the first (None: as long as it takes), then gives an empty list. Calls the rebalance listener.
+        """Returns the next records, at most ``max_records`` (default: max.poll.records).
 
-        Raises WakeupError, NoOffsetForPartition, CorruptRecords, what the group's coordinator refuses …
+        Waits up to ``timeout`` seconds for the first one (None: without limit), and then returns an empty list. Calls
+        the rebalance listener.
+
+        Raises WakeupError, NoOffsetForPartition, CorruptRecords, and errors of the group's coordinator. Raises
+        IllegalState without a subscription or assignment, and ValueError if ``max_records`` is below 1.
         """
-        return self._given(await self._poll(timeout, max_records or self._limit))
+        return self._given(await self._poll(timeout, self._limit if max_records is None else limit_of(max_records)))
 
     async def poll_arrow(
         self, max_rows: int = 100_000, timeout: float | None = None, wanted: pyarrow.Schema | None = None
     ) -> pyarrow.RecordBatch:
-        """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
+        """Like ``poll``, but returns a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
 
-        ``wanted``: other columns, as in the blocking face. Deserializers are not called.
+        ``wanted`` chooses the columns, as in the blocking face. Deserializers are not called.
         """
-        return record_batch(await self._poll(timeout, max_rows), wanted)
+        chunks = await self._poll(timeout, min(limit_of(max_rows, "max_rows"), MOST_ROWS), MOST_BYTES)
+        try:
+            return record_batch(chunks, wanted)
+        except BaseException:
+            self._core.fetcher.give_back()
+            raise
 
-    async def _poll(self, timeout: float | None, limit: int) -> list[Chunk]:
+    async def _poll(self, timeout: float | None, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
         core = self._core
         if self._reading is not None:
             self._rewind()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        now = time.monotonic()
+        deadline = None if timeout is None else now + timeout
         with core.polling():
+            if now - self._rested_at >= BUSY_S:
+                await self._rest()
+            elif now < self._rested_at:
+                self._rested_at = now
             while True:
                 self._ready.clear()
                 core.check()
                 if core.appointments:
                     await self._keep_appointments()
-                chunks = core.take(limit)
+                chunks = core.take(limit, most)
                 if chunks or core.subscription.is_at_end():
                     return chunks
+                if not core.subscription.states:
+                    core.check_wait()
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
+                    await self._rest()
                     return chunks
                 await self._wait(left)
+                self._rested_at = time.monotonic()
+
+    async def _rest(self) -> None:
+        """Lets the loop run heartbeats, fetches and other tasks. This happens before records are taken, not after: if
+        the task is cancelled here, it has taken none, and the next poll takes them at once.
+        """
+        self._rested_at = math.inf
+        await asyncio.sleep(0)
+        self._rested_at = time.monotonic()
+
+    def _on_wakeup(self) -> None:
+        """Wakes the loop as well. It may run in another thread, or sleep in the thread that handles a signal."""
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits there any more
+            self._core.client.loop.call_soon_threadsafe(self._ready.set)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until something is ready, at most so long."""
+        """Waits until something is ready, for at most so many seconds."""
         loop = asyncio.get_running_loop()
         timer = None if seconds is None else loop.call_later(seconds, self._ready.set)
         try:
@@ -209,41 +274,69 @@ class Consumer(ConsumerApi):
             if isawaitable(answer):
                 await answer
 
+    async def get(self, timeout: float | None = None) -> Record | None:
+        """Returns the next record, or None if none comes within ``timeout`` seconds (None: without limit).
+
+        Positions and commits count only records returned so far, as in an iteration. Raises the errors of ``poll``.
+        """
+        record = self._next()
+        if record is None:
+            self._reading = iter(await self.poll(timeout))
+            record = self._next()
+        return record
+
+    getone = get
+
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records without end. Positions and commits count those that were reached, not all polled."""
+        """Iterates over records, without end or until none comes for consumer.timeout.ms. Positions and commits count
+        the records that the iteration has reached, not all that were polled.
+        """
         while True:
-            reading = iter(await self.poll())
-            self._reading = reading
+            reading = self._reading
+            if reading is None:
+                if not (records := await self.poll(self._patience)):
+                    return
+                reading = self._reading = iter(records)
             for record in reading:
                 yield record
             if self._reading is reading:
                 self._reading = None
 
+    async def __anext__(self) -> Record:
+        """Like ``get``, but ends the iteration where ``get`` returns None."""
+        record = await self.get(self._patience)
+        if record is None:
+            raise StopAsyncIteration
+        return record
+
     # -- offsets -------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | Record | None = None, timeout: float | None = None) -> None:
-        """Commits offsets, or behind a record, or what was given so far. Raises CommitFailed where the
-        group has given the partitions to others; RebalanceInProgress: poll first.
+        """Commits these offsets, or the offset after a record, or all records returned so far.
+
+        Raises CommitFailed if the group has given the partitions to other members, and RebalanceInProgress if the
+        consumer has to poll first.
         """
         await self._core.commit(self._to_commit(offsets), timeout)
 
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
-        """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called when it is done, before a
-        later ``commit`` of the same partitions returns; behind such a one this one is not sent again, and ``error`` may
-        be a retriable one.
+        """Like ``commit``, but does not wait.
+
+        ``on_commit(offsets, error)`` is called when it is done, before a later ``commit`` of the same partitions
+        returns. After such a later commit this one is not sent again, so ``error`` may be retriable.
         """
-        self._core.hold(self._core.commit_telling(self._to_commit(offsets), on_commit))
+        self._core.hold(self._core.commit_telling(self._to_commit(offsets, on_commit), on_commit))
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed."""
+        """Returns the group's committed offsets; None for a partition without one."""
         wanted = partitions_of(partitions)
         await self.connect()
         return await self._core.fetch_committed(wanted, timeout)
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record of a partition, found now if it is not known yet."""
+        """Returns the offset of the next record of a partition, looking it up if necessary."""
         tp = partition_of(partition)
         unread = self._unread()
         return unread[tp] if tp in unread else await self._core.position(tp, timeout)
@@ -251,35 +344,35 @@ class Consumer(ConsumerApi):
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition. Raises what failed last when ``timeout`` seconds
-        (default.api.timeout.ms) are over.
+        """Returns the first offset of each partition. After ``timeout`` seconds (default.api.timeout.ms) the last error
+        is raised.
         """
-        return await self._core.edges(partitions, EARLIEST, timeout)
+        return await self._core.questions.edges(partitions, EARLIEST, timeout)
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset of the next record to be written; read_committed: the last stable offset. Raises what
-        failed last when ``timeout`` seconds (default.api.timeout.ms) are over.
+        """Returns the offset after the last record of each partition; with read_committed, the last stable offset.
+        After ``timeout`` seconds (default.api.timeout.ms) the last error is raised.
         """
-        return await self._core.edges(partitions, LATEST, timeout)
+        return await self._core.questions.edges(partitions, LATEST, timeout)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time (ms), None where there is none. Raises what failed last when
-        ``timeout`` seconds (default.api.timeout.ms) are over.
+        """Returns the first record at or after a time (ms), or None. After ``timeout`` seconds (default.api.timeout.ms)
+        the last error is raised.
         """
-        return await self._core.offsets({partition_of(tp): ms for tp, ms in times.items()}, timeout)
+        return await self._core.questions.offsets({partition_of(tp): ms for tp, ms in times.items()}, timeout)
 
     # -- the cluster -----------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic. Raises UnknownTopicOrPartition."""
+        """Returns the partitions of a topic. Raises UnknownTopicOrPartition."""
         await self.connect()
-        return await self._core.partitions_for(topic)
+        return await self._core.questions.partitions_for(topic)
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
-        """All topics with their partitions."""
+        """Returns all topics with their partitions."""
         await self.connect()
-        return await self._core.list_topics()
+        return await self._core.questions.list_topics()

@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from cy.fetched import Chunk
-from cy.records import Record, Records
+from cy.consume.fetched import Chunk
+from cy.consume.records import Record, Records
 from pyclient.config import Config
-from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, settings_of
+from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
-from pyclient.consumer.arrow import record_batch
-from pyclient.consumer.core import COMMIT_SHARE, ConsumerCore
+from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
+from pyclient.consumer.closing import COMMIT_SHARE, close
+from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
+from pyclient.core.bell import Bell
 from pyclient.core.cluster import PartitionInfo
-from pyclient.core.runner import Runner
+from pyclient.core.runner import SLICE, Runner
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
+T = TypeVar("T")
+
 
 class Consumer(ConsumerApi):
-    """Reads records, alone (``assign``) or as a member of a group (``subscribe``).
+    """Reads records from Kafka topics.
+
+    With ``group_id`` the consumer is a member of a group, whose members share the partitions of their topics. Without
+    it, the consumer reads all partitions of its topics, including those added later, and commits nothing. ``assign``
+    chooses the partitions directly.
 
         with Consumer("localhost:9092", group_id="g", topics=["flights"]) as consumer:
             for record in consumer:
                 ...
 
-    One thread at a time may use it; ``wakeup`` any. Settings are ``pyclient.config.CONSUMER``'s.
+    Only one thread at a time may use it, except for ``wakeup``. The settings are those of
+    ``pyclient.config.CONSUMER``.
     """
 
     def __init__(
@@ -46,16 +55,19 @@ class Consumer(ConsumerApi):
         listener: RebalanceListener | None = None,
         **settings: Any,
     ) -> None:
-        """Does not wait: connects beside. Raises ConfigError; what a wrong ``topics`` raises."""
+        """Does not wait: the consumer connects in the background. Raises ConfigError, and errors of a wrong
+        ``topics``.
+        """
         given = settings_of(bootstrap_servers, config, settings)
-        self._ready = threading.Event()
+        self._bell = Bell()
         self._listener = listener
         self._is_closed = False
         self._runner = Runner(f"consumer of {', '.join(given.bootstrap_servers)}")
         try:
             self._core = self._runner.run(_make(given))
-            self._core.on_ready = self._ready.set
+            self._core.on_ready = self._core.on_wakeup = self._bell.ring
             self._limit: int = given.max_poll_records
+            self._patience = patience_of(given)
             if topics:
                 self._runner.run(_open(self._core, topics, listener is not None))
         except BaseException:
@@ -66,37 +78,55 @@ class Consumer(ConsumerApi):
     # -- the life of a consumer ----------------------------------------------------------------------
 
     def connect(self, timeout: float | None = None) -> None:
-        """Connects now, in ``timeout`` seconds. Raises ConnectionFailed."""
+        """Connects now, within ``timeout`` seconds. Raises ConnectionFailed."""
         if not self._core.is_started:
-            self._runner.run(self._core.start(timeout))
+            self._run(self._core.start(timeout), timeout)
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Returns the result of the work, within ``timeout`` seconds (default.api.timeout.ms)."""
+        return self._runner.run(work, within=self._core.timeout if timeout is None else timeout)
 
     def close(self, timeout: float = 30.0) -> None:
-        """Commits what was given (with enable.auto.commit), leaves the group, ends the connections. What
-        cannot be done in ``timeout`` seconds is given up, and logged.
-        """
-        self._close(commit=True, timeout=timeout)
+        """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-    def _close(self, *, commit: bool, timeout: float) -> None:
+        After ``timeout`` seconds the rest is given up and logged. In a callback on the client's thread (``on_commit``)
+        it closes nothing and raises RuntimeError.
+        """
+        self._close(done=True, timeout=timeout)
+
+    def _close(self, *, done: bool, timeout: float) -> None:
+        """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
+        """
         if self._is_closed or self._runner.forked:
             return
+        self._runner.before_wait()
         self._is_closed = True
-        end = time.monotonic() + timeout
+        end, is_interrupted = time.monotonic() + timeout, True
         try:
+            if done:
+                self._rewind()
+                self._core.settle()
             if self._core.is_started:
-                self._give_up(commit, COMMIT_SHARE * timeout)
-            self._runner.run(self._core.close(commit=commit, timeout=max(0.0, end - time.monotonic())))
+                self._give_up(COMMIT_SHARE * timeout)
+            is_interrupted = False
+        except Exception:  # the listener's: there is no hurry
+            is_interrupted = False
+            raise
         finally:
-            self._runner.stop()
+            left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
+            try:
+                self._runner.run(close(self._core, commit=True, timeout=left), within=left)
+            finally:
+                self._runner.stop()
 
-    def _give_up(self, commit: bool, timeout: float) -> None:
-        """The listener sees the last revocation while commits are still possible."""
+    def _give_up(self, timeout: float) -> None:
+        """Calls the listener with the last revocation while commits are still possible."""
         core = self._core
-        self._rewind()
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
-            if commit:
-                core.settle()
-                self._runner.run(core.commit_settled(timeout))
-            self._tell(REVOKED, self.assignment())
+            try:
+                self._runner.run(core.commit_settled(timeout), within=timeout)
+            finally:
+                self._tell(REVOKED, self.assignment())
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
@@ -108,72 +138,88 @@ class Consumer(ConsumerApi):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """After an exception what the last poll gave is not committed automatically."""
-        self._close(commit=kind is None or kind is KeyboardInterrupt, timeout=30.0)
+        """Closes. After an exception or Ctrl-C, only records before those of the last poll are committed automatically.
+        If the application has processed some of those, it must commit them itself.
+        """
+        self._close(done=kind is None, timeout=30.0)
 
     # -- what to read --------------------------------------------------------------------------------
 
     def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
-        """Reads these topics, or those whose whole name matches a pattern, with the others of the group.
+        """Reads these topics, or all topics whose whole name matches a pattern.
 
-        With group_protocol="consumer" the group's coordinator matches the pattern, by RE2/J (KIP-848): without
-        look-around and back-references, else ``poll`` raises InvalidRegularExpression. The client itself
-        matches where the broker is too old for that, or the pattern matches internal topics (exclude.internal.topics).
+        With ``group_id`` the consumer shares them with its group. Without it, the consumer reads them alone, from
+        where auto.offset.reset says. With ``latest``, partitions that are added later are read from their first
+        record.
+
+        With group_protocol="consumer" the group's coordinator matches the pattern, by RE2/J (KIP-848). For a pattern
+        with look-around or back-references ``poll`` then raises InvalidRegularExpression. The client itself matches if
+        the broker is too old for that, or if the pattern may match internal topics (exclude.internal.topics).
         """
-        self._core.check_topics(topics)
+        topics = self._core.check_topics(topics)
         self.connect()
         self._rewind()
         self._listener = listener
-        self._runner.run(self._core.subscribe(topics, listener is not None))
+        self._run(self._core.subscribe(topics, listener is not None))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's assignment."""
         wanted = partitions_of(partitions)
         self.connect()
         self._rewind()
-        self._runner.run(self._core.assign(wanted))
+        self._run(self._core.assign(wanted))
 
     def assign_range(self, partition: TopicPartition, start: int, end: int) -> None:
-        """Reads one partition, from offset ``start`` up to, not including, ``end``. Nothing behind it is fetched, and
-        ``poll`` is empty at once when all was given. Raises ValueError for a range that is none,
-        UnknownTopicOrPartition.
+        """Reads one partition from offset ``start`` up to, but not including, ``end``.
+
+        Nothing from ``end`` on is fetched. When all records were returned, ``poll`` returns an empty list at once.
+        Raises ValueError for an invalid range, and UnknownTopicOrPartition.
         """
         tp = partition_of(partition)
         if not 0 <= start <= end:
             raise ValueError(f"offsets {start} to {end} are no range")
         self.connect()
         self._rewind()
-        self._runner.run(self._core.assign_range(tp, start, end))
+        self._run(self._core.assign_range(tp, start, end))
 
     def unsubscribe(self) -> None:
-        """Reads nothing any more; leaves the group."""
+        """Stops reading and leaves the group."""
         self._rewind()
         self._core.settle()
         if self._listener is not None and self._core.subscription.by_group:
             self._tell(REVOKED, self.assignment())
-        self._runner.run(self._core.unsubscribe())
+        self._run(self._core.unsubscribe())
 
     # -- records -------------------------------------------------------------------------------------
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
-        """The next records, at most ``max_records`` (max.poll.records): waits ``timeout`` seconds for
-        the first (None: as long as it takes), then gives an empty list. Calls the rebalance listener.
+        """Returns the next records, at most ``max_records`` (default: max.poll.records).
 
-        Raises WakeupError, NoOffsetForPartition, CorruptRecords, what the group's coordinator refuses …
+        Waits up to ``timeout`` seconds for the first one (None: without limit), and then returns an empty list. Calls
+        the rebalance listener.
+
+        Raises WakeupError, NoOffsetForPartition, CorruptRecords, and errors of the group's coordinator. Raises
+        IllegalState without a subscription or assignment, and ValueError if ``max_records`` is below 1.
         """
-        return self._given(self._poll(timeout, max_records or self._limit))
+        return self._given(self._poll(timeout, self._limit if max_records is None else limit_of(max_records)))
 
     def poll_arrow(
         self, max_rows: int = 100_000, timeout: float | None = None, wanted: pyarrow.Schema | None = None
     ) -> pyarrow.RecordBatch:
-        """As ``poll``, as a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
+        """Like ``poll``, but returns a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
 
-        ``wanted``: other columns, of these and ``timestamp_type`` (int32; 1: LogAppendTime), by a schema in which a
-        timestamp may be in ms, us or ns. Keys and values are the bytes: deserializers are not called.
+        ``wanted`` is a schema that chooses columns among these and ``timestamp_type`` (int32; 1: LogAppendTime);
+        timestamps may be in ms, us or ns. Keys and values are bytes: deserializers are not called. A batch has at most
+        256 MiB of records, except for a single larger one. If it cannot be made, the positions do not move.
         """
-        return record_batch(self._poll(timeout, max_rows), wanted)
+        chunks = self._poll(timeout, min(limit_of(max_rows, "max_rows"), MOST_ROWS), MOST_BYTES)
+        try:
+            return record_batch(chunks, wanted)
+        except BaseException:
+            self._core.fetcher.give_back()
+            raise
 
-    def _poll(self, timeout: float | None, limit: int) -> list[Chunk]:
+    def _poll(self, timeout: float | None, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
         core = self._core
         if self._reading is not None:
             self._rewind()
@@ -181,17 +227,20 @@ class Consumer(ConsumerApi):
         deadline = None if timeout is None else time.monotonic() + timeout
         with core.polling():
             while True:
-                self._ready.clear()
+                self._bell.hush()
                 core.check()
                 if core.appointments:
                     self._keep_appointments()
-                chunks = core.take(limit)
+                chunks = core.take(limit, most)
                 if chunks or core.subscription.is_at_end():
                     return chunks
+                if not core.subscription.states:
+                    core.check_wait()
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return chunks
-                self._ready.wait(left)
+                self._bell.wait(SLICE if left is None or left > SLICE else left)
+                self._runner.check()
 
     def _keep_appointments(self) -> None:
         core = self._core
@@ -207,38 +256,64 @@ class Consumer(ConsumerApi):
         if method is not None:
             method(partitions)
 
+    def get(self, timeout: float | None = None) -> Record | None:
+        """Returns the next record, or None if none comes within ``timeout`` seconds (None: without limit).
+
+        Positions and commits count only records returned so far, as in an iteration. Raises the errors of ``poll``.
+        """
+        record = self._next()
+        if record is None:
+            self._reading = iter(self.poll(timeout))
+            record = self._next()
+        return record
+
     def __iter__(self) -> Iterator[Record]:
-        """Records without end. Positions and commits count those that were reached, not all polled."""
+        """Iterates over records, without end or until none comes for consumer.timeout.ms. Positions and commits count
+        the records that the iteration has reached, not all that were polled.
+        """
         while True:
-            reading = iter(self.poll())
-            self._reading = reading
+            reading = self._reading
+            if reading is None:
+                if not (records := self.poll(self._patience)):
+                    return
+                reading = self._reading = iter(records)
             yield from reading
             if self._reading is reading:
                 self._reading = None
 
+    def __next__(self) -> Record:
+        """Like ``get``, but ends the iteration where ``get`` returns None."""
+        record = self.get(self._patience)
+        if record is None:
+            raise StopIteration
+        return record
+
     # -- offsets -------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | Record | None = None, timeout: float | None = None) -> None:
-        """Commits offsets, or behind a record, or what was given so far. Raises CommitFailed where the
-        group has given the partitions to others; RebalanceInProgress: poll first.
+        """Commits these offsets, or the offset after a record, or all records returned so far.
+
+        Raises CommitFailed if the group has given the partitions to other members, and RebalanceInProgress if the
+        consumer has to poll first.
         """
-        self._runner.run(self._core.commit(self._to_commit(offsets), timeout))
+        self._run(self._core.commit(self._to_commit(offsets), timeout), timeout)
 
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
-        """As ``commit``, without waiting. ``on_commit(offsets, error)`` is called on the client's thread, before a
-        later ``commit`` of the same partitions returns; behind such a one this one is not sent again, and ``error`` may
-        be a retriable one.
+        """Like ``commit``, but does not wait.
+
+        ``on_commit(offsets, error)`` is called on the client's thread, before a later ``commit`` of the same
+        partitions returns. After such a later commit this one is not sent again, so ``error`` may be retriable.
         """
-        committed = self._to_commit(offsets)
+        committed = self._to_commit(offsets, on_commit)
         self._runner.call(lambda: self._core.hold(self._core.commit_telling(committed, on_commit)))
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed."""
+        """Returns the group's committed offsets; None for a partition without one."""
         wanted = partitions_of(partitions)
         self.connect()
-        return self._runner.run(self._core.fetch_committed(wanted, timeout))
+        return self._run(self._core.fetch_committed(wanted, timeout), timeout)
 
     @overload
     def position(self, partition: None = None) -> dict[TopicPartition, OffsetAndMetadata]: ...
@@ -249,52 +324,52 @@ class Consumer(ConsumerApi):
     def position(
         self, partition: TopicPartition | None = None, timeout: float | None = None
     ) -> int | dict[TopicPartition, OffsetAndMetadata]:
-        """The offset of the next record of a partition, found now if it is not known yet; of all
-        partitions, where none is named, as ``positions``.
+        """Returns the offset of the next record of a partition, looking it up if necessary. Without a partition, return
+        all ``positions``.
         """
         if partition is None:
             return self.positions()
         tp = partition_of(partition)
         if tp in (unread := self._unread()):
             return unread[tp]
-        return self._runner.run(self._core.position(tp, timeout))
+        return self._run(self._core.position(tp, timeout), timeout)
 
     def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition. Raises what failed last when ``timeout`` seconds
-        (default.api.timeout.ms) are over.
+        """Returns the first offset of each partition. After ``timeout`` seconds (default.api.timeout.ms) the last error
+        is raised.
         """
-        return self._runner.run(self._core.edges(partitions, EARLIEST, timeout))
+        return self._run(self._core.questions.edges(partitions, EARLIEST, timeout), timeout)
 
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset of the next record to be written; read_committed: the last stable offset. Raises what
-        failed last when ``timeout`` seconds (default.api.timeout.ms) are over.
+        """Returns the offset after the last record of each partition; with read_committed, the last stable offset.
+        After ``timeout`` seconds (default.api.timeout.ms) the last error is raised.
         """
-        return self._runner.run(self._core.edges(partitions, LATEST, timeout))
+        return self._run(self._core.questions.edges(partitions, LATEST, timeout), timeout)
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time (ms), None where there is none. Raises what failed last when
-        ``timeout`` seconds (default.api.timeout.ms) are over.
+        """Returns the first record at or after a time (ms), or None. After ``timeout`` seconds (default.api.timeout.ms)
+        the last error is raised.
         """
         wanted = {partition_of(tp): ms for tp, ms in times.items()}
-        return self._runner.run(self._core.offsets(wanted, timeout))
+        return self._run(self._core.questions.offsets(wanted, timeout), timeout)
 
     # -- the cluster -----------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic. Raises UnknownTopicOrPartition."""
+        """Returns the partitions of a topic. Raises UnknownTopicOrPartition."""
         self.connect()
-        return self._runner.run(self._core.partitions_for(topic))
+        return self._run(self._core.questions.partitions_for(topic))
 
     def list_topics(self) -> dict[str, list[PartitionInfo]]:
-        """All topics with their partitions."""
+        """Returns all topics with their partitions."""
         self.connect()
-        return self._runner.run(self._core.list_topics())
+        return self._run(self._core.questions.list_topics())
 
 
 async def _open(core: ConsumerCore, topics: Topics, has_listener: bool) -> None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.assignors import ASSIGNORS
 from pyclient.consumer.assignors.spec import Assignor, Member
 from pyclient.consumer.committed import at_coordinator
-from pyclient.consumer.membership import GOODBYE_S, Membership, ended
-from pyclient.errors import ConfigError, KafkaError, check
+from pyclient.consumer.membership import GOODBYE_S, Membership
+from pyclient.core.tasks import ended
+from pyclient.errors import NOT_MEMBER, ConfigError, KafkaError, check
 from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from pyclient.protocol.errors import FencedInstanceId, MemberIdRequired, RebalanceInProgress, UnknownMemberId
 from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from pyclient.topic_partition import TopicPartition
 
@@ -31,8 +33,6 @@ SUBSCRIPTION_VERSION: Final = 3
 ASSIGNMENT_VERSION: Final = 3
 JOIN_GRACE_S: Final = 5.0
 """JoinGroup is answered after the rebalance timeout at the latest; so long we wait more."""
-EXPELLED: Final = frozenset(("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"))
-FATAL: Final = frozenset(("FENCED_INSTANCE_ID",))
 
 
 class _Late(KafkaError):
@@ -57,7 +57,7 @@ class ClassicMembership(Membership):
         self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._protocol: str | None = None
         self._last: tuple[list[TopicPartition], int] | None = None
-        """What was assigned last, whether or not it was given up since, and in which generation."""
+        """The last assignment, whether or not it was given up since, and its generation."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_joining = False
         self._seen: dict[str, list[frozenset[str]]] | None = None
@@ -73,6 +73,10 @@ class ClassicMembership(Membership):
         seen = self._seen or {}
         if any(self._sight(topic) != seen[topic] for topic in topics & seen.keys()):
             self._wake.set()
+
+    def watched_topics(self) -> Collection[str]:
+        """Of the whole group, where this member leads it."""
+        return self._seen or ()
 
     @property
     def is_joining(self) -> bool:
@@ -97,15 +101,15 @@ class ClassicMembership(Membership):
 
     async def _on_error(self, error: KafkaError, wait: float) -> None:
         log.info("group %s, member %r: %s", self.group_id, self.member_id, error)
-        if error.name in FATAL:
+        if isinstance(error, FencedInstanceId):
             raise error
-        if error.name == "MEMBER_ID_REQUIRED":
+        if isinstance(error, MemberIdRequired):
             return
         if isinstance(error, _Late):
             await self._leave_late()
-        elif error.name in EXPELLED:
+        elif error.name in NOT_MEMBER:
             await self._expel(error)
-        elif error.name != "REBALANCE_IN_PROGRESS":
+        elif not isinstance(error, RebalanceInProgress):
             if not error.retriable:
                 self._owner.on_error(error)
                 await self._appointments.at_poll(SETTLE)
@@ -113,7 +117,7 @@ class ClassicMembership(Membership):
 
     async def _expel(self, error: KafkaError) -> None:
         """The coordinator does not know us any more, at least not as we were."""
-        if error.name == "UNKNOWN_MEMBER_ID":
+        if isinstance(error, UnknownMemberId):
             self.member_id = ""
         self.epoch = -1
         self._put_out()
@@ -165,8 +169,8 @@ class ClassicMembership(Membership):
         return await self._sync(assignments)
 
     async def _adopt(self, assigned: set[TopicPartition]) -> None:
-        """What was assigned becomes ours, when what was taken is given up. None of it does where some is not
-        subscribed to: the group is joined again, by what it says then (as in Java's client).
+        """Makes the assigned partitions ours, after the removed ones are given up. If the consumer is not subscribed
+        to some of them, it takes none and joins the group again with its subscription (as in Java's client).
         """
         with self._lock:
             unwanted = sorted(tp for tp in assigned if not self._subscription.wants(tp.topic))
@@ -280,7 +284,7 @@ class ClassicMembership(Membership):
                 await at_coordinator(self._client, self.group_id, self._beat)
                 interval = self._config.heartbeat_interval_ms / 1000
             except KafkaError as error:
-                if error.name == "REBALANCE_IN_PROGRESS":
+                if isinstance(error, RebalanceInProgress):
                     self._wake.set()
                 elif error.retriable:
                     interval = self._config.retry_backoff_ms / 1000
@@ -317,8 +321,10 @@ class ClassicMembership(Membership):
     # -- the end -----------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        await super().stop()
-        await self._end_heartbeats()
+        try:
+            await super().stop()
+        finally:
+            await self._end_heartbeats()
 
     async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
         """A static member does not: it keeps its partitions until its session ends."""

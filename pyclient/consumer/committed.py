@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
-from pyclient.consumer.errors import CommitFailed
+from pyclient.consumer.errors import CommitFailed, not_answered
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import GROUP, Client
-from pyclient.errors import KafkaError, by_code, check, of_code
+from pyclient.errors import COORDINATOR_LOST, NOT_MEMBER, KafkaError, by_code, check, of_code
 from pyclient.protocol import OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import StaleMemberEpoch, UnknownServerError
 from pyclient.topic_partition import TopicPartition
@@ -31,11 +31,6 @@ class _Stale(StaleMemberEpoch):
 
 NAMES_VERSION: Final = 9
 """The last version of both APIs with topic names instead of ids."""
-NOT_MEMBER: Final = frozenset(
-    ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH")
-)
-MOVED: Final = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "CONNECTION_FAILED", "NETWORK_EXCEPTION"))
-"""After these the coordinator is looked for again."""
 
 
 async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Awaitable[T]]) -> T:
@@ -44,7 +39,7 @@ async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Aw
     try:
         return await work(node)
     except KafkaError as error:
-        if error.name in MOVED or isinstance(error, ConnectionError):
+        if error.name in COORDINATOR_LOST or isinstance(error, ConnectionError):
             client.coordinator_lost(group_id, GROUP)
         raise
 
@@ -66,7 +61,9 @@ class _Commit:
 
 
 class CommittedOffsets:
-    """The group's offsets. ``who`` tells who commits, at the time of each attempt; it raises why nobody can."""
+    """The group's committed offsets. ``who`` returns the committing member at each attempt, or raises the reason why
+    none can commit.
+    """
 
     def __init__(self, client: Client, group_id: str, who: Callable[[], GroupMetadata]) -> None:
         self._client = client
@@ -138,15 +135,18 @@ class CommittedOffsets:
     async def _commit(self, node: int, commit: _Commit) -> None:
         who = self._who()
         if who != commit.who and not commit.are_held():
-            raise CommitFailed("there was a rebalance since: others may have the partitions, and have committed")
+            raise CommitFailed("there was a rebalance in between: others may have the partitions and have committed")
         request = commit_request(who, commit.offsets)
         response = await self._client.send(node, OffsetCommit, request, max_version=NAMES_VERSION)
-        errors = {
+        codes = {
             TopicPartition(topic.name, row.partition_index): row.error_code
             for topic in response.topics
             for row in topic.partitions
-            if row.error_code
         }
+        for tp in commit.offsets:
+            if tp not in codes:
+                raise not_answered(tp)
+        errors = {tp: code for tp, code in codes.items() if code}
         if errors:
             raise _worst(errors)
 
@@ -176,14 +176,16 @@ class CommittedOffsets:
             lambda version: fetch_request(version, self._group_id, partitions),
             max_version=NAMES_VERSION,
         )
-        part = response.groups[0] if response.groups else response
-        check(part.error_code)
+        parts = response.groups or [response]
+        for part in parts:
+            check(part.error_code)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        errors: dict[TopicPartition, KafkaError] = {}
-        for topic in part.topics:
+        errors: dict[TopicPartition, KafkaError] = {tp: not_answered(tp) for tp in partitions}
+        for topic in (topic for part in parts for topic in part.topics):
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
                 known = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+                errors.pop(tp, None)
                 if error := of_code(row.error_code):
                     errors[tp] = type(error)(f"{tp}: {error}")
                 else:
@@ -197,7 +199,7 @@ def _worst(errors: dict[TopicPartition, int]) -> KafkaError:
     def made(tp: TopicPartition, code: int) -> KafkaError:
         kind = by_code(code) or UnknownServerError
         error = kind(f"{tp}: {kind.text}")
-        if error.name == "STALE_MEMBER_EPOCH":
+        if isinstance(error, StaleMemberEpoch):
             return _Stale(str(error))
         if error.name in NOT_MEMBER:
             return CommitFailed(

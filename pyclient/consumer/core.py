@@ -1,8 +1,8 @@
 """The consumer that both faces share.
 
-``take`` and what it touches (subscription, buffer) may be used by any one thread, under the lock;
-coroutines and callbacks live on the client's loop. The faces add how to wait: ``on_ready`` is
-called, on any thread, when a poll that waits should look again.
+``take`` and what it touches (subscription, buffer) may be used by any one thread, under the lock; coroutines and
+callbacks live on the client's loop. The faces add how to wait: ``on_ready`` is called when a waiting poll should look
+again, ``on_wakeup`` for the same on any thread, and in a signal's handler, where neither may wait for a lock.
 """
 
 from __future__ import annotations
@@ -13,33 +13,34 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from cy.fetched import Chunk
+from cy.consume.fetched import Chunk
 from pyclient.config import Config
+from pyclient.consumer.alone import NEEDED, Alone
 from pyclient.consumer.appointments import Appointments
 from pyclient.consumer.classic import ClassicMembership
 from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import CommitFailed, IllegalState
-from pyclient.consumer.fetcher import READ_COMMITTED, Fetcher
+from pyclient.consumer.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
 from pyclient.consumer.interceptors import Interceptors
 from pyclient.consumer.list_offsets import OffsetLookup
-from pyclient.consumer.membership import ended
 from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.positions import PositionFinder
+from pyclient.consumer.questions import Questions
+from pyclient.consumer.readers import reader
 from pyclient.consumer.subscription import PartitionState, Subscription
-from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
-from pyclient.core.cluster import Cluster, PartitionInfo
+from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import may_pass
-from pyclient.core.tasks import watched
+from pyclient.core.tasks import ended, tell, watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
 from pyclient.protocol.errors import RebalanceInProgress, UnknownTopicOrPartition
-from pyclient.serialization import deserializer
 from pyclient.topic_name import check_topics
-from pyclient.topic_partition import TopicPartition, partition_of
+from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +49,7 @@ LOOK_S: Final = 1.0
 PAUSE_S: Final = 0.1
 """Between attempts to reach the cluster."""
 COMMIT_S: Final = 5.0
-"""For a commit that nobody waits for."""
-COMMIT_SHARE: Final = 0.8
-"""Of the time for a close: the rest is left to say goodbye to the group."""
+"""For a commit without a waiting caller."""
 
 Topics = str | Collection[str] | re.Pattern[str]
 OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
@@ -65,35 +64,41 @@ class ConsumerCore:
         self.lock = threading.RLock()
         self.subscription = Subscription()
         self.interceptors = Interceptors(config)
-        self.appointments = Appointments(loop)
+        self.appointments = Appointments(loop, lambda: self.on_ready())
         self.has_listener = False
         self.on_ready: Callable[[], None] = lambda: None
-        self.is_started = self.is_closed = False
-        self._is_polling = False
+        self.on_wakeup: Callable[[], None] = lambda: None
+        self.is_started = self._is_ending = self.is_closed = self._is_polling = self._wakeup = False
         self._last_poll = time.monotonic()
         self._given: list[PartitionState] = []
         self._error: tuple[KafkaError, Callable[[], bool]] | None = None
         self._lasting: KafkaError | None = None
-        self._wakeup = False
         self._committer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
-        self._timeout: float = config.default_api_timeout_ms / 1000
-        readers = deserializer(config.key_deserializer), deserializer(config.value_deserializer)
-        self.fetcher = Fetcher(self.client, config, self.subscription, self.lock, readers=readers)
-        self.fetcher.on_error = self.on_error
-        self.fetcher.on_ready = self.appointments.on_ready = lambda: self.on_ready()
+        self.timeout: float = config.default_api_timeout_ms / 1000
+        self.client.uses(self._topics_in_use)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
-        self.lookup = OffsetLookup(self.client, isolation, self._timeout)
+        lookup = OffsetLookup(self.client, isolation, self.timeout)
+        self.questions = Questions(self.client, lookup, self.start, self.timeout)
         self.committed = CommittedOffsets(self.client, config.group_id, self._who_commits) if config.group_id else None
         self._positions = PositionFinder(
-            self.client, config, self.subscription, self.lock, self.lookup, self.committed, self, time.time
+            self.client, config, self.subscription, self.lock, lookup, self.committed, self, time.time
         )
-        self.fetcher.on_reset = self._positions.reset
-        self.membership: ClassicMembership | ConsumerMembership | None = None
-        if config.group_id:
-            kind = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
-            self.membership = kind(self.client, config, self.subscription, self.lock, self.appointments, self)
+        self.fetcher = Fetcher(
+            self.client,
+            config,
+            self.subscription,
+            self.lock,
+            readers=(reader(config.key_deserializer, "key"), reader(config.value_deserializer, "value")),
+            on_ready=lambda: self.on_ready(),
+            on_reset=self._positions.reset,
+            on_error=self.on_error,
+        )
+        modern = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
+        self.membership: ClassicMembership | ConsumerMembership | Alone = (modern if config.group_id else Alone)(
+            self.client, config, self.subscription, self.lock, self.appointments, self
+        )
 
     async def start(self, timeout: float | None = None) -> None:
         """Connects. Raises ConnectionFailed. Again: does nothing."""
@@ -107,37 +112,32 @@ class ConsumerCore:
 
     # -- what to read: on the loop ---------------------------------------------------------------------
 
-    def _member(self) -> ClassicMembership | ConsumerMembership:
-        if self.membership is None:
-            raise IllegalState("group.id is missing: it is needed to subscribe and to commit")
-        return self.membership
-
-    def check_topics(self, topics: Topics) -> None:
-        """Raises IllegalState without a group; TypeError, InvalidTopicException for what can be no topics."""
-        self._member()
-        if not isinstance(topics, re.Pattern):
-            check_topics(topics)
+    def check_topics(self, topics: Topics) -> Topics:
+        """The pattern, or a list of the names, which are read once. Raises TypeError, InvalidTopicException."""
+        return topics if isinstance(topics, re.Pattern) else check_topics(topics)
 
     def choose(self, topics: Topics, has_listener: bool) -> None:
         """These topics, or those that match the pattern, from now on; nothing is asked yet."""
-        self.check_topics(topics)
-        self.has_listener, self._lasting = has_listener, None
+        topics = self.check_topics(topics)
+        self.has_listener = has_listener
+        self._forget_errors()
         with self.lock:
             if isinstance(topics, re.Pattern):
                 self.subscription.subscribe_pattern(topics)
             else:
-                self.subscription.subscribe(check_topics(topics))
+                self.subscription.subscribe(topics)
 
     async def subscribe(self, topics: Topics, has_listener: bool) -> None:
-        """Reads what the group gives us of these topics, or of those whose names match."""
+        """Reads what the group gives us of these topics, or of those whose names match; without a group all of them."""
         if not isinstance(topics, re.Pattern) and not topics:
             await self.unsubscribe()
             return
         self.choose(topics, has_listener)
+        await self._end_opening()
         await self._join()
 
     async def _join(self) -> None:
-        member, subscription = self._member(), self.subscription
+        member, subscription = self.membership, self.subscription
         if subscription.pattern is None:
             self.hold(self._look_for(subscription.topics))
         else:
@@ -145,7 +145,7 @@ class ConsumerCore:
                 subscription.regex = member.regex_of(subscription.pattern)
             self.client.watch_all(subscription.is_matched_here)
             if subscription.is_matched_here:
-                await self.client.all_topics(timeout=self._timeout)
+                await self.client.all_topics(timeout=self.timeout)
                 self._match()
         member.start()
         member.subscription_changed()
@@ -168,6 +168,12 @@ class ConsumerCore:
                     raise
             await asyncio.sleep(PAUSE_S)
 
+    async def _end_opening(self) -> None:
+        """What ``open`` has begun and another subscription has overtaken is not gone on with."""
+        opening, self._opening = self._opening, None
+        if opening is not None and not opening.done():
+            await ended(opening)
+
     async def _look_for(self, topics: Collection[str]) -> None:
         """Has the metadata of these kept fresh; says which are not there."""
         try:
@@ -178,7 +184,17 @@ class ConsumerCore:
         for topic in topics:
             if isinstance(self.client.cluster.error(topic), UnknownTopicOrPartition):
                 told = self.client.why_unknown(TopicPartition(topic, 0))
-                log.warning("group %s subscribes to what is not there: %s", self.config.group_id, told)
+                log.warning("%s subscribes to missing topics: %s", self._name(), told)
+                if isinstance(self.membership, Alone):
+                    self.membership.is_missing(topic)
+
+    def _name(self) -> str:
+        return f"group {self.config.group_id}" if self.committed is not None else "a consumer without a group"
+
+    def _topics_in_use(self) -> dict[str, bool]:
+        watched = self.membership.watched_topics()
+        with self.lock:
+            return self.subscription.topics_in_use(watched, self.client.may_create)
 
     def _match(self) -> bool:
         cluster, hides = self.client.cluster, self.config.exclude_internal_topics
@@ -188,7 +204,7 @@ class ConsumerCore:
 
     def _on_metadata(self, cluster: Cluster, topics: frozenset[str]) -> None:
         self.client.loop.call_soon(self.fetcher.pump)
-        if self.membership is None or not self.subscription.by_group:
+        if not self.subscription.by_group:
             return
         if self.subscription.is_matched_here and self._match():
             self.membership.subscription_changed()
@@ -198,7 +214,7 @@ class ConsumerCore:
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads these partitions, without a group."""
         check_topics(tp.topic for tp in partitions)
-        self._lasting = None
+        self._forget_errors()
         with self.lock:
             self.subscription.assign(partitions)
         self.on_assignment()
@@ -206,21 +222,22 @@ class ConsumerCore:
     async def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
         """Reads this partition alone, from one offset up to another. Raises UnknownTopicOrPartition."""
         check_topics([tp.topic])
-        await self.client.metadata([tp.topic], timeout=self._timeout)
-        self._lasting = self._error = None
+        await self.client.metadata([tp.topic], timeout=self.timeout)
+        self._forget_errors()
         with self.lock:
             self.subscription.assign_range(tp, start, end)
         self.on_assignment()
 
     async def unsubscribe(self) -> None:
         """Reads nothing; leaves the group."""
-        if self.membership is not None and self.subscription.by_group:
+        await self._end_opening()
+        if self.subscription.by_group:
             await self.membership.stop()
             await self.commit_settled()
             with contextlib.suppress(KafkaError):
                 await self.membership.leave("the consumer unsubscribed from all topics")
             self.client.watch_all(False)
-        self._lasting = None
+        self._forget_errors()
         with self.lock:
             self.subscription.unsubscribe()
 
@@ -244,6 +261,10 @@ class ConsumerCore:
     def _take_error(self) -> KafkaError | None:
         found, self._error = self._error, None
         return found[0] if found is not None and found[1]() else None
+
+    def _forget_errors(self) -> None:
+        """Drops all errors, because they belong to partitions that are no longer read."""
+        self._error = self._lasting = None
 
     def on_fault(self, error: KafkaError) -> None:
         """Something has ended that should not: each poll raises this, until another subscription."""
@@ -279,19 +300,24 @@ class ConsumerCore:
         if error is not None:
             raise error
 
-    def take(self, limit: int) -> list[Chunk]:
-        """The next records, at most ``limit``, if there are any. Raises what failed."""
+    def check_wait(self) -> None:
+        """Raises IllegalState where there is nothing to wait for (as Java's client)."""
+        if self.subscription.is_empty:
+            raise IllegalState("poll() without a subscription: call subscribe() or assign() first")
+
+    def take(self, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
+        """The next records, at most ``limit`` and ``most`` bytes, if there are any. Raises what failed."""
         with self.lock:
-            chunks = self.fetcher.take(limit)
+            chunks = self.fetcher.take(limit, most)
             states = self.subscription.states
             for chunk in chunks:
                 self._given.append(states[TopicPartition(chunk.topic, chunk.partition)])
         return chunks
 
     def wakeup(self) -> None:
-        """The poll that waits, or the next one, raises WakeupError. Any thread."""
+        """The poll that waits, or the next one, raises WakeupError. Any thread, also within the handler of a signal."""
         self._wakeup = True
-        self.on_ready()
+        self.on_wakeup()
 
     def poll_is_late(self) -> bool:
         """The application has not polled for max.poll.interval.ms."""
@@ -302,20 +328,18 @@ class ConsumerCore:
 
     def identity(self) -> GroupMetadata:
         """Who commits: the member, or the group alone where partitions were assigned by hand."""
-        member = self._member()
+        member = self.membership
         return member.metadata() if self.subscription.by_group else GroupMetadata(member.group_id)
 
     def _who_commits(self) -> GroupMetadata:
-        """Who commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where it would wait
-        for the other members.
-        """
-        member, who = self._member(), self.identity()
+        """Who commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where it waits."""
+        member, who = self.membership, self.identity()
         if not self.subscription.by_group:
             return who
         if member.is_out:
-            raise CommitFailed("out of the group since the last poll: others may have the partitions")
+            raise CommitFailed("removed from the group since the last poll: others may have the partitions")
         if who.generation_id < 1:
-            raise CommitFailed("not a member of the group now: poll, to join again")
+            raise CommitFailed("not a member of the group now: poll to join again")
         if member.is_joining:
             raise RebalanceInProgress("the group is rebalancing: poll, then commit again")
         return who
@@ -330,10 +354,10 @@ class ConsumerCore:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None = None) -> None:
         """Commits offsets. Raises CommitFailed, RebalanceInProgress …"""
         if self.committed is None:
-            raise IllegalState("group.id is missing: it is needed to commit")
+            raise IllegalState(NEEDED)
         with self.lock:
             held = {tp: self.subscription.states.get(tp) for tp in offsets}
-        limit = self._timeout if timeout is None else timeout
+        limit = self.timeout if timeout is None else timeout
         await self.committed.commit(offsets, limit, partial(self._still_holds, held))
         with self.lock:
             for tp, state in held.items():
@@ -362,11 +386,12 @@ class ConsumerCore:
     async def commit_settled(self, timeout: float = COMMIT_S) -> None:
         """With auto-commit: what the application is done with. No error: it is tried again later."""
         try:
-            await self._commit_settled(timeout)
+            await self.commit_or_raise(timeout)
         except KafkaError as error:
             self.on_commit_failed(error)
 
-    async def _commit_settled(self, timeout: float) -> None:
+    async def commit_or_raise(self, timeout: float) -> None:
+        """As ``commit_settled``. Raises what ``commit`` does."""
         if not self.config.enable_auto_commit or self.committed is None:
             return
         with self.lock:
@@ -380,22 +405,26 @@ class ConsumerCore:
     async def commit_telling(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit | None
     ) -> None:
-        """Commits; ``on_commit`` learns how it went, without it a failure is logged."""
-        failure: KafkaError | None = None
+        """Commits; ``on_commit`` learns how it went, without it a failure is logged; so is what it raises itself."""
+        failure: KafkaError | None = ClientClosed()
         try:
             await self.commit(offsets)
+            failure = None
         except KafkaError as error:
             failure = error
-        if on_commit is not None:
-            on_commit(offsets, failure)
-        elif failure is not None:
-            self.on_commit_failed(failure)
+        finally:
+            if on_commit is not None:
+                tell(self.client.loop, "on_commit", on_commit, offsets, failure)
+            elif failure is not None:
+                self.on_commit_failed(failure)
 
     def on_commit_failed(self, error: KafkaError) -> None:
-        """A commit that nobody waits for did not succeed."""
+        """Handles the failure of a commit without a waiting caller."""
         log.warning("a commit of group %s failed: %s", self.config.group_id, error)
 
     def _commit_later(self) -> None:
+        if self._is_ending:
+            return
         wait = max(self.config.auto_commit_interval_ms / 1000, 0.01)
         self._committer = self.client.loop.call_later(wait, self._commit_now)
 
@@ -417,19 +446,19 @@ class ConsumerCore:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- questions: on the loop --------------------------------------------------------------------------
+    # -- where it stands: on the loop --------------------------------------------------------------------
 
     async def fetch_committed(
         self, partitions: Collection[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed."""
-        self._member()
-        assert self.committed is not None
-        return await self.committed.fetch(partitions, self._timeout if timeout is None else timeout)
+        if self.committed is None:
+            raise IllegalState(NEEDED)
+        return await self.committed.fetch(partitions, self.timeout if timeout is None else timeout)
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
         """The offset of the next record, when it is known. Raises RequestTimedOut."""
-        deadline = self.client.clock() + (self._timeout if timeout is None else timeout)
+        deadline = self.client.clock() + (self.timeout if timeout is None else timeout)
         while True:
             with self.lock:
                 position = self.subscription.state(tp).position
@@ -442,65 +471,29 @@ class ConsumerCore:
                 raise RequestTimedOut(f"the position of {tp} was not found in time")
             await asyncio.sleep(0.005)
 
-    async def edges(
-        self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Where the partitions begin or end."""
-        found = await self.offsets({partition_of(tp): time for tp in partitions}, timeout)
-        return {tp: 0 if row is None else row.offset for tp, row in found.items()}
-
-    async def offsets(
-        self, times: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms)."""
-        timeout = self._timeout if timeout is None else timeout
-        deadline = self.client.clock() + timeout
-        await self.start(timeout)
-        return await self.lookup.find(times, deadline)
-
-    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic. Raises UnknownTopicOrPartition."""
-        await self.client.metadata([topic], timeout=self._timeout)
-        return list(self.client.cluster.partitions(topic) or ())
-
-    async def list_topics(self) -> dict[str, list[PartitionInfo]]:
-        """All topics."""
-        await self.client.all_topics(timeout=self._timeout)
-        cluster = self.client.cluster
-        return {topic: list(cluster.partitions(topic) or ()) for topic in cluster.topics()}
-
     # -- the end -----------------------------------------------------------------------------------------
 
-    async def close(self, *, commit: bool, timeout: float = 30.0) -> None:
-        """Commits (with auto-commit), leaves the group, ends the connections; all in ``timeout`` seconds. What
-        could not be done until then is logged.
-        """
-        deadline = self.client.clock() + timeout
-        if self._opening is not None:
-            await ended(self._opening)
+    async def stop(self) -> None:
+        """Nothing is begun any more: no search for the cluster, no join, no commit by itself."""
+        self._is_ending = True
         if self._committer is not None:
             self._committer.cancel()
-        if self.membership is not None:
-            await self.membership.stop()
-        missed = []
-        if commit and self.subscription.states:
-            self.settle()
-            missed += await self._missed("commit", self._commit_settled(COMMIT_SHARE * timeout))
-        await self._positions.close()
-        self.fetcher.close()
-        if self.membership is not None:
-            left = max(0.0, deadline - self.client.clock())
-            missed += await self._missed("leave", self.membership.leave("the consumer is being closed", left))
-        if missed:
-            log.warning("group %s: closed, but could not %s", self.config.group_id, "; could not ".join(missed))
-        self.is_closed = True
-        await self.client.close()
-        self.interceptors.close()
-        self.on_ready()
-
-    async def _missed(self, what: str, work: Awaitable[None]) -> list[str]:
         try:
-            await work
-        except KafkaError as error:
-            return [f"{what}: {error}"]
-        return []
+            await self._end_opening()
+        finally:
+            await self.membership.stop()
+
+    async def end(self) -> None:
+        """Closes everything that needs no broker; from now on polls raise ClientClosed."""
+        self.is_closed = True
+        self.fetcher.close()
+        try:
+            await self._positions.close()
+        finally:
+            try:
+                await self.client.close()
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                self.interceptors.close()
+                self.on_ready()

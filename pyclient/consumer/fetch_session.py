@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyclient.protocol import Fetch
+from pyclient.protocol.errors import FetchSessionIdNotFound
 from pyclient.topic_partition import TopicPartition
-
-SESSION_NOT_FOUND = 70
 
 
 class Wanted(NamedTuple):
-    """What is to be fetched of a partition."""
+    """The data to fetch of a partition."""
 
     topic_id: bytes
     offset: int
@@ -55,7 +54,7 @@ class FetchSession:
     def on_response(self, error_code: int, session_id: int) -> None:
         """The broker has answered; on an error nothing of the response counts."""
         if error_code:
-            self.id = 0 if error_code == SESSION_NOT_FOUND else self.id
+            self.id = 0 if error_code == FetchSessionIdNotFound.code else self.id
             self.epoch = 0
         elif session_id == 0:
             self.id = self.epoch = 0

@@ -15,35 +15,29 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from cy.batch_header import CorruptBatch, InvalidBatch
-from cy.compression import CompressionError
-from cy.fetched import Chunk, Fetched, LegacyBatch
+from cy.batch.compression import CompressionError, OutputTooLarge
+from cy.batch.header import CorruptBatch, InvalidBatch
+from cy.consume.fetched import Chunk, Fetched, LegacyBatch
 from pyclient.config import Config
 from pyclient.consumer.epoch_ends import EpochEnds
-from pyclient.consumer.errors import CorruptRecords, LogTruncation
+from pyclient.consumer.errors import BatchTooLarge, CorruptRecords, LogTruncation, error_at, error_of
 from pyclient.consumer.fetch_session import FetchSession, Wanted
+from pyclient.consumer.held import to_drop
 from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.truncation import EpochEnd, follow, is_doubtful, judge
-from pyclient.core.client import STALE, Client
+from pyclient.core.client import Client
 from pyclient.core.cluster import Broker
-from pyclient.errors import ClientError, KafkaError, by_code
+from pyclient.errors import SESSION_LOST, STALE_POSITION, ClientError, KafkaError
 from pyclient.protocol import ZERO_UUID, Fetch
-from pyclient.protocol.errors import UnknownServerError
+from pyclient.protocol.errors import OffsetOutOfRange
 from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-OFFSET_OUT_OF_RANGE: Final = 1
-RETRIED: Final = STALE | {"OFFSET_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE"}
 READ_COMMITTED: Final = 1
+NO_LIMIT: Final = (1 << 63) - 1
 NAMES_VERSION: Final = 12
 """The last version of Fetch with topic names instead of ids."""
-
-
-def error_of(code: int) -> KafkaError:
-    """The error of a code that is not 0."""
-    kind = by_code(code) or UnknownServerError
-    return kind()
 
 
 def _fault(node: int, cause: Exception) -> KafkaError:
@@ -87,13 +81,14 @@ class Fetcher:
         lock: threading.RLock,
         *,
         readers: tuple[Any, Any] = (None, None),
+        on_ready: Callable[[], None] = lambda: None,
+        on_reset: Callable[[PartitionState, KafkaError], None] = lambda state, error: None,
+        on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        self.on_ready: Callable[[], None] = lambda: None
-        """Called on the loop when ``take`` may have something to give."""
-        self.on_reset: Callable[[PartitionState, KafkaError], None] = lambda state, error: None
-        """A position is out of range; called by ``take``."""
-        self.on_error: Callable[[KafkaError], None] = lambda error: None
-        """A broker refuses fetches as a whole; called on the loop."""
+        """``on_ready`` is called on the loop when ``take`` may have something to give; ``on_reset`` by ``take``, where
+        a position is out of range; ``on_error`` on the loop, where a broker refuses fetches as a whole.
+        """
+        self._on_ready, self._on_reset, self._on_refusal = on_ready, on_reset, on_error
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -107,17 +102,22 @@ class Fetcher:
         self._doubtful: list[PartitionState] = []
         self._buffer: deque[Fetched | Failure] = deque()
         self._buffered = 0
+        self._taken: list[tuple[PartitionState, int, int | None, int]] = []
+        """Where the partitions stood before the last ``take``, and their turns."""
         self._is_full = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- taking: any thread, under the lock ----------------------------------------------------------
 
-    def take(self, limit: int) -> list[Chunk]:
-        """The next records, at most ``limit``. Raises what failed when nothing lies before it."""
+    def take(self, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
+        """The next records, at most ``limit``, and no more than ``most`` bytes, but for the first. Raises what failed
+        when nothing lies before it.
+        """
         chunks: list[Chunk] = []
+        self._taken = []
         place = 0
-        while limit > 0 and place < len(self._buffer):
+        while limit > 0 and most > 0 and place < len(self._buffer):
             head = self._buffer[place]
             if head.turn != head.state.turn:
                 self._drop(place)
@@ -129,19 +129,21 @@ class Fetcher:
                 self._drop(place)
                 self._fail(head)
             else:
-                chunk = self._take_of(head, limit, chunks)
+                chunk = self._take_of(head, limit, most, chunks)
                 if chunk is not None:
                     limit -= chunk.count
+                    most -= chunk.size
                 if head.is_done or head.turn != head.state.turn:
                     self._drop(place)
                 elif chunk is None:
                     break
         return chunks
 
-    def _take_of(self, head: Fetched, limit: int, chunks: list[Chunk]) -> Chunk | None:
+    def _take_of(self, head: Fetched, limit: int, most: int, chunks: list[Chunk]) -> Chunk | None:
         state: PartitionState = head.state
+        self._taken.append((state, state.turn, state.position, state.epoch))
         try:
-            chunk = head.take(limit, state.until)
+            chunk = head.take(limit, state.until, most, not chunks)
         except (CorruptBatch, InvalidBatch, LegacyBatch, CompressionError) as error:
             if not chunks:
                 self._fetch_anew(state, error)
@@ -153,8 +155,29 @@ class Fetcher:
             chunks.append(chunk)
         return chunk
 
+    def give_back(self) -> None:
+        """Takes back the records of the last ``take``, which have not reached the application: the positions return to
+        the ones before it, and the records are fetched again. Any thread may call this.
+        """
+        with self._lock:
+            back = {}
+            for state, turn, position, epoch in reversed(self._taken):
+                if state.turn == turn:
+                    state.position, state.epoch = position, epoch
+                    back[state.tp] = state
+            for state in back.values():
+                state.rewind()
+            self._taken = []
+        self.wake()
+
     def _fetch_anew(self, state: PartitionState, error: Exception) -> None:
-        """What came damaged may be whole where it lies. Raises CorruptRecords where it was fetched twice."""
+        """Fetches a damaged batch again, because it may be intact on the broker. Raises CorruptRecords the second
+        time, and BatchTooLarge at once.
+        """
+        if isinstance(error.__cause__, OutputTooLarge):
+            state.rewind()
+            self.wake()
+            raise BatchTooLarge(state.tp, state.position or 0, self._config.max_decompressed_batch_bytes) from error
         is_again = state.damaged == state.position
         state.damaged = state.position
         state.preferred = None  # the leader's may be whole
@@ -162,7 +185,7 @@ class Fetcher:
         self.wake()
         if is_again:
             raise CorruptRecords(str(error)) from error
-        log.warning("%s is fetched once more: %s", state.tp, error)
+        log.warning("fetching %s once more: %s", state.tp, error)
 
     def _drop(self, place: int) -> None:
         head = self._buffer[place]
@@ -177,9 +200,14 @@ class Fetcher:
     def _fail(self, failure: Failure) -> None:
         failure.state.failed = False  # it is tried again, and told again
         self.wake()
-        if failure.error.code != OFFSET_OUT_OF_RANGE:
+        if not isinstance(failure.error, OffsetOutOfRange):
             raise failure.error
-        self.on_reset(failure.state, failure.error)
+        self._on_reset(failure.state, failure.error)
+
+    def on_pause(self) -> None:
+        """Partitions were paused: what they hold may be in the way of others. Any thread."""
+        if self._is_full:
+            self.wake()
 
     def wake(self) -> None:
         """Has the loop pump, soon. Any thread."""
@@ -202,6 +230,7 @@ class Fetcher:
     def _wanted(self) -> dict[int, list[PartitionState]]:
         wanted: dict[int, list[PartitionState]] = {}
         now, share = self._client.clock(), self._share()
+        self._make_room()
         full = self._buffered >= self._config.queued_max_bytes
         for state in self._subscription.states.values():
             if state.position is None or state.paused or state.failed or state.leaving:
@@ -218,6 +247,18 @@ class Fetcher:
             if node is not None and node not in self._busy:
                 wanted.setdefault(node, []).append(state)
         return wanted
+
+    def _make_room(self) -> None:
+        """Paused partitions keep no other from being fetched."""
+        limit = self._config.queued_max_bytes
+        if self._buffered <= limit * 3 // 4:
+            return
+        dropped = to_drop(self._subscription.states.values(), limit)
+        for state in dropped:
+            state.rewind()
+        if dropped:
+            self._buffer = deque(each for each in self._buffer if each.turn == each.state.turn)
+            self._buffered = sum(each.size for each in self._buffer)
 
     def _share(self) -> int:
         """Bytes of one partition that may wait: enough that the others are not kept out."""
@@ -301,15 +342,15 @@ class Fetcher:
             except Exception as fault:
                 log.exception("what broker %s has sent could not be taken", node)
                 self._on_failure(posted, _fault(node, fault))
-        elif response.error_code not in (70, 71, 106):
-            self._on_failure(posted, error_of(response.error_code))
+        elif (told := error_of(response.error_code)).name not in SESSION_LOST:
+            self._on_failure(posted, told)
             return
         self.pump()
 
     def _on_failure(self, posted: dict[TopicPartition, Posted], error: KafkaError) -> None:
         """Nothing came: all of them again, after a while; ``poll`` raises what that will hardly heal."""
         if not error.retriable:
-            self.on_error(error)
+            self._on_refusal(error)
         self._client.refresh()
         with self._lock:
             for row in posted.values():
@@ -328,7 +369,7 @@ class Fetcher:
                     if asked is not None and asked.is_current:
                         ready |= self._on_partition(asked, part)
         if ready:
-            self.on_ready()
+            self._on_ready()
 
     def _on_partition(self, asked: Posted, part: Fetch.Response.PartitionData) -> bool:
         """One partition's answer; whether the buffer has more now."""
@@ -361,6 +402,7 @@ class Fetcher:
             check_crcs=self._config.check_crcs,
             key_reader=self._readers[0],
             value_reader=self._readers[1],
+            max_inflated=self._config.max_decompressed_batch_bytes,
         )
         if fetched.end_offset > asked.offset:
             state.fetch_offset, state.fetch_epoch = fetched.end_offset, fetched.last_epoch
@@ -381,12 +423,12 @@ class Fetcher:
         error = error_of(part.error_code)
         was_follower = asked.is_follower
         state.preferred = None
-        if error.name in RETRIED or (part.error_code == OFFSET_OUT_OF_RANGE and was_follower):
+        if error.name in STALE_POSITION or (isinstance(error, OffsetOutOfRange) and was_follower):
             if not self._follow(state.tp, part.current_leader):
                 self._client.refresh(state.tp.topic)
                 self._later(state)
             return False
-        self._keep_failure(state, error)
+        self._keep_failure(state, error_at(state.tp, state.position, part.error_code))
         return True
 
     def _keep_failure(self, state: PartitionState, error: KafkaError) -> None:
@@ -404,16 +446,16 @@ class Fetcher:
         log.warning("%s", error)
         if not (self._may_reset and follow(state, leader_epoch, truncation)):
             self._keep_failure(state, error)
-            self.on_ready()
+            self._on_ready()
 
     def _on_refused(self, state: PartitionState, error: KafkaError) -> None:
         """The leader has not said it."""
-        if error.name in RETRIED or error.retriable:
+        if error.retriable:
             self._client.refresh(state.tp.topic)
             self._later(state)
         else:
             self._keep_failure(state, error)
-            self.on_ready()
+            self._on_ready()
 
     def _follow(self, tp: TopicPartition, leader: Fetch.Response.LeaderIdAndEpoch | None) -> bool:
         """The answer has named the new leader (KIP-951); whether that is news."""
@@ -437,7 +479,7 @@ class Fetcher:
         self.pump()
 
     def close(self) -> None:
-        """No more fetches, no more records."""
+        """Ends all fetches and returns no records from now on."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

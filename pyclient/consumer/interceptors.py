@@ -28,7 +28,7 @@ class Interceptors:
         self._all = [each for each in some if each is not None]
         for each in self._all:
             if isinstance(each, (type, str)):
-                raise ConfigError(f"interceptor.classes={each!r} is no object: pass an instance of the class")
+                raise ConfigError(f"interceptor.classes={each!r} is not an object: pass an instance of the class")
         if self._all:
             self._tell("configure", {name: config[name] for name in CONSUMER})
 
@@ -40,7 +40,7 @@ class Interceptors:
         self._tell("on_consume", records)
 
     def on_commit(self, offsets: Any) -> None:
-        """What was committed."""
+        """Calls ``on_commit`` with the committed offsets."""
         self._tell("on_commit", offsets)
 
     def close(self) -> None:

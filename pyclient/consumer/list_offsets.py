@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from pyclient.consumer.errors import not_answered
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
 from pyclient.errors import KafkaError, LeaderNotAvailable, of_code
@@ -63,6 +64,7 @@ class OffsetLookup:
                 raise part
             else:
                 _sort(part, found, errors)
+                errors |= {tp: not_answered(tp) for tp in rows if tp not in found and tp not in errors}
         return found, errors
 
     async def _ask(self, node: int, times: dict[TopicPartition, int]) -> ListOffsets.Response:

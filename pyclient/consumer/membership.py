@@ -1,9 +1,9 @@
-"""What both kinds of membership have in common: the assignment and who has to be told.
+"""The common part of both kinds of membership: the assignment, and the calls about its changes.
 
-Who the member is changes on the loop, at any time. The application knows of it as of its last ``poll``: a member
-that was put out of its group stays, for the application, who it was and keeps its partitions until the next poll.
-So what it commits by then names the old member, and the coordinator refuses it. Otherwise records would be done
-twice: by who has the partitions now, and by this one under the name that it gets when it joins again.
+The member's identity changes on the loop, at any time, but the application sees it as of its last ``poll``. For the
+application, a member that was removed from its group keeps its identity and partitions until the next poll. So commits
+before that poll name the old member, and the coordinator refuses them. Otherwise records would be processed twice: by
+the new owner of the partitions, and by this member under the identity that it gets when it joins again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appo
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.types import GroupMetadata
 from pyclient.core.client import GROUP, Client
-from pyclient.core.tasks import watched
+from pyclient.core.tasks import ended, watched
 from pyclient.errors import KafkaError
 from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
@@ -98,12 +98,12 @@ class Membership(ABC):
         return False
 
     def show(self) -> None:
-        """The application is told that the member is in the group as it is now, unless it was put out since."""
+        """Shows the application the current membership, unless the member was removed since."""
         if not self.is_out:
             self._shown = GroupMetadata(self.group_id, self.epoch, self.member_id, self.instance_id)
 
     def _put_out(self) -> None:
-        """The group has the member no more; what it owned may be others' now."""
+        """The member is no longer in the group; other members may own its partitions now."""
         self._losses += bool(self.owned())
 
     def start(self) -> None:
@@ -206,12 +206,6 @@ class Membership(ABC):
 
     async def _rest(self, seconds: float) -> None:
         """Waits, less if something has changed."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
-
-
-async def ended(task: asyncio.Task[Any]) -> None:
-    """Returns when the task, which is cancelled, has ended; however."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, KafkaError):
-        await task
+        with contextlib.suppress(TimeoutError):  # asyncio.wait_for of Python 3.11 may swallow a cancellation
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()

@@ -16,20 +16,22 @@ import contextlib
 import logging
 import re
 import uuid
+from collections.abc import Collection
 from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.committed import at_coordinator
-from pyclient.consumer.membership import GOODBYE_S, Membership, ended
+from pyclient.consumer.membership import GOODBYE_S, Membership
 from pyclient.consumer.topic_pattern import HINT, for_broker
-from pyclient.errors import KafkaError, check
+from pyclient.core.tasks import ended
+from pyclient.errors import NOT_MEMBER, KafkaError, check
 from pyclient.protocol import ZERO_UUID, ConsumerGroupHeartbeat
+from pyclient.protocol.errors import InvalidRegularExpression
 from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
-FENCED: Final = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 REGEX_VERSION: Final = 1
 """Of ConsumerGroupHeartbeat: the first by which the coordinator matches patterns."""
 LOOK_S: Final = 0.5
@@ -60,6 +62,10 @@ class ConsumerMembership(Membership):
     def topics_changed(self, topics: frozenset[str]) -> None:
         """The coordinator watches the topics itself."""
 
+    def watched_topics(self) -> Collection[str]:
+        """None: the coordinator assigns."""
+        return ()
+
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:
         client = self._client
         if client.version(client.any_node(), ConsumerGroupHeartbeat) < REGEX_VERSION:
@@ -84,14 +90,14 @@ class ConsumerMembership(Membership):
 
     async def _on_error(self, error: KafkaError, wait: float) -> None:
         log.info("group %s, member %s: %s", self.group_id, self.member_id, error)
-        if error.name in FENCED:
+        if error.name in NOT_MEMBER:
             self._put_out()
             await self._restart()
             await self.lose(self.owned())
         elif error.retriable:
             self._told = {}
             await asyncio.sleep(wait)
-        elif error.name == "INVALID_REGULAR_EXPRESSION":
+        elif isinstance(error, InvalidRegularExpression):
             raise type(error)(f"{self._subscription.regex!r}: {error}; {HINT}")
         else:
             raise error
@@ -180,7 +186,7 @@ class ConsumerMembership(Membership):
         return names
 
     def _known(self, target: dict[bytes, list[int]]) -> dict[bytes, str]:
-        """What is owned keeps its name also without the metadata."""
+        """Returns the known topic names by id. An owned topic keeps its name even if the metadata lack it."""
         cluster = self._client.cluster
         ours = {self._topic_ids[topic]: topic for topic in self._owned_topics() if not self._is_replaced(topic)}
         names = {topic_id: cluster.topic_name(topic_id) or ours.get(topic_id) for topic_id in target}
@@ -223,8 +229,10 @@ class ConsumerMembership(Membership):
         await self.lose(self.owned())
 
     async def stop(self) -> None:
-        await super().stop()
-        await self._end_reconciling()
+        try:
+            await super().stop()
+        finally:
+            await self._end_reconciling()
 
     async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
         if not self._is_known:

@@ -19,9 +19,9 @@ from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import NoOffsetForPartition
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.subscription import EARLIEST, LATEST, PartitionState, Subscription
-from pyclient.core.client import STALE, Client
-from pyclient.core.tasks import watched
-from pyclient.errors import ConfigError, KafkaError
+from pyclient.core.client import Client
+from pyclient.core.tasks import ended, watched
+from pyclient.errors import STALE_ROUTE, ConfigError, KafkaError
 from pyclient.topic_partition import TopicPartition
 
 DAY_S = 86400
@@ -73,7 +73,7 @@ class PositionFinder:
         self._since: dict[PartitionState, float] = {}
         """When the search for those that are not found yet began."""
         self._refused: dict[PartitionState, int] = {}
-        """What was told already, and in which turn."""
+        """What was reported already, and in which turn."""
         reset_duration(self._policy)
 
     def start(self) -> None:
@@ -103,7 +103,8 @@ class PositionFinder:
         if not states:
             return False
         failed = await self._unknown(states)
-        fresh = [state for state in states if state.reset is None and state not in failed]
+        # Those that the application has not sought meanwhile: what it says counts.
+        fresh = [state for state in states if state.position is None and state.reset is None and state not in failed]
         if fresh and self._committed is not None:
             failed |= await self._from_committed(self._committed, fresh)
         failed |= await self._from_time([s for s in states if s.position is None and s not in failed])
@@ -123,7 +124,7 @@ class PositionFinder:
             elif error.name == "UNKNOWN_TOPIC_OR_PARTITION" and now - self._since[state] > self._timeout:
                 del self._since[state]
                 self._listener.on_error(error)
-        if any(error.name in STALE for error in failed.values()):
+        if any(error.name in STALE_ROUTE for error in failed.values()):
             self._client.refresh()
         return any(error.retriable for error in failed.values())
 
@@ -131,7 +132,8 @@ class PositionFinder:
         """The partitions that the metadata does not have; those of other topics do not wait for them."""
         cluster = self._client.cluster
         with contextlib.suppress(KafkaError):
-            await self._client.metadata({state.tp.topic for state in states}, timeout=LOOK_S)
+            create = None if self._subscription.pattern is None else False
+            await self._client.metadata({state.tp.topic for state in states}, timeout=LOOK_S, create=create)
         return {
             state: self._client.why_unknown(state.tp) for state in states if cluster.partition(state.tp) is None
         }
@@ -147,7 +149,7 @@ class PositionFinder:
         with self._lock:
             for state in states:
                 offset = found.get(state.tp)
-                if offset is not None and state.turn == turns[state]:
+                if offset is not None and state.turn == turns[state] and state.position is None:
                     state.seek(offset.offset, offset.leader_epoch)
                     state.committed = offset.offset
         return _of_states(states, errors)
@@ -198,9 +200,8 @@ class PositionFinder:
     async def close(self) -> None:
         """Stops looking."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await self._task
+            with contextlib.suppress(Exception):
+                await ended(self._task)
 
 
 def _are_lost(states: list[PartitionState], turns: dict[PartitionState, int]) -> bool:
@@ -232,5 +233,5 @@ def reset_duration(policy: str) -> float:
         if number:
             raise ValueError
     except ValueError:
-        raise ConfigError(f"auto.offset.reset={policy!r} is no duration: by_duration:PT1H30M") from None
+        raise ConfigError(f"auto.offset.reset={policy!r} is no duration such as by_duration:PT1H30M") from None
     return timedelta(seconds=seconds).total_seconds()

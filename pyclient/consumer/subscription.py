@@ -62,7 +62,7 @@ class PartitionState:
         """Bytes that were fetched and not given yet."""
         self.paused = False
         self.leaving = False
-        """On its way to another member: no more records are given."""
+        """The partition moves to another member: its records are no longer returned."""
         self.failed = False
         """An error waits in the buffer: nothing more is fetched."""
         self.retry_at = 0.0
@@ -79,8 +79,16 @@ class PartitionState:
         self.position = self.settled = self.fetch_offset = offset
         self.epoch = self.settled_epoch = self.fetch_epoch = epoch
 
+    def go_back(self, offset: int) -> None:
+        """Continues at an offset within the records that were returned last. This marks no further records as
+        processed.
+        """
+        settled = self.settled, self.settled_epoch
+        self.seek(offset)
+        self.settled, self.settled_epoch = settled
+
     def rewind(self) -> None:
-        """What was fetched and not given is fetched again."""
+        """Fetches again the records that were fetched but not returned."""
         assert self.position is not None
         self._turn()
         self.fetch_offset, self.fetch_epoch = self.position, self.epoch
@@ -150,6 +158,14 @@ class Subscription:
         """The topic is subscribed to; by a pattern also where it is not known here yet."""
         return topic in self.topics if self.pattern is None else self.pattern.fullmatch(topic) is not None
 
+    def topics_in_use(self, watched: Iterable[str], may_create: bool) -> dict[str, bool]:
+        """Returns the topics that are read or ``watched`` for the group, each with whether it may be created. Only
+        topics that the application has named may be created.
+        """
+        used = dict.fromkeys(watched if self.by_group else (), False)
+        used |= dict.fromkeys((tp.topic for tp in self.states), False)
+        return used | dict.fromkeys(self.topics, may_create and self.pattern is None)
+
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions, in the place of those before, without a group."""
         self._enter(Mode.ASSIGNED)
@@ -176,6 +192,11 @@ class Subscription:
         self.pattern = self.regex = None
         self._pauses = frozenset()
         self.set_assigned(())
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is subscribed to, and nothing assigned."""
+        return self.mode is Mode.NONE or (self.mode is Mode.ASSIGNED and not self.states)
 
     @property
     def by_group(self) -> bool:

@@ -6,7 +6,7 @@ before it. When a partition's leader epoch changes, or a place comes from elsewh
 the place is doubtful until the leader has said where its log of that epoch ends: behind the place, and
 all is well; before it, and the log was truncated. ``proven`` is the leader epoch for which all is well.
 
-What was fetched ahead and not given is doubted first: it is dropped, the position itself doubted next.
+Records that were fetched but not returned are in doubt first: they are dropped. Then the position itself is in doubt.
 """
 
 from __future__ import annotations

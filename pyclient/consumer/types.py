@@ -10,16 +10,16 @@ from pyclient.topic_partition import TopicPartition
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where the records of a time begin."""
+    """The first record at or after a time."""
 
     offset: int
     timestamp: int
-    """Of the record at ``offset``, in milliseconds."""
+    """The timestamp of the record at ``offset``, in milliseconds."""
     leader_epoch: int = -1
 
 
 class GroupMetadata(NamedTuple):
-    """Who commits: for ``Producer.send_offsets`` (KIP-447)."""
+    """A consumer's membership in its group, for ``Producer.send_offsets`` (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -28,26 +28,28 @@ class GroupMetadata(NamedTuple):
 
 
 class RebalanceListener(Protocol):
-    """Told of changes of the assignment, within ``poll`` and on its thread.
+    """An object that is called within ``poll``, on its thread, when the assignment changes.
 
         class Offsets(RebalanceListener):
             def on_partitions_assigned(self, partitions):
                 ...
 
-    A subclass has the methods that it needs. So may any other object, without a base; what it lacks is not called.
-    The methods of a listener of an asyncio consumer may be coroutines.
+    A subclass defines the methods that it needs. Any other object with such methods works as well; missing methods are
+    not called. With an asyncio consumer the methods may be coroutines.
     """
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Still ours until this returns: commit here what was processed."""
+        """Called before partitions are given up. They are still ours until it returns, so commit processed records
+        here.
+        """
         return None
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """New ones; positions may be set by ``seek``."""
+        """Called with newly assigned partitions. ``seek`` may set their positions here."""
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Not ours any more, or gone with a topic that was made again: nothing can be committed.
-        By default ``on_partitions_revoked`` is called.
+        """Called when partitions are no longer ours, or their topic was deleted and created again. Nothing can be
+        committed. By default this calls ``on_partitions_revoked``.
         """
         return self.on_partitions_revoked(partitions)

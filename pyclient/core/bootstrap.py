@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyclient.config import Config
 from pyclient.errors import ConfigError
+
+PORT: Final = 9092
+"""Where Kafka listens by custom."""
 
 
 def bootstrap(config: Config) -> list[tuple[str, int]]:
     """Host and port of each of bootstrap.servers. Raises ConfigError."""
-    return [_address(each) for each in config.bootstrap_servers]
+    found = [_address(each) for each in config.bootstrap_servers]
+    if not found:
+        raise ConfigError("bootstrap.servers is empty: it is host:port, comma-separated")
+    return found
 
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition("://")[2].rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"bootstrap.servers={text!r} is not host:port")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        hint = f": did you mean {host or port}:{PORT}?" if not colon or not port else ""
+        raise ConfigError(f"bootstrap.servers={text!r} is not host:port{hint}")
     return host.removeprefix("[").removesuffix("]"), int(port)

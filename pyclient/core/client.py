@@ -14,33 +14,25 @@ from random import random as uniform
 from typing import Any, Final, TypeVar
 
 from pyclient.config import Config
+from pyclient.core.absent_coordinators import AbsentCoordinators
 from pyclient.core.backoff import Backoff
 from pyclient.core.bootstrap import bootstrap
 from pyclient.core.cluster import Broker, Cluster
-from pyclient.core.connection import OnDone, Pending, Request
+from pyclient.core.connection import Pending, Request
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.node import Node, NodeSettings
+from pyclient.core.outages import Outages
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
-from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, check
+from pyclient.errors import STALE_ROUTE, ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, check
 from pyclient.protocol import FindCoordinator, Metadata
+from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
-from pyclient.protocol.errors import UnknownTopicOrPartition
+from pyclient.protocol.errors import CoordinatorNotAvailable, UnknownTopicOrPartition
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
 T = TypeVar("T")
-
-STALE: Final = frozenset(
-    {
-        *("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER"),
-        *("REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "KAFKA_STORAGE_ERROR", "LISTENER_NOT_FOUND"),
-        *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID"),
-        *("NOT_CONTROLLER", "CONNECTION_FAILED", "ELIGIBLE_LEADERS_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
-    }
-)
-"""Names of errors after which the metadata is asked for again."""
-
 
 class OutOfTime(RequestTimedOut):
     """The time that the application gave is over."""
@@ -87,23 +79,41 @@ class Client:
         self.random = random
         self.cluster = Cluster()
         self._settings = NodeSettings(config, random)
+        self._outages = Outages()
         self._bootstrap = [self._node(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
         self._nodes: dict[int, Node] = {node.id: node for node in self._bootstrap}
         self._coordinators: dict[tuple[Coordinator, str], int] = {}
+        self._absent = AbsentCoordinators()
         self._error: KafkaError | None = None
         self._reaper: asyncio.TimerHandle | None = None
+        max_idle = config.metadata_max_idle_ms if "metadata_max_idle_ms" in config else config.request_timeout_ms
         self._keeper = MetadataKeeper(
             self.cluster,
             self._ask_metadata,
-            self.backoff(),
+            self.backoff,
             config.metadata_max_age_ms / 1000,
+            max_idle / 1000,
             self.clock,
             loop,
         )
         self._keeper.on_update = self._on_metadata
 
     def _node(self, id: int, host: str, port: int) -> Node:
-        return Node(id, host, port, self._settings, self.loop, self.clock)
+        return Node(
+            id,
+            host,
+            port,
+            self._settings,
+            self.loop,
+            self.clock,
+            on_outage=self._on_outage,
+            on_reached=self._outages.end,
+            on_left=self._outages.forget,
+        )
+
+    def _on_outage(self, node: Node, error: ConnectionFailed) -> None:
+        is_connected = any(other.is_ready for other in self._nodes.values())
+        self._outages.tell(node, broker_id(node.id), error, self.clock(), is_connected)
 
     def backoff(self) -> Backoff:
         """A back-off of retry.backoff.ms and retry.backoff.max.ms."""
@@ -140,14 +150,15 @@ class Client:
             return trouble
         first, *others = (node.trouble or node.silence() for node in self._bootstrap)
         told = "".join(f"; {each}" for each in others)
-        return first.saying(f"{told} (tried again and again for {timeout:.3g} s)")
+        return first.saying(f"{told} (still failing after {timeout:.3g} s)")
 
     async def metadata(
         self, topics: Collection[str], *, timeout: float, create: bool | None = None
     ) -> None:
-        """Returns when ``cluster`` knows the partitions of these topics, which it keeps fresh from
-        then on. Raises UnknownTopicOrPartition when ``timeout`` seconds are over, or why no broker
-        answered; InvalidTopicException, TopicAuthorizationFailed, TypeError at once.
+        """Returns when ``cluster`` knows the partitions of these topics, which it keeps fresh until they have not been
+        used for metadata.max.idle.ms (request.timeout.ms where the client has no such key). Raises
+        UnknownTopicOrPartition when ``timeout`` seconds are over, or why no broker answered; InvalidTopicException,
+        TopicAuthorizationFailed, TypeError at once.
 
         ``create``: whether the broker may create them (allow.auto.create.topics where the client
         has that key, else True).
@@ -155,9 +166,23 @@ class Client:
         self._check_open()
         topics = check_topics(topics)
         if create is None:
-            given = "allow_auto_create_topics" in self.config
-            create = self.config.allow_auto_create_topics if given else True
+            create = self.may_create
         await self._keeper.topics(topics, self.clock() + timeout, create)
+
+    @property
+    def may_create(self) -> bool:
+        """allow.auto.create.topics where the client has that key, else True."""
+        return "allow_auto_create_topics" not in self.config or self.config.allow_auto_create_topics
+
+    def uses(
+        self,
+        topics: Callable[[], Mapping[str, bool]],
+        on_forget: Callable[[Collection[str]], None] = lambda topics: None,
+    ) -> None:
+        """``topics()`` tells before each request which topics are used now, or since it told last, and whether
+        the broker may create each where it is missing. ``on_forget(topics)`` hears of those that are forgotten.
+        """
+        self._keeper.in_use, self._keeper.on_forget = topics, on_forget
 
     async def all_topics(self, *, timeout: float) -> None:
         """Asks for all topics of the cluster, once. ``watch_all()`` keeps asking for all."""
@@ -181,9 +206,9 @@ class Client:
         self._keeper.forget(topics)
 
     def refresh(self, topic: str | None = None) -> None:
-        """What is known (of the topic) is stale: asks again soon, at most once per back-off."""
+        """Notes that the metadata (of the topic) are stale, and asks again soon, at most once per back-off."""
         if self._error is None:
-            self._keeper.refresh()
+            self._keeper.refresh(topic, self.may_create)
 
     async def _ask_metadata(
         self, message: Callable[[int], Metadata.Request]
@@ -244,16 +269,7 @@ class Client:
         ConnectionFailed, RequestTimedOut, which are retriable; UnsupportedByBroker, ClientClosed,
         which are not. Error codes in the response are the caller's.
         """
-        answer: asyncio.Future[Any] = self.loop.create_future()
-
-        def on_done(response: Any, error: KafkaError | None) -> None:
-            if answer.done():
-                return
-            if error is None:
-                answer.set_result(response)
-            else:
-                answer.set_exception(error)
-
+        answer, on_done = answer_on(self.loop)
         self.post(node, api, message, on_done, timeout=timeout, max_version=max_version)
         return await answer
 
@@ -373,7 +389,12 @@ class Client:
             self.any_node(), FindCoordinator, lambda version: _coordinator_request(version, key, kind)
         )
         row = response.coordinators[0] if response.coordinators else response
-        check(row.error_code, row.error_message)
+        try:
+            check(row.error_code, row.error_message)
+        except CoordinatorNotAvailable as error:
+            self._absent.tell(key, error, self.clock())
+            raise
+        self._absent.end(key)
         self.cluster.add_broker(Broker(row.node_id, row.host, row.port))
         node = self._find(row.node_id + self._coordinator_offset)
         assert node is not None
@@ -403,7 +424,7 @@ class Client:
                     raise last from None
                 if not error.retriable or self.clock() + wait > deadline:
                     raise
-                if error.name in STALE:
+                if error.name in STALE_ROUTE:
                     self.refresh()
                 last = error
             await asyncio.sleep(wait)
@@ -443,14 +464,19 @@ class Client:
     async def close(self, timeout: float = 0.0) -> None:
         """Fails what is in flight with ClientClosed, after ``timeout`` seconds at most to finish."""
         deadline = self.clock() + timeout
-        while any(node.in_flight for node in self._nodes.values()) and self.clock() < deadline:
-            await asyncio.sleep(0.01)
-        self._error = ClientClosed()
-        if self._reaper is not None:
-            self._reaper.cancel()
-        await self._keeper.stop()
-        for node in self._nodes.values():
-            node.close(self._error)
+        error = ClientClosed()
+        try:
+            while any(node.in_flight for node in self._nodes.values()) and self.clock() < deadline:
+                await asyncio.sleep(0.01)
+        finally:
+            self._error = error
+            if self._reaper is not None:
+                self._reaper.cancel()
+            try:
+                await self._keeper.stop()
+            finally:
+                for node in self._nodes.values():
+                    node.close(error)
 
 
 def broker_id(node: int) -> int:

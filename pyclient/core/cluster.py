@@ -1,4 +1,4 @@
-"""What is known of the cluster: brokers, topics, partitions and their leaders. No I/O, no clock.
+"""The client's view of the cluster: brokers, topics, partitions and their leaders. No I/O, no clock.
 
 Facts come from Metadata responses and, between them, from responses that name a new leader
 (KIP-951). A fact about a partition has the leader epoch as its version: an older one does not
@@ -167,7 +167,7 @@ class Cluster:
         return old is not None
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Nobody asks for these any more."""
+        """Forgets these topics, which are no longer needed."""
         for name in topics:
             self._errors.pop(name, None)
             self._drop(name)

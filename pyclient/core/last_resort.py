@@ -1,6 +1,7 @@
-"""What is logged where the application has not configured logging: errors, and nothing else, on stderr.
+"""Logging for applications that have not configured any: errors and urgent messages go to stderr.
 
-A library is silent unless it is asked, but a callback that raises would be so for ever.
+A library is silent unless it is asked, but a callback that raises would be so for ever, as would a consumer that does
+not reach its broker.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import logging
 from typing import Final
 
 LOG: Final = logging.getLogger("pyclient")
+URGENT: Final = "pyclient_is_urgent"
+"""A record's attribute (``extra``): it is shown though it is no error."""
 
 
 class LastResort(logging.Handler):
-    """Gives errors to Python's last resort where no other handler would take them."""
+    """Gives errors and what is urgent to Python's last resort where no other handler would take them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Python's own does not: the logger has a handler, this one."""
         resort = logging.lastResort
-        if resort is not None and not _is_taken(record.name):
+        is_shown = record.levelno >= logging.ERROR or getattr(record, URGENT, False)
+        if is_shown and resort is not None and not _is_taken(record.name):
             resort.handle(record)
 
 
@@ -34,4 +38,4 @@ def _is_taken(name: str) -> bool:
 def install() -> None:
     """Once; again: does nothing."""
     if not any(isinstance(handler, LastResort) for handler in LOG.handlers):
-        LOG.addHandler(LastResort(logging.ERROR))
+        LOG.addHandler(LastResort(logging.WARNING))

@@ -5,9 +5,8 @@ thread, which sends, and back from it, when the answer is there. So the loop's t
 to a thread that comes again and again. It blocks in a callback: the loop's state is at rest, and the
 *tenant* may touch what belongs to the loop, between ``enter`` and ``leave``. The lease ends when
 
-- a millisecond has passed without a use, or ten milliseconds in all: whatever else the loop has to do
-  waits no longer than that;
-- somebody else wants the loop (``recall``), which is everybody who calls something on it.
+- a millisecond has passed without a use, or ten milliseconds in all: other work of the loop waits no longer than that;
+- another thread wants the loop (``recall``), because it has called something on it.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from threading import Lock
 from time import monotonic
 from typing import Final
 
-from cy import turn
-from cy.place import Place
+from cy.client import held_signals
+from cy.client.loop_lease import LoopLease
 
 LONGEST: Final = 0.01
 """Seconds of a lease."""
 UNUSED: Final = 0.001
-"""Seconds after which a lease that nobody uses ends."""
+"""Seconds after which an unused lease ends."""
 
 
-class Lease(Place):
-    """Of one loop, whose thread calls ``lend``. ``on_end`` is called there after each lease."""
+class Lease(LoopLease):
+    """The lease of one loop, whose thread calls ``lend``. ``on_end`` is called there after each lease."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.on_end: Callable[[], object] = lambda: None
@@ -42,7 +41,7 @@ class Lease(Place):
     # -- the loop's side ---------------------------------------------------------------------------
 
     def offer(self, thread: int) -> None:
-        """Lends the loop's place to the thread, in the next turn, if nobody wants the loop by then."""
+        """Lends the loop's place to the thread in the next turn, unless another thread wants the loop by then."""
         if not self._loop.get_debug():  # a loop that is debugged refuses other threads
             self._loop.call_soon(self._lend, thread, self._calls)
 
@@ -52,7 +51,7 @@ class Lease(Place):
         self._ended.acquire(blocking=False)
         self.holds_signals = thread == threading.main_thread().ident  # where their handlers run
         if self.holds_signals:
-            turn.guard()
+            held_signals.guard()
         self.tenant = thread
         self._wait()
         self.vacate()
@@ -69,7 +68,7 @@ class Lease(Place):
     # -- any thread --------------------------------------------------------------------------------
 
     def recall(self) -> None:
-        """Somebody wants the loop, and has just called something on it."""
+        """Ends the lease, because another thread has called something on the loop."""
         self._calls += 1
         if self.tenant:
             self.tenant = 0

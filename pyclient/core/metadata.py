@@ -2,18 +2,23 @@
 
 A request is made at once when a topic is wanted that is not known, soon after something turned out
 to be stale, and every metadata.max.age.ms. There is one at a time; wishes that come meanwhile go
-into the next. When it fails, or leaves wishes open, the next one waits for a back-off.
+into the next. When it fails, the next one waits for a back-off. A topic that is not there has a
+back-off of its own: others do not wait for it.
+
+A topic that is not used for ``max_idle`` is forgotten. A request may create a missing topic only if a call waits for
+it or uses it, so a deleted topic stays away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
+from pyclient.core.interest import Interest
 from pyclient.errors import ClientClosed, ClientError, KafkaError, RequestTimedOut, check
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import InvalidReplicationFactor, LeaderNotAvailable, UnknownTopicOrPartition
@@ -39,8 +44,9 @@ class MetadataKeeper:
         self,
         cluster: Cluster,
         ask: Ask,
-        backoff: Backoff,
+        backoff: Callable[[], Backoff],
         max_age: float,
+        max_idle: float,
         clock: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -49,12 +55,18 @@ class MetadataKeeper:
         """Why the last request failed; None after one that did not."""
         self.watches_all = False
         self.on_update: Callable[[], None] = lambda: None
+        self.in_use: Callable[[], Mapping[str, bool]] = dict
+        """The topics that the client uses now, or has used since it was asked last, and whether each may be created."""
+        self.on_forget: Callable[[Collection[str]], None] = lambda topics: None
+        """Called with topics that are no longer requested, so that their metadata become stale."""
         self._ask = ask
-        self._backoff = backoff
+        self._new_backoff = backoff
+        self._backoff = backoff()
         self._max_age = max_age
+        self._max_idle = max_idle
         self._clock = clock
         self._loop = loop
-        self._wanted: dict[str, bool] = {}  # topic -> whether the broker may create it
+        self._wanted: dict[str, Interest] = {}
         self._all_wish = 0  # the last wish for all topics
         self._due = float("inf")
         self._not_before = 0.0
@@ -66,29 +78,49 @@ class MetadataKeeper:
 
     # -- wishes ------------------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Asks again, soon."""
-        self._wish_by(max(self._clock(), self._not_before))
+    def refresh(self, topic: str | None = None, create: bool = False) -> None:
+        """Asks again, soon, for this topic too where one is named."""
+        at = max(self._clock(), self._not_before)
+        if topic is not None:
+            at = max(at, self._want(topic, create).not_before)
+        self._wish_by(at)
+
+    def _want(self, topic: str, create: bool) -> Interest:
+        found = self._wanted.get(topic)
+        if found is None:
+            found = self._wanted[topic] = Interest(self._clock(), self._new_backoff())
+        found.create |= create
+        return found
 
     def forget(self, topics: Collection[str]) -> None:
         """Stops asking for these."""
         for name in topics:
             self._wanted.pop(name, None)
         self.cluster.forget(topics)
+        self.on_forget(topics)
 
     async def topics(self, names: Collection[str], deadline: float, create: bool) -> None:
         """Returns when these are known. Raises what the last answer said of one that is not, or why
         there was none.
         """
-        unknown = [name for name in names if name not in self._wanted]
-        for name in names:
-            self._wanted[name] = create or self._wanted.get(name, False)
-        if unknown:
+        is_new = any(name not in self._wanted for name in names)
+        interests = [self._want(name, create) for name in names]
+        for each in interests:
+            each.used_at = self._clock()
+            each.waiters += 1
+        if is_new:
             self._wish_by(self._clock())
+        try:
+            await self._until_known(names, deadline, is_new)
+        finally:
+            for each in interests:
+                each.waiters -= 1
+
+    async def _until_known(self, names: Collection[str], deadline: float, is_asked: bool) -> None:
         while missing := [name for name in names if self._is_missing(name)]:
-            if not unknown:
-                self.refresh()
-            unknown = []
+            for name in missing if not is_asked else ():
+                self.refresh(name)
+            is_asked = False
             if not await self.next_update(deadline):
                 raise self.why_unknown(missing[0])
             self._raise_lasting(missing)
@@ -127,7 +159,8 @@ class MetadataKeeper:
         return type(error)(f"{name}: {error.text}{_hint(error)}")
 
     def _why_not_created(self, name: str) -> str:
-        if self._wanted.get(name):
+        found = self._wanted.get(name)
+        if found is not None and found.create:
             return "auto.create.topics.enable is off at the broker, or it is still being created"
         return "this client may not create it: allow.auto.create.topics"
 
@@ -141,12 +174,13 @@ class MetadataKeeper:
     async def stop(self) -> None:
         """Ends the task, and the waits: the client is closed."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self.trouble = ClientClosed()
-        self._notify()
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        finally:
+            self.trouble = ClientClosed()
+            self._notify()
 
     def _wish_by(self, at: float) -> None:
         self._wish += 1
@@ -180,6 +214,7 @@ class MetadataKeeper:
 
     async def _request(self, wish: int) -> None:
         """One round; afterwards ``trouble`` and ``_not_before`` say how it went."""
+        self._look_around()
         try:
             for names, create in self._questions():
                 response = await self._ask(partial(_message, names=names, create=create))
@@ -193,27 +228,34 @@ class MetadataKeeper:
             return
         self.trouble, self._served = None, wish
         self.on_update()
-        if all(map(self.cluster.has_leaders, self._wanted)):
-            self._backoff.reset()
-            self._not_before = self._clock() + self._backoff.first
-        else:
-            self._not_before = self._clock() + self._backoff.next()
+        self._backoff.reset()
+        now = self._clock()
+        self._not_before = now + self._backoff.first
+        for name, interest in self._wanted.items():
+            interest.on_answer(now, self.cluster.has_leaders(name))
+
+    def _look_around(self) -> None:
+        """Updates which topics are in use; unused ones are forgotten."""
+        now, used = self._clock(), self.in_use()
+        for name in used:
+            self._want(name, used[name]).used_at = now
+        for name, interest in self._wanted.items():
+            interest.comes_back = used.get(name, False)
+        self.forget([name for name, interest in self._wanted.items() if interest.is_idle(now, self._max_idle)])
 
     def _give_up(self, wish: int) -> None:
-        """The request cannot be made: what is not known is not asked for again, and those that wait are told."""
-        self._wanted = {name: create for name, create in self._wanted.items() if not self._is_missing(name)}
+        """The request cannot be made. Unknown topics are not requested again, and waiting calls fail."""
+        self._wanted = {name: found for name, found in self._wanted.items() if not self._is_missing(name)}
         self._served = wish
 
     def _questions(self) -> list[tuple[list[str] | None, bool]]:
         """The requests of a round: topics (None: all), and whether they may be created, which is
         one flag of a request.
         """
-        everything = self.watches_all or self._all_wish > self._served
-        created = [name for name, create in self._wanted.items() if create]
-        others = [name for name, create in self._wanted.items() if not create]
-        if everything:
-            missing = [name for name in created if self._is_missing(name)]
-            return [(None, False), *([(missing, True)] if missing else [])]
+        created = [name for name, found in self._wanted.items() if found.may_create and self._is_missing(name)]
+        if self.watches_all or self._all_wish > self._served:
+            return [(None, False), *([(created, True)] if created else [])]
+        others = [name for name in self._wanted if name not in created]
         if created:
             return [(created, True), *([(others, False)] if others else [])]
         return [(others, False)]

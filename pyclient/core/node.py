@@ -17,12 +17,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from cy.buffer import EncodeError
-from cy.frames import ReceiveMemory
+from cy.wire.buffer import EncodeError
+from cy.wire.frames import ReceiveMemory
 from pyclient.config import Config
 from pyclient.core import last_resort
+from pyclient.core.addresses import Addresses
 from pyclient.core.backoff import Backoff, delay
 from pyclient.core.connection import Connection, Pending
+from pyclient.core.outages import AGAIN_S, FIRST_S
 from pyclient.core.transport import SocketOptions, Transport, deliver, handshake, open_socket
 from pyclient.core.versions import Versions
 from pyclient.errors import (
@@ -66,7 +68,14 @@ class Node:
         settings: NodeSettings,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
+        *,
+        on_outage: Callable[[Node, ConnectionFailed], None] = lambda node, error: None,
+        on_reached: Callable[[Node], None] = lambda node: None,
+        on_left: Callable[[Node], None] = lambda node: None,
     ) -> None:
+        """``on_outage`` is called when it was tried in vain for ``FIRST_S``, and at each vain attempt after that;
+        attempts that are more than ``AGAIN_S`` apart are none of one outage. ``on_left``: when the address is given up.
+        """
         self.id = id
         self.host = host
         self.port = port
@@ -74,7 +83,13 @@ class Node:
         """Of the last connection."""
         self.trouble: ConnectionFailed | None = None
         """Why the last attempt to connect failed; None after one that did not."""
+        self.was_reached = False
+        """At this address."""
+        self._on_outage, self._on_reached, self._on_left = on_outage, on_reached, on_left
+        self._tried_since: float | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._phase = "connect"
+        self._addresses = Addresses()
         self._settings = settings
         self._loop = loop
         self._clock = clock
@@ -157,7 +172,17 @@ class Node:
 
     def _connect_soon(self) -> None:
         if self._connecting is None:
+            if self._clock() - self._retry_at > AGAIN_S:  # no attempt for that long: no outage is known
+                self._end_outage()
             self._connecting = self._loop.create_task(self._connect())
+        if self._tried_since is None:
+            self._tried_since = self._clock()
+            self._patience = self._loop.call_later(FIRST_S, self._tell)
+
+    def _tell(self) -> None:
+        """Reports an outage after enough time of failed attempts, if attempts still go on."""
+        if self._transport is None and (self._connecting is not None or self._waiting):
+            self._on_outage(self, self.trouble or self.silence())
 
     async def _connect(self) -> None:
         try:
@@ -181,7 +206,7 @@ class Node:
         timeout = min(delay(*settings.setup, self._backoff.failures), settings.patience)
         host, port = self.host, self.port
         self._phase = "connect"
-        sock = await open_socket(self._loop, host, port, timeout, settings.options)
+        sock = await open_socket(self._loop, host, port, timeout, settings.options, self._addresses)
         transport = Transport(
             self._loop, sock, settings.memory, Connection(settings.client_id), self._on_lost
         )
@@ -209,21 +234,32 @@ class Node:
         self._transport = transport
         self._backoff.reset()
         self._retry_at = 0.0
+        self._addresses.works()
         self.trouble = None
+        self.was_reached = True
+        self._end_outage()
+        self._on_reached(self)
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             self._write(transport, request)
 
+    def _end_outage(self) -> None:
+        self._tried_since = None
+        if self._patience is not None:
+            self._patience.cancel()
+
     def _refused(self, error: ConnectionFailed) -> None:
-        """No connection: those that wait for it are told."""
+        """There is no connection: calls that wait for it fail."""
         level = logging.WARNING if self.trouble is None else logging.DEBUG
         wait = self._backoff.next()
-        LOG.log(level, "%s; the next attempt in %.3g s or later", error, wait)
         self.trouble = error
         self._retry_at = self._clock() + wait
+        if self._tried_since is not None and self._clock() - self._tried_since >= FIRST_S:
+            self._on_outage(self, error)
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             deliver(self._loop, request, None, error)
+        LOG.log(level, "%s; the next attempt in %.3g s or later", error, wait)  # last: a handler may raise
 
     # -- the end of a connection -------------------------------------------------------------------
 
@@ -251,13 +287,19 @@ class Node:
         """The broker has another address now."""
         if (host, port) != (self.host, self.port):
             self.disconnect(f"the broker moved to {host}:{port}")
+            self._on_left(self)
             self.host, self.port = host, port
+            self._addresses = Addresses()
             self._retry_at = 0.0
+            self.was_reached = False
+            self._end_outage()
 
     def close(self, error: KafkaError) -> None:
         """Ends the connection and fails all requests with ``error``."""
         if self._connecting is not None:
             self._connecting.cancel()
+        self._end_outage()
+        self._on_left(self)
         if self._timer is not None:
             self._timer.cancel()
         transport, self._transport = self._transport, None

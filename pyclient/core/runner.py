@@ -2,27 +2,39 @@
 
 What the application waits for, it waits for on a future, so that Ctrl-C interrupts the wait; the
 work is then cancelled. After a fork the child has the object and not the thread: every call says so.
+
+The loop keeps the time of the work, and is not trusted with it: something that the application has given
+(a callback, a handler of logging) may stop the loop or hold it up. So a wait has a clock of its own, and ends
+when the thread does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import logging
 import math
 import os
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from inspect import CORO_CREATED, getcoroutinestate
+from time import monotonic
 from typing import Any, TypeVar
 
 from pyclient.core.lease import Lease
-from pyclient.errors import ClientClosed, ClientForked
+from pyclient.errors import ClientClosed, ClientForked, RequestTimedOut
 
 T = TypeVar("T")
 SLICE = 1.0
-"""Seconds that a thread waits without a look at signals."""
+"""Seconds that a thread waits without a look at signals, and at the client's life."""
+GRACE_S = 5.0
+"""So long after its time the work may still end by itself; then the wait for it does."""
+
+log = logging.getLogger(__name__)
 
 
 class Runner:
@@ -37,24 +49,60 @@ class Runner:
         """Set in a child of the process that made this."""
         self.on_fork: Callable[[], object] = lambda: None
         """Called in the child, right after the fork."""
+        self.on_end: Callable[[], object] = lambda: None
+        """Called by the thread when nothing runs there any more."""
+        self._calls: set[Future[Any]] = set()
+        """What threads wait for."""
+        self._is_over = self._is_abandoned = self._is_stopped = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         _RUNNERS.add(self)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        try:
+            self._turn(self.loop.run_forever)
+            self._turn(self._end_tasks)
+        finally:
+            self._is_over = True
+            try:
+                self.on_end()
+            except Exception:
+                log.exception("the end of a %s", self.owner)
+            self._fail_calls()
+
+    def _turn(self, serve: Callable[[], object]) -> None:
+        """Runs the loop. What asyncio lets out of it (SystemExit of a callback) ends nothing here."""
+        while True:
+            try:
+                serve()
+            except BaseException:
+                log.exception("%s: a callback has raised what ends a loop, and the client goes on", self.owner)
+            else:
+                return
+
+    def _end_tasks(self) -> None:
+        """Cancels running tasks. Tasks that were cancelled before, such as an interrupted close, may finish first."""
+        if ending := {task for task in asyncio.all_tasks(self.loop) if task.cancelling()}:
+            self.loop.run_until_complete(asyncio.wait(ending, timeout=SLICE))
         if tasks := asyncio.all_tasks(self.loop):
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.wait(tasks, timeout=SLICE))
+        self.loop.run_until_complete(asyncio.sleep(0))  # waiters learn what ended in the last turn
+
+    def _fail_calls(self) -> None:
+        """Fails the waits of other threads: calls that have come in the meantime will not run."""
+        for future in tuple(self._calls):
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(ClientClosed())
 
     def check(self) -> None:
         """Raises ClientForked, ClientClosed where nothing can run; RuntimeError on the loop's own
         thread, which cannot wait for itself.
         """
         self.before_wait()
-        if not self._thread.is_alive() or self.loop.is_closed():
+        if self._is_over or not self._thread.is_alive():
             raise ClientClosed
 
     @property
@@ -71,23 +119,35 @@ class Runner:
         if self.is_here:
             raise RuntimeError("a blocking call in a callback would wait for itself")
 
-    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Runs ``work`` on the loop and returns its result; any thread but the loop's. Raises
-        TimeoutError after ``timeout`` seconds. An interrupted wait cancels the work.
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None, within: float | None = None) -> T:
+        """Runs ``work`` on the loop and returns its result; any thread but the loop's. An interrupted wait
+        cancels the work. Raises TimeoutError after ``timeout`` seconds; ClientClosed when the client is closed
+        meanwhile. ``within``: the seconds that the work takes at most by the loop's clock; where that stands
+        still, RequestTimedOut is raised a little later.
         """
         try:
             self.check()
-        except BaseException:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except BaseException as error:
             work.close()
+            if isinstance(error, RuntimeError) and self.loop.is_closed():
+                raise ClientClosed from None
             raise
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        self.lease.recall()
         try:
-            return _result(future, timeout)
+            self._calls.add(future)
+            self.lease.recall()
+            if self._is_over:  # since the check: it may have been too late for the loop's last turn
+                self._fail_calls()
+            return _result(future, timeout, within)
         except BaseException:
             future.cancel()
             self.lease.recall()
+            if self._is_over and getcoroutinestate(work) == CORO_CREATED:
+                work.close()
             raise
+        finally:
+            self._calls.discard(future)
+            del future  # its error refers to this frame, and by it to the client
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls on the loop, soon; returns at once."""
@@ -103,37 +163,83 @@ class Runner:
         """Ends the loop and its thread; harmless when it has ended."""
         if self.forked or not self._thread.is_alive():
             return
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.lease.recall()
+        self._ask_to_stop()
         if not self.is_here:
-            self._thread.join()
-            self.loop.close()
+            self._thread.join(2 * SLICE + GRACE_S)
+            if self._thread.is_alive():
+                log.warning("the thread of a %s does not end: something blocks its loop", self.owner)
+            else:
+                self.loop.close()
 
-    def abandon(self) -> None:
-        """Nobody has closed the client, or will: warns, and ends the loop without waiting long for it."""
-        if self.forked or not self._thread.is_alive():
+    def _ask_to_stop(self) -> None:
+        with contextlib.suppress(RuntimeError):  # another thread has stopped and closed it
+            self.loop.call_soon_threadsafe(self._stop)
+        self.lease.recall()
+
+    def _stop(self) -> None:
+        """Once: what ends the tasks runs the loop after that."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self.loop.stop()
+
+    def after_fork(self) -> None:
+        """In the child: the thread is not there."""
+        self.forked = True
+        self.lease.tenant = 0
+        with contextlib.suppress(ReferenceError):  # whose this was has gone before its thread has
+            self.on_fork()
+
+    @property
+    def is_running(self) -> bool:
+        """In this process, and its thread has not ended."""
+        return not self.forked and self._thread.is_alive()
+
+    def abandon(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
+        """Warns that the client was not closed, and ends the loop without waiting long for it. ``last`` runs there
+        before; this does not wait for it.
+        """
+        if not self.is_running:
             return
-        warnings.warn(f"a {self.owner} was not closed", ResourceWarning, stacklevel=2)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.lease.recall()
-        if not self.is_here:
-            self._thread.join(SLICE)
+        is_first, self._is_abandoned = not self._is_abandoned, True
+        try:
+            if is_first:
+                warnings.warn(f"a {self.owner} was not closed", ResourceWarning, stacklevel=2)
+        finally:  # a warning may be an error
+            if last is None:
+                self._ask_to_stop()
+                if not self.is_here:
+                    self._thread.join(SLICE)
+            else:
+                self.call(self._end_after, last)
+
+    def _end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        task = self.loop.create_task(last())
+        task.add_done_callback(lambda _: self._stop())
 
 
-def _result(future: Future[T], timeout: float | None) -> T:
+def _result(future: Future[T], timeout: float | None, within: float | None) -> T:
     """The future's result, waited for in slices: a signal that comes just before a thread begins to
     wait does not end the wait, so it is met at the end of the slice.
     """
-    left = math.inf if timeout is None else timeout
-    while True:
-        try:
-            return future.result(min(left, SLICE))
-        except TimeoutError:
-            if future.done():  # it may have ended meanwhile, or the error is its own
-                return future.result()
-            if left <= SLICE:
-                raise
-            left -= SLICE
+    end = math.inf if timeout is None else monotonic() + timeout
+    last = math.inf if within is None else monotonic() + max(0.0, within) + GRACE_S
+    try:
+        while True:
+            left = min(end, last) - monotonic()
+            try:
+                return future.result(max(0.0, min(left, SLICE)))
+            except CancelledError:
+                raise ClientClosed from None
+            except TimeoutError:
+                if future.done():  # it may have ended meanwhile, or the error is its own
+                    return future.result()
+                if monotonic() >= end:
+                    raise
+                if monotonic() >= last:
+                    told = "the client's thread stands still: a callback, or a handler of logging, holds it up"
+                    raise RequestTimedOut(told) from None
+    finally:
+        del future  # its error refers to this frame
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -151,9 +257,7 @@ _RUNNERS: weakref.WeakSet[Runner] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for runner in list(_RUNNERS):
-        runner.forked = True
-        runner.lease.tenant = 0
-        runner.on_fork()
+        runner.after_fork()
 
 
 def _at_exit() -> None:

@@ -1,4 +1,6 @@
-"""Tasks that nobody awaits: what ends one unexpectedly is logged, and told to who can raise it."""
+"""Helpers for background tasks. An unexpected end of a task is logged and reported to code that can raise it. The
+module also ends tasks, and calls functions of the application, whose errors are not the client's.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +35,36 @@ def watched(
     task = loop.create_task(work)
     task.add_done_callback(done)
     return task
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Returns when the task, which is cancelled, has ended. What it raised is raised where it is no KafkaError.
+
+    Not ``await task``: the cancellation of the waiting task and that of the awaited one would be the same exception,
+    so suppressing one would swallow the other.
+    """
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, KafkaError):
+        raise error
+
+
+def tell(loop: asyncio.AbstractEventLoop, what: str, function: Callable[..., object], *arguments: Any) -> None:
+    """Calls a function of the application's, on the loop. What it raises is logged, and ends nothing."""
+    try:
+        function(*arguments)
+    except BaseException as error:
+        log.exception("%s, %r, failed", what, function)
+        raise_on(loop, error)
+
+
+def raise_on(loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
+    """SystemExit and KeyboardInterrupt of a function of the application's end its loop, as asyncio has it, but not in
+    the midst of the client's work: in a callback of their own. What else it raises ends nothing.
+    """
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        loop.call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

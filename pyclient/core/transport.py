@@ -7,12 +7,14 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from cy.frames import ReceiveMemory
-from cy.turn import readable
+from cy.client.held_signals import readable
+from cy.wire.frames import ReceiveMemory
+from pyclient.core.addresses import Addresses
 from pyclient.core.connection import Connection, Pending
 from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
 from pyclient.protocol import ApiVersions, stream
+from pyclient.protocol.answers import answer_on
 from pyclient.protocol.stream import FrameStream
 
 SOFTWARE: Final = ("pyclient", "0.1.0")
@@ -96,18 +98,24 @@ def deliver(
 
 
 async def open_socket(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, timeout: float, options: SocketOptions
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    timeout: float,
+    options: SocketOptions,
+    addresses: Addresses,
 ) -> socket.socket:
-    """A connected, non-blocking socket; all addresses of the name are tried within ``timeout``
-    seconds. Raises ConnectionFailed.
+    """A connected, non-blocking socket; the addresses of the name are tried within ``timeout`` seconds, in the order
+    of ``addresses``, which learns which were. Raises ConnectionFailed.
     """
     name = f"{host}:{port}"
     phase, trouble = "resolve", None
     try:
         async with asyncio.timeout(timeout):
-            addresses = await stream.resolve(loop, host, port)
+            resolved = await stream.resolve(loop, host, port)
             phase = "connect"
-            for family, address in addresses:
+            for family, address in addresses.ordered(resolved):
+                addresses.begin(address)
                 try:
                     return await stream.connect(loop, family, address, *options)
                 except OSError as error:
@@ -140,20 +148,11 @@ def _version_offered(response: ApiVersions.Response) -> int:
 async def _ask_versions(
     transport: Transport, loop: asyncio.AbstractEventLoop, version: int
 ) -> ApiVersions.Response:
-    answer: asyncio.Future[ApiVersions.Response] = loop.create_future()
-
-    def on_done(response: ApiVersions.Response | None, error: KafkaError | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            assert response is not None
-            answer.set_result(response)
-
+    answer, on_done = answer_on(loop)
     name, software_version = SOFTWARE
     message = ApiVersions.Request(
         client_software_name=name, client_software_version=software_version
     )
     transport.send(Pending(ApiVersions, message, on_done, float("inf"), None), version)
-    return await answer
+    response: ApiVersions.Response = await answer
+    return response

@@ -1,4 +1,4 @@
-"""Clients of asyncio that nobody closes: Python says so as of a file, by a ResourceWarning.
+"""Warns about asyncio clients that are not closed, by a ResourceWarning, as Python does for files.
 
 The blocking face has a thread that outlives it, whose end it is (``Runner.abandon``). Here the loop is
 the application's: what is left of the client there is ended if the loop still runs.

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from os import getpid
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from cy.deliveries import Deliveries
-from cy.producer_batch import DeliveryReport, ProducerBatch
-from cy.record_queues import milliseconds
+from cy.produce.deliveries import Deliveries
+from cy.produce.producer_batch import DeliveryReport, ProducerBatch
+from cy.produce.sending import SendingQueues
 from pyclient.config import PRODUCER, load
 from pyclient.core.unclosed import watch
-from pyclient.errors import BufferExhausted, ClientClosed, ClientForked, KafkaError
+from pyclient.errors import ClientForked
+from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import (
-    BaseProducer,
-    check_fits,
-    check_partition,
-    header_column,
-    known_topic,
-    many,
-    size_of,
-    triples,
-)
+from pyclient.producer.base import BaseProducer, Lack
 from pyclient.producer.engine import Engine
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from cy.produce.record_metadata import RecordMetadata
     from pyclient.core.cluster import PartitionInfo
     from pyclient.prepared_transaction import PreparedTransaction
     from pyclient.producer.pipeline import Headers, OnDelivery
 
 
-class Producer(BaseProducer):
+R = TypeVar("R")
+
+
+class Producer(BaseProducer, SendingQueues):
     """As ``pyclient.Producer``; what waits there is awaited here. Made where a loop runs.
 
         async with aio.Producer("localhost:9092") as producer:
@@ -58,11 +53,24 @@ class Producer(BaseProducer):
         super().__init__(keys)
         loop = asyncio.get_running_loop()
         self._engine = Engine(keys, self._settings, self, loop)
-        self._unclosed = watch(self, f"producer of {', '.join(keys.bootstrap_servers)}")
+        self._owner = f"producer of {', '.join(keys.bootstrap_servers)}"
+        self._unclosed = watch(self, self._owner)
+        at_exit.remember(self, self._owner, self._engine)
         self.attach(partial(loop.call_soon, self._engine.sender.run))
-        self.awaitable = True
         self.before_wait = partial(_before_wait, get_ident(), getpid())
-        self.direct = self._is_direct()
+        self.admit(self._settings.transactional_id is None)
+        self._process = getpid()
+
+    def __del__(self) -> None:
+        if self.closed or not hasattr(self, "_process") or self._process != getpid():
+            return
+        loop = self._engine.loop
+        self._engine.hold(self)
+        if loop.is_running():
+            at_exit.remember(self, self._owner, self._engine)
+            loop.call_soon_threadsafe(lambda: loop.create_task(self._end_unclosed(self._owner)))
+        elif not self._is_told:
+            at_exit.tell_lost(self._owner, self._engine.sender.pending())
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -78,12 +86,19 @@ class Producer(BaseProducer):
             timestamp: int | None = None,
             headers: Headers | None = None,
             on_delivery: OnDelivery | None = None,
-        ) -> Awaitable[DeliveryReport]:
-            """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
+        ) -> Coroutine[Any, Any, DeliveryReport]:
+            """Sends a record; waits only for the metadata of a topic and for room (max.block.ms).
 
-            Returns a view on what becomes of it, which is awaited in turn. ``timestamp`` in milliseconds, now by
-            default. ``on_delivery`` is called on the client's thread. Raises BufferExhausted, RecordTooLarge,
-            InvalidTopicException, KafkaError; TypeError for what is not bytes.
+            A coroutine: await it, or make it a task; before that nothing is sent. One that is cancelled, also by
+            a time-out, has sent nothing. It gives a view on what becomes of the record, which is awaited in turn.
+            Of tasks, a later one may overtake: while buffer.memory is full, a small record finds room before a large
+            one that waits for it. Where order counts, await one ``send`` before the next.
+
+            ``timestamp`` in milliseconds, now by default. ``headers``: pairs of name and bytes, or a mapping of
+            them; an iterator is read once. ``on_delivery(metadata, error)`` is called on the loop: with a
+            RecordMetadata and None, or None and a KafkaError; one that takes (error, message), as confluent-kafka
+            has it, is refused. Raises BufferExhausted, RecordTooLarge, InvalidTopicException, KafkaError; TypeError
+            for what is not bytes.
             """
 
     async def send_later(
@@ -99,10 +114,40 @@ class Producer(BaseProducer):
         """The rest of ``send``: what is not bytes yet, or has to wait."""
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
-        deadline = time.monotonic() + self._settings.max_block
-        while (report := self._tried(record)) is None:
-            await self._make_possible(record.topic, record.partition, record.size, deadline)
-        return report
+        report = self._tried(record)
+        return await self._waited(self._later(record)) if report is None else report
+
+    async def _waited(self, appending: Generator[Lack, None, R]) -> R:
+        """What ``appending`` gives in the end; waits for each thing that it lacks."""
+        while True:
+            try:
+                lack = next(appending)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            if lack.topic is not None:
+                await self._engine.know(lack.topic, max(0.0, lack.left))
+            else:
+                await self._wait_for_room(lack.size, lack.left)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> RecordMetadata:
+        """Sends a record and waits until it is delivered, ``timeout`` seconds at most (None: delivery.timeout.ms bounds
+        it). Raises TimeoutError, after which it may still be delivered; why it was not; what ``send`` raises.
+        """
+        async with asyncio.timeout(timeout):
+            return await (
+                await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+            )
 
     async def send_many(
         self,
@@ -114,44 +159,12 @@ class Producer(BaseProducer):
         timestamp: int | None = None,
         headers: Any = None,
     ) -> Deliveries:
-        """Sends a record of each value, with the key at the same place, in order."""
-        self._check_open()
-        known_topic(self, topic)
-        stamp = milliseconds(timestamp)
-        if self._pipeline.sees_records:
-            records = triples(values, keys, headers)
-            deliveries = Deliveries(len(records), stamp)
-            for value, key, row in records:
-                deliveries.keep(await self.send_later(topic, value, key, partition, stamp, row, None))
-            return deliveries
-        items, item_keys = many(self._pipeline, topic, values, keys)
-        tails = header_column(headers, values)
-        deliveries = Deliveries(len(items), stamp)
-        at = 0
-        deadline = time.monotonic() + self._settings.max_block
-        while True:
-            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries, tails)
-            if done == len(items):
-                return deliveries
-            if done > at:
-                deadline = time.monotonic() + self._settings.max_block
-            at = done
-            key, tail = (None if column is None else column[at] for column in (item_keys, tails))
-            size = size_of(items[at], key, tail)
-            await self._make_possible(topic, partition, size, deadline)
-
-    async def _make_possible(
-        self, topic: str, partition: int | None, size: int, deadline: float
-    ) -> None:
-        """Waits for what a record lacks: its topic's partitions, or room."""
-        self._check_open()
-        check_fits(self, topic, size)
-        left = deadline - time.monotonic()
-        if self.topic(topic) is None:
-            await self._engine.know(topic, max(0.0, left))
-        else:
-            check_partition(self, topic, partition)
-            await self._wait_for_room(size, left)
+        """Sends a record of each value, with the key at the same place, in order. Waits for room as
+        ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``;
+        in ``pyclient.aio`` it is awaited.
+        ``headers``: with Arrow columns, a column of lists of structs of name and value.
+        """
+        return await self._waited(self._many(topic, values, keys, partition, timestamp, headers))
 
     async def _wait_for_room(self, size: int, left: float) -> None:
         room = asyncio.Event()
@@ -160,19 +173,10 @@ class Producer(BaseProducer):
             return
         self.poke()
         try:
-            await asyncio.wait_for(room.wait(), max(0.0, left))
+            async with asyncio.timeout(max(0.0, left)):
+                await room.wait()
         except TimeoutError:
             raise self._exhausted() from None
-
-    def _exhausted(self) -> BufferExhausted:
-        block = self._settings.max_block * 1000
-        return BufferExhausted(f"buffer.memory={self.limit} was full for max.block.ms={block:.0f}")
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClientClosed
-        if self._settings.transactional_id is not None:
-            self._engine.transactions.check_open()
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -181,8 +185,9 @@ class Producer(BaseProducer):
         await self._engine.ready(timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything that was sent before is delivered or has failed."""
-        await asyncio.wait_for(self._engine.flush(), timeout)
+        """Returns when everything that was sent before is delivered or has failed. Raises TimeoutError."""
+        async with asyncio.timeout(timeout):
+            await self._engine.flush()
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The topic's partitions: number, leader, replicas, ISR."""
@@ -190,15 +195,16 @@ class Producer(BaseProducer):
         return self._engine.partitions_of(topic)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for ``timeout`` seconds at most, fails the rest."""
+        """Delivers what was sent, for ``timeout`` seconds at most, fails the rest. A transaction that is open is
+        aborted. Complete also where it is cancelled.
+        """
         if self.closed:
             return
-        self.closed, self.direct = True, False
-        self._unclosed.detach()
-        try:
+        with self._closing():
             await self._engine.close(timeout)
-        finally:
-            self._pipeline.close()
+
+    def _let_go(self) -> None:
+        self._unclosed.detach()
 
     async def __aenter__(self) -> Self:
         return self
@@ -211,7 +217,9 @@ class Producer(BaseProducer):
     # -- transactions ------------------------------------------------------------------------------
 
     async def init_transactions(self) -> None:
-        """Gets the producer id of the transactional.id, and fences earlier producers of that name."""
+        """Gets the producer id of the transactional.id, ends what an earlier producer of this name
+        left open, and fences it. ``begin_transaction`` calls it where it was not called.
+        """
         await self._engine.init()
 
     async def begin_transaction(self) -> None:
@@ -220,25 +228,26 @@ class Producer(BaseProducer):
         if transactions.current is None:
             await self.init_transactions()
         transactions.begin()
-        self.direct = self._pipeline.is_empty
 
     async def commit_transaction(self) -> None:
-        """Delivers everything and commits."""
-        self.direct = False
+        """Delivers everything and commits. Raises TransactionError if the transaction has failed."""
         await self._engine.commit()
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Delivers everything and leaves the transaction open for whoever ends it; see the blocking face."""
-        self.direct = False
+        """Delivers everything and leaves the transaction open for somebody else, who ends it by
+        ``Admin.end_transactions``, perhaps in another process; None if nothing was sent. This producer
+        can only be closed then. Raises TransactionError if the transaction has failed.
+        """
         return await self._engine.prepare()
 
     async def abort_transaction(self) -> None:
         """Aborts: nothing of the transaction will be seen."""
-        self.direct = False
         await self._engine.abort()
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
-        """Commits a consumer group's offsets with the transaction."""
+        """Commits a consumer group's offsets with the transaction. ``group``: what
+        ``consumer.group_metadata()`` returns, or the name of a group.
+        """
         await self._engine.transactions.send_offsets(offsets, group)
 
     @asynccontextmanager
@@ -253,21 +262,15 @@ class Producer(BaseProducer):
             yield self
             await self.commit_transaction()
         except BaseException as error:
-            await self._give_up(error)
+            if self._engine.transactions.can_abort:
+                with self._giving_up(error):
+                    await self.abort_transaction()
             raise
 
-    async def _give_up(self, error: BaseException) -> None:
-        """Aborts because of ``error``, which counts more than an abort that fails."""
-        transactions = self._engine.transactions
-        if transactions.can_abort:
-            transactions.is_left = True
-            try:
-                await self.abort_transaction()
-            except KafkaError as failure:
-                error.add_note(f"the transaction could not be aborted either: {failure}")
-
     async def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
-        """Ends the transaction that this producer id and epoch has open under this transactional id."""
+        """Ends the transaction that this producer id and epoch has open under this transactional
+        id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
+        """
         await self._engine.end_transaction(producer_id, epoch, commit)
 
 

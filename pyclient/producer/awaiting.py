@@ -7,8 +7,8 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
-from cy.deliveries import Deliveries
-from cy.producer_batch import DeliveryReport, set_wait_async
+from cy.produce.deliveries import Deliveries
+from cy.produce.producer_batch import DeliveryReport, set_wait_async
 
 
 def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from random import getrandbits
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from cy.arrow_column import ArrowColumn, HeaderColumn
-from cy.partition_queue import TopicQueues
-from cy.producer_batch import DeliveryReport
-from cy.record_headers import size_of_headers
-from cy.record_queues import RecordQueues
+from cy.batch.record_headers import listed, size_of_headers
+from cy.produce.arrow_column import ArrowColumn, HeaderColumn
+from cy.produce.deliveries import Deliveries
+from cy.produce.partition_queue import TopicQueues
+from cy.produce.producer_batch import DeliveryReport
+from cy.produce.record_queues import RecordQueues, milliseconds
 from pyclient.config import Config
-from pyclient.errors import ConfigError, KafkaError
-from pyclient.producer.engine import Engine
+from pyclient.errors import BufferExhausted, ClientClosed, ConfigError, KafkaError
+from pyclient.producer import at_exit
+from pyclient.producer.engine import Engine, Queues
 from pyclient.producer.errors import RecordTooLarge
 from pyclient.producer.pipeline import OnDelivery, Pipeline, ProducerRecord
 from pyclient.producer.settings import read
 from pyclient.protocol import errors
 from pyclient.topic_name import check_topic
+
+_ENDING: Final[set[asyncio.Task[Any] | None]] = set()
+"""Nobody else may refer to them."""
 
 
 class Prepared(NamedTuple):
@@ -39,10 +47,22 @@ class Prepared(NamedTuple):
         return size_of(self.value, self.key) + size_of_headers(self.headers)
 
 
-class BaseProducer(RecordQueues):
+class Lack(NamedTuple):
+    """What a record waits for before it can be appended."""
+
+    topic: str | None
+    """Its partitions are not known yet; None: there is no room."""
+    size: int
+    """Bytes of key, value and headers."""
+    left: float
+    """Seconds that it may wait; 0 or below: no longer."""
+
+
+class BaseProducer(Queues):
     """What the faces have in common; a face adds the engine and how it waits."""
 
     _engine: Engine
+    _is_told = False  # what it lost, as nobody closed it, is logged
 
     def __init__(self, keys: Config) -> None:
         self._settings = read(keys)
@@ -57,9 +77,32 @@ class BaseProducer(RecordQueues):
             seed=getrandbits(63) | 1,
         )
 
-    def _is_direct(self) -> bool:
-        """Whether ``send`` may append without asking anybody."""
-        return self._pipeline.is_empty and self._settings.transactional_id is None
+    async def _end_unclosed(self, owner: str) -> None:
+        """Nobody has the producer any more: delivers what it has, or says what is lost, and ends it."""
+        engine, this = self._engine, asyncio.current_task()
+        _ENDING.add(this)
+        at_exit.tell_open(owner, engine)
+        batches = [] if engine.is_transactional else engine.sender.pending()
+        try:
+            await engine.close(None)
+        finally:
+            _ENDING.discard(this)
+            at_exit.forget(self)
+            self.shut()
+            if not self._is_told:
+                at_exit.tell_lost(owner, batches)
+            self._pipeline.close()
+
+    def admit(self, admits: bool) -> None:
+        """Whether records may be sent now. ``send`` appends those that are bytes already without asking anybody;
+        all others, and all while it may not, come to ``send_later``, which says why not.
+        """
+        self.direct = admits and self._pipeline.is_empty and not self.closed
+
+    def shut(self) -> None:
+        """Nothing is appended any more."""
+        self.closed = True
+        self.admit(False)
 
     def _prepared(
         self,
@@ -80,7 +123,7 @@ class BaseProducer(RecordQueues):
             pipeline.key(record.topic, record.key),
             record.partition,
             record.timestamp,
-            record.headers,
+            listed(record.headers),
             pipeline.acknowledgement(on_delivery),
         )
 
@@ -101,6 +144,104 @@ class BaseProducer(RecordQueues):
             record.headers,
             record.on_delivery,
         )
+
+    def _later(self, record: Prepared) -> Generator[Lack, None, DeliveryReport]:
+        """Appends a record that could not be appended; yields what it lacks, and the face waits for that."""
+        deadline = time.monotonic() + self._settings.max_block
+        while True:
+            yield self._lack(record.topic, record.partition, record.size, deadline)
+            report = self._tried(record)
+            if report is not None:
+                return report
+
+    def _many(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any,
+    ) -> Generator[Lack, None, Deliveries]:
+        """``send_many`` of both faces; yields what the next record lacks, and the face waits for that."""
+        self._check_open()
+        known_topic(self, topic)
+        stamp = milliseconds(timestamp)
+        if self._pipeline.sees_records:
+            return (yield from self._one_by_one(topic, triples(values, keys, headers), partition, stamp))
+        items, item_keys = many(self._pipeline, topic, values, keys)
+        tails = header_column(headers, values)
+        deliveries = Deliveries(len(items), stamp)
+        at = 0
+        deadline = time.monotonic() + self._settings.max_block
+        while (done := self.add_many(topic, items, item_keys, at, partition, stamp, deliveries, tails)) < len(items):
+            if done > at:
+                deadline = time.monotonic() + self._settings.max_block
+            at = done
+            key, tail = (None if column is None else column[at] for column in (item_keys, tails))
+            yield self._lack(topic, partition, size_of(items[at], key, tail), deadline)
+        return deliveries
+
+    def _one_by_one(
+        self, topic: str, records: list[tuple[Any, Any, Any]], partition: int | None, stamp: int
+    ) -> Generator[Lack, None, Deliveries]:
+        deliveries = Deliveries(len(records), stamp)
+        for value, key, row in records:
+            self._check_open()
+            record = self._prepared(topic, value, key, partition, stamp, row, None)
+            report = self._tried(record)
+            deliveries.keep((yield from self._later(record)) if report is None else report)
+        return deliveries
+
+    def _lack(self, topic: str, partition: int | None, size: int, deadline: float) -> Lack:
+        """What a record that cannot be appended is to wait for. Raises what no wait would change."""
+        self._check_open()
+        check_fits(self, topic, size)
+        left = deadline - time.monotonic()
+        if self.topic(topic) is None:
+            return Lack(topic, size, left)
+        check_partition(self, topic, partition)
+        return Lack(None, size, left)
+
+    def _check_open(self) -> None:
+        """Raises what ``send`` raises where nothing may be sent now."""
+        if self.closed:
+            raise ClientClosed
+        self._check_process()
+        if self._settings.transactional_id is not None:
+            self._engine.transactions.check_open()
+
+    def _check_process(self) -> None:
+        """Raises ClientForked where the face notices that it is in another process."""
+
+    def _exhausted(self) -> BufferExhausted:
+        block = self._settings.max_block * 1000
+        return BufferExhausted(f"buffer.memory={self.limit} was full for max.block.ms={block:.0f}")
+
+    # -- ends --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Around what delivers the rest: nothing is appended any more, and in the end all is let go."""
+        self.shut()
+        try:
+            yield
+        finally:
+            at_exit.forget(self)
+            self._let_go()
+            self._pipeline.close()
+
+    def _let_go(self) -> None:
+        """The engine has ended: what the face has besides it ends too."""
+
+    @contextmanager
+    def _giving_up(self, error: BaseException) -> Iterator[None]:
+        """Around an abort because of ``error``, which counts more than an abort that fails."""
+        self._engine.transactions.is_left = True
+        try:
+            yield
+        except KafkaError as failure:
+            error.add_note(f"the transaction could not be aborted either: {failure}")
 
     @property
     def producer_id(self) -> tuple[int, int] | None:
@@ -188,7 +329,8 @@ def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
     """Raises RecordTooLarge for a record that can never be sent."""
     if not queues.fits(size):
         raise RecordTooLarge(
-            f"{topic}: a record of {size} bytes is larger than max.request.size or buffer.memory"
+            f"{topic}: a record of {size} bytes is larger than max.request.size={queues.max_record} "
+            f"or buffer.memory={queues.limit}"
         )
 
 

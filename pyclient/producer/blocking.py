@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from cy.deliveries import Deliveries
-from cy.producer_batch import DeliveryReport
-from cy.record_queues import milliseconds
+from cy.produce.deliveries import Deliveries
+from cy.produce.producer_batch import DeliveryReport
 from pyclient.config import PRODUCER, load
-from pyclient.core.runner import Runner
-from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
+from pyclient.core.runner import SLICE, Runner
+from pyclient.errors import BufferExhausted
+from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting
-from pyclient.producer.base import (
-    BaseProducer,
-    check_fits,
-    check_partition,
-    header_column,
-    known_topic,
-    many,
-    size_of,
-    triples,
-)
-from pyclient.producer.engine import Engine
-from pyclient.producer.express import Express
+from pyclient.producer.base import BaseProducer, Lack
+from pyclient.producer.engine import HASTE_S, Engine
+from pyclient.producer.inline_send import InlineSend
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from cy.produce.record_metadata import RecordMetadata
     from pyclient.core.cluster import PartitionInfo
     from pyclient.prepared_transaction import PreparedTransaction
     from pyclient.producer.pipeline import Headers, OnDelivery
 
 R = TypeVar("R")
+GOODBYE_S: Final = 5.0
+"""For the abort of an open transaction after Ctrl-C; another Ctrl-C ends it."""
 
 
 class Producer(BaseProducer):
@@ -44,6 +38,9 @@ class Producer(BaseProducer):
 
         with Producer("localhost:9092", linger_ms=5) as producer:
             producer.send("flights", value=b"...", key=b"UA")
+
+    What a producer that nobody closes has is delivered when the program ends, in 10 s at most; what is lost then is
+    logged as an error, which is seen on stderr. A signal that ends the process at once (SIGTERM by default) loses it.
     """
 
     def __init__(
@@ -56,13 +53,27 @@ class Producer(BaseProducer):
     ) -> None:
         keys = load(PRODUCER, bootstrap_servers, config, settings)
         super().__init__(keys)
-        self._runner = Runner(f"producer of {', '.join(keys.bootstrap_servers)}")
-        self._engine = Engine(keys, self._settings, self, self._runner.loop)
-        express = Express(self._runner, self._engine.sender)
-        self.attach(express.wake)
-        self.before_wait = express.before_wait
-        self.direct = self._is_direct()
-        self._runner.on_fork = partial(setattr, self, "direct", False)
+        owner = f"producer of {', '.join(keys.bootstrap_servers)}"
+        self._runner = Runner(owner)
+        try:
+            self._engine = Engine(keys, self._settings, self, self._runner.loop)
+        except BaseException:
+            self._runner.stop()
+            raise
+        self._runner.on_end = self._engine.fail_all
+        inline_send = InlineSend(self._runner, self._engine.sender)
+        self.attach(inline_send.wake)
+        self.before_wait = inline_send.before_wait
+        self._runner.on_fork = partial(self._engine.admit, False)
+        self.admit(self._settings.transactional_id is None)
+        at_exit.remember(self, owner, self._engine, self._runner.lease.recall)
+
+    def __del__(self) -> None:
+        if not self.closed and hasattr(self, "_runner") and self._runner.is_running:
+            owner = self._runner.owner
+            self._engine.hold(self)
+            at_exit.remember(self, owner, self._engine, self._runner.lease.recall)
+            self._runner.abandon(partial(self._end_unclosed, owner))
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -81,8 +92,10 @@ class Producer(BaseProducer):
         ) -> DeliveryReport:
             """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
 
-            Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by
-            default. ``on_delivery`` is called on the client's thread. Raises BufferExhausted, RecordTooLarge,
+            Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by default. ``headers``: pairs
+            of name and bytes, or a mapping of them; an iterator is read once. ``on_delivery(metadata, error)`` is
+            called on the client's thread: with a RecordMetadata and None, or None and a KafkaError; one that takes
+            (error, message), as confluent-kafka has it, is refused. Raises BufferExhausted, RecordTooLarge,
             InvalidTopicException, KafkaError; TypeError for what is not bytes.
             """
 
@@ -99,10 +112,38 @@ class Producer(BaseProducer):
         """The rest of ``send``: what is not bytes yet, or has to wait."""
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
-        deadline = time.monotonic() + self._settings.max_block
-        while (report := self._tried(record)) is None:
-            self._make_possible(record.topic, record.partition, record.size, deadline)
-        return report
+        report = self._tried(record)
+        return self._waited(self._later(record)) if report is None else report
+
+    def _waited(self, appending: Generator[Lack, None, R]) -> R:
+        """What ``appending`` gives in the end; waits for each thing that it lacks."""
+        while True:
+            try:
+                lack = next(appending)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            if lack.topic is not None:
+                self._runner.run(self._engine.know(lack.topic, max(0.0, lack.left)), within=lack.left)
+            else:
+                self._wait_for_room(lack.size, lack.left)
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> RecordMetadata:
+        """Sends a record and waits until it is delivered, ``timeout`` seconds at most (None: delivery.timeout.ms bounds
+        it). Raises TimeoutError, after which it may still be delivered; why it was not; what ``send`` raises.
+        """
+        report = self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        return report.result(timeout)
 
     def send_many(
         self,
@@ -115,46 +156,11 @@ class Producer(BaseProducer):
         headers: Any = None,
     ) -> Deliveries:
         """Sends a record of each value, with the key at the same place, in order. Waits for room as
-        ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``.
+        ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``;
+        in ``pyclient.aio`` it is awaited.
         ``headers``: with Arrow columns, a column of lists of structs of name and value.
         """
-        self._check_open()
-        known_topic(self, topic)
-        stamp = milliseconds(timestamp)
-        if self._pipeline.sees_records:
-            records = triples(values, keys, headers)
-            deliveries = Deliveries(len(records), stamp)
-            for value, key, row in records:
-                deliveries.keep(self.send_later(topic, value, key, partition, stamp, row, None))
-            return deliveries
-        items, item_keys = many(self._pipeline, topic, values, keys)
-        tails = header_column(headers, values)
-        deliveries = Deliveries(len(items), stamp)
-        at = 0
-        deadline = time.monotonic() + self._settings.max_block
-        while True:
-            done = self.add_many(topic, items, item_keys, at, partition, stamp, deliveries, tails)
-            if done == len(items):
-                return deliveries
-            if done > at:
-                deadline = time.monotonic() + self._settings.max_block
-            at = done
-            key, tail = (None if column is None else column[at] for column in (item_keys, tails))
-            size = size_of(items[at], key, tail)
-            self._make_possible(topic, partition, size, deadline)
-
-    def _make_possible(
-        self, topic: str, partition: int | None, size: int, deadline: float
-    ) -> None:
-        """Waits for what a record lacks: its topic's partitions, or room. Raises what it cannot get."""
-        self._check_open()
-        check_fits(self, topic, size)
-        left = deadline - time.monotonic()
-        if self.topic(topic) is None:
-            self._runner.run(self._engine.know(topic, max(0.0, left)))
-        else:
-            check_partition(self, topic, partition)
-            self._wait_for_room(size, left)
+        return self._waited(self._many(topic, values, keys, partition, timestamp, headers))
 
     def _wait_for_room(self, size: int, left: float) -> None:
         lock = Lock()
@@ -165,50 +171,54 @@ class Producer(BaseProducer):
         if self._runner.is_here:
             raise BufferExhausted("buffer.memory is full, and a callback cannot wait for room")
         self.poke()
-        if left <= 0 or not lock.acquire(timeout=left):
-            block = self._settings.max_block * 1000
-            raise BufferExhausted(
-                f"buffer.memory={self.limit} was full for max.block.ms={block:.0f}"
-            )
+        deadline = time.monotonic() + left
+        while left <= 0 or not lock.acquire(timeout=min(left, SLICE)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._exhausted()
+            self._runner.check()
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClientClosed
+    def _check_process(self) -> None:
         if self._runner.forked:
             self._runner.check()
-        if self._settings.transactional_id is not None:
-            self._engine.transactions.check_open()
 
     # -- waiting -----------------------------------------------------------------------------------
 
     def connect(self, timeout: float = 10.0) -> None:
         """Reaches the cluster now; ``send`` does so by itself. Raises ConnectionFailed."""
-        self._runner.run(self._engine.ready(timeout))
+        self._runner.run(self._engine.ready(timeout), within=timeout)
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything that was sent before is delivered or has failed. Raises TimeoutError."""
-        self._runner.run(self._engine.flush(), timeout)
+        self._runner.run(self._engine.flush(), timeout, within=self._engine.longest)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The topic's partitions: number, leader, replicas, ISR."""
         wait = self._settings.max_block if timeout is None else timeout
-        self._runner.run(self._engine.know(topic, wait))
+        self._runner.run(self._engine.know(topic, wait), within=wait)
         return self._engine.partitions_of(topic)
 
     def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, for ``timeout`` seconds at most (None: delivery.timeout.ms bounds
-        it), fails the rest with ClientClosed. Again: does nothing.
+        it), fails the rest with ClientClosed. A transaction that is open is aborted. Again: does nothing.
+        Raises RuntimeError in a callback, and closes nothing there.
         """
+        self._close(timeout, HASTE_S)
+
+    def _close(self, timeout: float | None, haste: float) -> None:
         if self.closed:
             return
-        self.closed, self.direct = True, False
+        if not self._runner.forked:
+            self._runner.before_wait()
         if self._runner.forked:
+            self.shut()
             return
-        try:
-            self._runner.run(self._engine.close(timeout))
-        finally:
-            self._runner.stop()
-            self._pipeline.close()
+        with self._closing():
+            within = self._engine.longest if timeout is None else timeout + haste
+            self._runner.run(self._engine.close(timeout, haste), within=within)
+
+    def _let_go(self) -> None:
+        self._runner.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -216,8 +226,10 @@ class Producer(BaseProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Waits for what was accepted, after an exception too; after Ctrl-C it does not."""
-        self.close(0 if kind is KeyboardInterrupt else None)
+        """Waits for what was accepted, after an exception too; after Ctrl-C it does not, but for the abort of a
+        transaction.
+        """
+        self._close(0 if kind is KeyboardInterrupt else None, GOODBYE_S)
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -225,7 +237,7 @@ class Producer(BaseProducer):
         """Gets the producer id of the transactional.id, ends what an earlier producer of this name
         left open, and fences it. ``begin_transaction`` calls it where it was not called.
         """
-        self._runner.run(self._engine.init())
+        self._runner.run(self._engine.init(), within=self._engine.longest)
 
     def begin_transaction(self) -> None:
         """Opens a transaction. Raises TransactionError."""
@@ -234,7 +246,6 @@ class Producer(BaseProducer):
         if transactions.current is None:
             self.init_transactions()
         transactions.begin()
-        self.direct = self._pipeline.is_empty
 
     def commit_transaction(self) -> None:
         """Delivers everything and commits. Raises TransactionError if the transaction has failed."""
@@ -245,21 +256,20 @@ class Producer(BaseProducer):
         self._end(self._engine.abort)
 
     def prepare_transaction(self) -> PreparedTransaction | None:
-        """Delivers everything and leaves the transaction open for whoever ends it, by
+        """Delivers everything and leaves the transaction open for somebody else, who ends it by
         ``Admin.end_transactions``, perhaps in another process; None if nothing was sent. This producer
         can only be closed then. Raises TransactionError if the transaction has failed.
         """
         return self._end(self._engine.prepare)
 
     def _end(self, how: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        self.direct = False
-        return self._runner.run(how())
+        return self._runner.run(how(), within=self._engine.longest)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
         """Commits a consumer group's offsets with the transaction. ``group``: what
         ``consumer.group_metadata()`` returns, or the name of a group.
         """
-        self._runner.run(self._engine.transactions.send_offsets(offsets, group))
+        self._runner.run(self._engine.transactions.send_offsets(offsets, group), within=self._engine.longest)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -273,21 +283,13 @@ class Producer(BaseProducer):
             yield self
             self.commit_transaction()
         except BaseException as error:
-            self._give_up(error)
+            if self._engine.transactions.can_abort:
+                with self._giving_up(error):
+                    self.abort_transaction()
             raise
-
-    def _give_up(self, error: BaseException) -> None:
-        """Aborts because of ``error``, which counts more than an abort that fails."""
-        transactions = self._engine.transactions
-        if transactions.can_abort:
-            transactions.is_left = True
-            try:
-                self.abort_transaction()
-            except KafkaError as failure:
-                error.add_note(f"the transaction could not be aborted either: {failure}")
 
     def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
         """Ends the transaction that this producer id and epoch has open under this transactional
         id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
         """
-        self._runner.run(self._engine.end_transaction(producer_id, epoch, commit))
+        self._runner.run(self._engine.end_transaction(producer_id, epoch, commit), within=self._engine.longest)

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyclient.core.client import GROUP, TRANSACTION
-from pyclient.errors import KafkaError, of_code
+from pyclient.core.client import Coordinator as Kind
+from pyclient.errors import COORDINATOR_MOVED, KafkaError, of_code
 from pyclient.producer.lane import Identity
 from pyclient.producer.settings import Settings
 from pyclient.protocol import (
@@ -20,18 +21,15 @@ from pyclient.protocol import (
     InitProducerId,
     TxnOffsetCommit,
 )
+from pyclient.protocol.errors import NONE, OperationNotAttempted, UnknownServerError
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.client import Client
     from pyclient.protocol.apis import Api
 
-COORDINATOR = frozenset((14, 15, 16))
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
-ADDED = frozenset((0, 55))
-"""Of a partition; 55, OPERATION_NOT_ATTEMPTED: another one of the request is at fault."""
-UNKNOWN = -1
-"""UNKNOWN_SERVER_ERROR: who asked for something and was told nothing."""
+NOT_AT_FAULT = frozenset((NONE, OperationNotAttempted.code))
+"""Of a partition: it was added, or only not tried because another one of the request is at fault."""
 V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
 """The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
 AddPartitionsToTxn that are the clients'.
@@ -100,11 +98,15 @@ class Coordinator:
 
     def _check(self, code: int) -> None:
         """Raises the error of a response of the coordinator."""
-        if code in COORDINATOR:
-            self.client.coordinator_lost(self.id, TRANSACTION)
-        error = of_code(code)
-        if error is not None:
-            raise error
+        self._raise(of_code(code), self.id, TRANSACTION)
+
+    def _raise(self, error: KafkaError | None, key: str, kind: Kind) -> None:
+        """Raises an error that the coordinator ``key`` of that kind has answered, and forgets one that is no more."""
+        if error is None:
+            return
+        if error.name in COORDINATOR_MOVED:
+            self.client.coordinator_lost(key, kind)
+        raise error
 
     async def _init(self, known: Identity) -> Identity:
         request = InitProducerId.Request(
@@ -134,7 +136,7 @@ class Coordinator:
             for topic in response.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
-        self._check(max(codes, key=lambda code: code not in ADDED, default=UNKNOWN))
+        self._check(max(codes, key=lambda code: code not in NOT_AT_FAULT, default=UnknownServerError.code))
 
     async def _add_group(self, identity: Identity, group_id: str) -> None:
         request = AddOffsetsToTxn.Request(
@@ -168,11 +170,7 @@ class Coordinator:
             raise
         for topic in response.topics:
             for row in topic.partitions:
-                if row.error_code in COORDINATOR:
-                    self.client.coordinator_lost(group.group_id, GROUP)
-                error = of_code(row.error_code)
-                if error is not None:
-                    raise error
+                self._raise(of_code(row.error_code), group.group_id, GROUP)
 
     async def _end(self, identity: Identity, commit: bool) -> Any:
         request = EndTxn.Request(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from weakref import proxy
 
-from cy.producer_batch import ProducerBatch
-from cy.record_queues import RecordQueues
+from cy.produce.producer_batch import ProducerBatch
+from cy.produce.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
 from pyclient.errors import ClientClosed, KafkaError
@@ -22,6 +25,19 @@ from pyclient.topic_name import check_topic
 if TYPE_CHECKING:
     from pyclient.core.cluster import Cluster
 
+log = logging.getLogger("pyclient.producer")
+
+HASTE_S: Final = 0.5
+"""For the abort of a producer that is closed without time."""
+
+
+class Queues(RecordQueues):
+    """The queues of an engine, which tells them whether records may be sent."""
+
+    def admit(self, admits: bool) -> None:
+        """Whether records may be sent now."""
+        raise NotImplementedError
+
 
 class Engine:
     """Lives on ``loop``; its coroutines run there."""
@@ -30,19 +46,34 @@ class Engine:
         self,
         config: Config,
         settings: Settings,
-        queues: RecordQueues,
+        queues: Queues,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.loop = loop
         self.settings = settings
-        self.queues = queues
+        self.queues: Queues = proxy(queues)  # a producer that nobody has any more is to be collected
         self.client = Client(config, loop=loop)
         transactional = settings.transactional_id is not None
         make = Transactions if transactional else Identities
         self.identities: Identities = make(self.client, settings)
-        self.identities.give_up = self._give_up
-        self.sender = Sender(self.client, queues, settings, self.identities)
+        self.identities.opened = self.admit
+        self.sender = Sender(self.client, self.queues, settings, self.identities)
+        self.identities.give_up = self.sender.drop
         self.client.cluster.subscribe(self._changed)
+        self.client.uses(self._topics_in_use, self._forget)
+
+    def hold(self, queues: Queues) -> None:
+        """Nobody else has the queues any more: they stay until this ends."""
+        self.queues = self.sender.queues = self.sender.outcomes.queues = queues
+
+    def admit(self, admits: bool) -> None:
+        """Whether records may be sent now."""
+        self.queues.admit(admits)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Has a transactional.id."""
+        return isinstance(self.identities, Transactions)
 
     @property
     def transactions(self) -> Transactions:
@@ -73,10 +104,13 @@ class Engine:
         self.sender.update_available(topics)
         self.sender.run()
 
-    def _give_up(self, error: KafkaError) -> None:
-        if self.settings.transactional_id is not None:  # until the next begins, ``send`` raises
-            self.queues.direct = False
-        self.sender.drop(error)
+    def _topics_in_use(self) -> dict[str, bool]:
+        return dict.fromkeys(self.sender.topics_in_use(), True)
+
+    def _forget(self, topics: Collection[str]) -> None:
+        """Their partitions may become others unseen: the next record waits until they are known again."""
+        for name in topics:
+            self.queues.forget_topic(name)
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -137,20 +171,55 @@ class Engine:
         await self.ready()
         await self.transactions.end_of(producer_id, epoch, commit)
 
-    async def close(self, timeout: float | None) -> None:
-        """Waits ``timeout`` seconds (None: as long as it takes) for what was sent, then ends."""
+    async def close(self, timeout: float | None, haste: float = HASTE_S) -> None:
+        """Waits ``timeout`` seconds (None: as long as it takes) for what was sent, aborts what is open, then ends;
+        completely, whatever is cancelled on the way. ``haste``: seconds for the abort where none are left.
+        """
+        deadline = self.loop.time() + (self.longest if timeout is None else timeout)
+        left = 0.0
         try:
             if timeout is None or timeout > 0:
-                await asyncio.wait_for(self.flush(), timeout)
-        except TimeoutError:
-            pass
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(timeout):
+                        await self.flush()
+            left = deadline - self.loop.time()
         finally:
-            await self._end()
+            try:
+                await self._abort_open(max(haste, left))
+            finally:
+                await self._end()
+
+    async def _abort_open(self, timeout: float) -> None:
+        """A transaction that nobody will end is aborted: else readers of committed records would wait behind it
+        for transaction.timeout.ms. What is prepared is somebody else's.
+        """
+        transactions = self.identities
+        if not isinstance(transactions, Transactions) or not transactions.can_abort:
+            return
+        name = self.settings.transactional_id
+        log.info("%s: the producer is closed within a transaction, which is aborted", name)
+        try:
+            async with asyncio.timeout(timeout):
+                await self.abort()
+        except (KafkaError, TimeoutError) as error:
+            why = error or f"no answer in {timeout:.3g} s"
+            log.warning("%s: closed, but could not abort its transaction: %s", name, why)
 
     async def _end(self) -> None:
+        try:
+            self.fail_all()
+            self.identities.close()
+        finally:
+            await self.client.close()
+
+    def fail_all(self) -> None:
+        """What was not delivered will not be: those who wait for it are told."""
         self.sender.fail_all(ClientClosed())
-        self.identities.close()
-        await self.client.close()
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a flush, and what ends a transaction, take at most."""
+        return self.settings.delivery_timeout + 2 * self.settings.max_block
 
     def partitions_of(self, topic: str) -> list[Any]:
         """What is known of the topic's partitions."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cy.producer_batch import ProducerBatch
+from cy.produce.producer_batch import ProducerBatch
 from pyclient.errors import ClientClosed, KafkaError, check
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
@@ -40,6 +40,8 @@ class Identities:
         """Called when something may go that could not."""
         self.give_up: Callable[[KafkaError], None] = lambda error: None
         """Called when nothing will ever go."""
+        self.opened: Callable[[bool], None] = lambda is_open: None
+        """Called when a transaction opens (True), and when nothing may be sent in it any more (False)."""
         self._task: asyncio.Task[None] | None = None
 
     def admits(self, lane: Lane, batch: ProducerBatch) -> bool:

@@ -1,4 +1,10 @@
-"""What the sender knows of one partition: what is under way, and the sequences of idempotence (KIP-98).
+"""Where a partition's batches are that were sent, and the sequences of idempotence (KIP-98).
+
+A batch that was never sent is in the partition's queue. When it first goes, it comes to the end of the lane's
+list, where it keeps its place until somebody is told what became of it; its phase says what is with it meanwhile:
+
+    QUEUED -> UNDER_WAY -> ARRIVED -> WRITTEN, FAILED
+              UNDER_WAY <- WAITING <- ARRIVED -> DENIED
 
 The broker takes a batch only if its sequence follows the one before it, so a lane sees to it that
 
@@ -8,11 +14,11 @@ The broker takes a batch only if its sequence follows the one before it, so a la
   the id takes any sequence, so a second batch could be written where the first one was lost;
 - a batch of which nobody knows whether it was written goes again with the very same producer id,
   epoch and sequence, so that a second one is recognised;
-- sequences start anew, at 0 under the next epoch, only when nothing is under way and it is known
+- sequences start again, at 0 under the next epoch, only when nothing is under way and it is known
   of every batch that is left that it was not written. Until then the lane is *halted*. Lanes do this
   one by one: the others go on under the old epoch, and change to the new one when they are empty;
 - what became of a batch is told when that is told of all that were sent before it. It may be known
-  earlier: of one that a broker answered while nobody had an answer to the one before. It is *held*.
+  earlier: of one that a broker answered while nobody had an answer to the one before it.
 
 A broker that misses what comes before a batch may have it nonetheless: after a restart Kafka knows only
 the last batch of a producer (ProducerStateManager). So what may have been written is *denied* at first,
@@ -29,15 +35,15 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from cy.mould import Mould
-from cy.partition_queue import PartitionQueue
-from cy.producer_batch import ProducerBatch
+from cy.produce.partition_queue import PartitionQueue
+from cy.produce.phase import ARRIVED, DENIED, QUEUED, UNDER_WAY, WAITING, WRITTEN, Phase
+from cy.produce.produce_template import ProduceTemplate
+from cy.produce.producer_batch import ProducerBatch
 
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5
 """Batches under way that a broker recognises when they come again."""
-LAST: Final = 1 << 62
-"""Behind every batch that has gone."""
+WAITS: Final = (WAITING, DENIED)
 
 
 class Identity(NamedTuple):
@@ -54,110 +60,135 @@ class Verdict(Enum):
     HALTED = "there is a gap: new sequences are needed"
 
 
-class Held(NamedTuple):
-    """A batch of which it is known what became, behind one of which it is not."""
-
-    batch: ProducerBatch
-    written: bool
-    """It is in the log, and so is what was sent before it and may be."""
-    tell: Callable[[], None]
-
-
 class Lane:
     """One partition's batches between queue and broker. ``identity`` is None without idempotence."""
 
     __slots__ = (
         "acknowledged",
         "added",
-        "denied",
+        "batches",
         "halted",
-        "held",
         "identity",
-        "in_flight",
         "leader",
-        "mould",
         "next_sequence",
         "queue",
-        "unsure",
+        "template",
         "version",
     )
 
     def __init__(self, queue: PartitionQueue) -> None:
         self.queue = queue
-        self.in_flight: list[ProducerBatch] = []
+        """What was never sent."""
+        self.batches: list[ProducerBatch] = []
+        """All others, in the order in which they were first sent, each until no request has it and it was told
+        what became of it. Its ``phase`` says what is with it now.
+        """
         self.identity: Identity | None = None
         self.next_sequence = 0
         self.acknowledged = False
         """The broker knows the producer id."""
         self.halted = False
-        self.denied: list[ProducerBatch] = []
-        """While halted: those that may have been written, and of which the broker says that they do not follow."""
-        self.unsure = 0
-        """The order of the last that may have been written and was given up."""
-        self.held: list[Held] = []
         self.leader = -1
         self.version = -1
-        """The cluster's version of which ``leader`` and ``mould`` are."""
-        self.mould: Mould | None = None
+        """The cluster's version of which ``leader`` and ``template`` are."""
+        self.template: ProduceTemplate | None = None
         """Of requests with one of its batches; None: not made yet."""
         self.added = False
         """Part of the current transaction (version 1)."""
 
+    # -- what goes ---------------------------------------------------------------------------------
+
     def next(self) -> ProducerBatch | None:
-        """The batch that may go now, None if none may. It stays in the queue."""
-        head = self.queue.first()
-        if head is None:
-            return None
+        """The batch that may go now, None if none may. It stays where it is."""
+        if not self.batches:
+            return None if self.halted else self.queue.first()
         if self.halted:
             return self._unknown()
-        if self.in_flight and self.identity is not None and not self.acknowledged:
+        again = self._first(WAITING, ARRIVED)
+        under_way = None if self.identity is None else self._first(UNDER_WAY)
+        if again is None:
+            return self.queue.first() if self._has_window(under_way) else None
+        if again.phase is ARRIVED or (under_way is not None and again in self._behind(under_way)):
             return None
-        if head.order == 0:
-            return head if self._has_window() else None
-        if self.in_flight and self.in_flight[0].order < head.order and self.identity is not None:
-            return None
-        return head
+        return again
 
-    def _has_window(self) -> bool:
-        """A batch may go for the first time. Not while one goes again: it must not leave the window
-        of those that the broker recognises.
+    def _has_window(self, under_way: ProducerBatch | None) -> bool:
+        """A batch may go for the first time behind the first that is under way. Not while that one goes again:
+        it must not leave the window of those that the broker recognises.
         """
-        if self.identity is None:
+        if under_way is None:
             return True
-        in_flight = self.in_flight
-        return not in_flight or (len(in_flight) + len(self.held) < WINDOW and in_flight[0].attempts == 1)
+        return self.acknowledged and len(self.batches) < WINDOW and under_way.attempts == 1
 
     def _unknown(self) -> ProducerBatch | None:
         """While halted: the first batch that may have been written and is not denied, alone."""
-        if self.in_flight:
+        if self._is_out():
             return None
-        waiting = self.queue.batches()
-        return next((batch for batch in waiting if batch.maybe_written and batch not in self.denied), None)
+        found = (batch for batch in self.batches if batch.phase is WAITING and batch.maybe_written)
+        return next(found, None)
+
+    def _first(self, phase: Phase, other: Phase | None = None) -> ProducerBatch | None:
+        for batch in self.batches:
+            if batch.phase is phase or batch.phase is other:
+                return batch
+        return None
+
+    def _is_out(self) -> bool:
+        """A request has a batch, or had it, and what that means is not decided."""
+        return self._first(UNDER_WAY, ARRIVED) is not None
+
+    def _before(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        return self.batches[: self.batches.index(batch)]
+
+    def _behind(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        return self.batches[self.batches.index(batch) + 1 :]
+
+    def has_waiting(self) -> bool:
+        """Something is to be sent, for the first time or again."""
+        return not self.queue.empty or self._first(WAITING, DENIED) is not None
+
+    def waiting(self) -> list[ProducerBatch]:
+        """All that is to be sent, for the first time or again, in its order."""
+        return [batch for batch in self.batches if batch.phase in WAITS] + self.queue.batches()
 
     def wants_reset(self) -> bool:
         """Halted, and everything that is left is known not to be written."""
-        return self.halted and not self.in_flight and self._unknown() is None
+        return self.halted and not self._is_out() and self._unknown() is None
 
     def is_idle(self) -> bool:
         """Nothing is under way, nothing waits that has a sequence: the identity may change."""
-        head = self.queue.first()
-        return not self.in_flight and (head is None or not head.has_sequence)
+        return not self._is_out() and not any(each.phase in WAITS and each.has_sequence for each in self.batches)
 
     def reset(self, identity: Identity) -> None:
-        """Sequences start anew; everything that waits gets new ones when it goes."""
+        """Sequences start again, at 0; everything that waits gets new ones when it goes."""
         if self.identity is None or self.identity.producer_id != identity.producer_id:
             self.acknowledged = False
         self.identity = identity
         self.next_sequence = 0
         self.halted = False
-        self.denied.clear()
-        self.unsure = 0
-        self.held = [held._replace(written=False) for held in self.held]
-        for batch in self.queue.batches():
-            batch.clear_sequence()
-            batch.maybe_written = False
+        for batch in self.batches:
+            batch.unprovable = False
+            if batch.phase in WAITS:
+                batch.phase = WAITING
+                batch.clear_sequence()
+                batch.maybe_written = False
 
-    def depart(self, batch: ProducerBatch, order: int) -> None:
+    def take(self, batch: ProducerBatch) -> None:
+        """The batch leaves the queue, if it is there, for the others."""
+        if batch.phase is QUEUED:
+            self.queue.remove(batch)
+            self.batches.append(batch)
+            batch.phase = WAITING
+
+    def drain(self) -> list[ProducerBatch]:
+        """All that is to be sent, which will not be: what becomes of it is to be decided."""
+        found = self.waiting()
+        for batch in found:
+            self.take(batch)
+            batch.phase = ARRIVED
+        return found
+
+    def depart(self, batch: ProducerBatch) -> None:
         """The sealed batch, taken from the queue, goes: gives it its sequence."""
         if self.identity is None:
             if not batch.attempts:
@@ -167,112 +198,122 @@ class Lane:
             self.next_sequence = after(self.next_sequence, batch.count)
         elif batch.producer_id < 0:  # a part of one that was split: its share of the sequences
             batch.assign(*self.identity, batch.base_sequence)
-        batch.order = batch.order or order
         batch.attempts += 1
-        self._insert(batch)
+        batch.phase = UNDER_WAY
 
-    def _insert(self, batch: ProducerBatch) -> None:
-        at = len(self.in_flight)
-        while at and self.in_flight[at - 1].order > batch.order:
-            at -= 1
-        self.in_flight.insert(at, batch)
+    # -- what came back ----------------------------------------------------------------------------
 
     def arrive(self, batch: ProducerBatch) -> None:
         """Its request is answered, or lost."""
-        self.in_flight.remove(batch)
+        batch.phase = ARRIVED
+
+    def wait(self, batch: ProducerBatch) -> None:
+        """The batch (which has arrived) is to be sent again, unless it was denied."""
+        if batch.phase is ARRIVED:
+            batch.phase = WAITING
 
     def out_of_order(self, batch: ProducerBatch) -> Verdict:
         """The broker misses what comes before this batch (which has arrived)."""
-        under_way = bool(self.in_flight) and self.in_flight[0].order < batch.order
-        if not self.halted and (under_way or self._waits_before(batch.order)):
-            return Verdict.RETRY
-        self.halted = True
+        if not self.halted:
+            if any(other.phase in (UNDER_WAY, WAITING) for other in self._before(batch)):
+                return Verdict.RETRY
+            self.halted = True
         if batch.maybe_written:
-            self.denied.append(batch)
+            batch.phase = DENIED
         return Verdict.HALTED
 
     def follows(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """This batch (which has arrived) is in the log: those before it that were denied, which are too.
-        They wait no more.
-        """
-        found = [other for other in self.denied if other.order < batch.order]
-        for other in found:
-            self.denied.remove(other)
-            self.queue.remove(other)
-        self.halted = self.halted and not found
+        """This batch (which has arrived) is in the log: those before it that were denied, which are too."""
+        found = [other for other in self._before(batch) if other.phase is DENIED]
+        if found:
+            self.halted = False
+            for other in self.batches:
+                if other.phase is DENIED:
+                    other.phase = ARRIVED if other in found else WAITING
         return found
 
     def doubtful(self) -> list[ProducerBatch]:
         """Those that are denied, where the only ones that could have proved them were given up: nobody will
         ever know whether they were written.
         """
-        if not self.unsure or not self.wants_reset():
-            return []
-        return [batch for batch in self.denied if batch.order < self.unsure]
-
-    # -- what is told ------------------------------------------------------------------------------
-
-    def is_behind(self, batch: ProducerBatch) -> bool:
-        """What became of one that was sent before this one (which waits no more) is not told yet."""
-        if self.identity is None:
-            return False
-        order = batch.order or LAST
-        if self._waits_before(order) or (self.held and (self.held[0].batch.order or LAST) < order):
-            return True
-        return bool(self.in_flight) and any(other.order < order and not other.done for other in self.in_flight)
-
-    def _waits_before(self, order: int) -> bool:
-        head = self.queue.first()
-        return head is not None and 0 < head.order < order
-
-    def hold(self, held: Held) -> None:
-        """It is told later."""
-        order, at = held.batch.order or LAST, len(self.held)
-        while at and (self.held[at - 1].batch.order or LAST) > order:
-            at -= 1
-        self.held.insert(at, held)
-
-    def released(self) -> Held | None:
-        """The next that is not to be held any more, None if there is none."""
-        if self.held and not self.is_behind(self.held[0].batch):
-            return self.held.pop(0)
-        return None
-
-    def proves(self, batch: ProducerBatch) -> bool:
-        """The batch may have been written, and one behind it was: so it is in the log."""
-        may_be = batch.maybe_written or batch in self.in_flight
-        return may_be and any(other.written and other.batch.order > batch.order for other in self.held)
+        found = [batch for batch in self.batches if batch.unprovable and batch.phase is DENIED]
+        return found if found and self.wants_reset() else []
 
     def refused(self, batch: ProducerBatch) -> None:
-        """The batch (which waits no more) will not be sent again. If it was not written either, its
-        sequences are missing.
+        """The batch (which has arrived) will not be sent again. If it was not written either, its sequences are
+        missing.
         """
-        if batch in self.denied:
-            self.denied.remove(batch)
         if batch.maybe_written:
-            self.unsure = max(self.unsure, batch.order)
-        if self.identity is None or not batch.has_sequence or batch.maybe_written:
-            return
-        last = after(batch.base_sequence, batch.count) == self.next_sequence
-        if last and batch.producer_id == self.identity.producer_id:
-            self.next_sequence = batch.base_sequence
-        else:
-            self.halted = True
+            for other in self._before(batch):
+                other.unprovable = True
+        elif self.identity is not None and batch.has_sequence:
+            last = after(batch.base_sequence, batch.count) == self.next_sequence
+            if last and batch.producer_id == self.identity.producer_id:
+                self.next_sequence = batch.base_sequence
+            else:
+                self.halted = True
 
     def split(self, batch: ProducerBatch, limit: int) -> list[ProducerBatch]:
         """The batch (which has arrived) was too large: its parts wait in its place, and share its
         sequences.
         """
         parts = batch.split(limit)
-        sequence, order = batch.base_sequence, batch.order
+        sequence = batch.base_sequence
         for part in parts:
-            part.order = order
-            order += part.count
+            part.phase, part.unprovable = WAITING, batch.unprovable
             if sequence >= 0:
                 part.reserve_sequence(sequence)
                 sequence = after(sequence, part.count)
-            self.queue.put_back(part)
+        at = self.batches.index(batch)
+        self.batches[at : at + 1] = parts
         return parts
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def leaves_alone(self, batch: ProducerBatch) -> bool:
+        """The batch (which has arrived) is in the log and there is no other: it is gone, and it is its turn."""
+        if len(self.batches) > 1 or batch.tell is not None:
+            return False
+        batch.phase = WRITTEN
+        self.batches.clear()
+        return True
+
+    def decide(self, batch: ProducerBatch, phase: Phase, tell: Callable[[], object]) -> None:
+        """It is known what became of the batch, perhaps while it is under way. ``due`` says when to ``tell``."""
+        if batch.phase is not UNDER_WAY:
+            batch.phase = phase
+        if batch.tell is None:
+            batch.tell = tell
+
+    def due(self) -> Callable[[], object] | None:
+        """What tells of the next batch, once that was told of all that were sent before it; None if it is nobody's
+        turn. Without idempotence it is everybody's.
+        """
+        for batch in self.batches:
+            tell = batch.tell
+            if tell is not None:
+                batch.tell = None
+                if batch.phase is not UNDER_WAY:
+                    self.batches.remove(batch)
+                return tell
+            if not batch.done and self.identity is not None:
+                return None
+        return None
+
+    def forget(self, batch: ProducerBatch) -> None:
+        """It was told what became of the batch, in its turn or not."""
+        if batch in self.batches:
+            self.batches.remove(batch)
+
+    def proves(self, batch: ProducerBatch) -> bool:
+        """The batch may have been written, and one behind it, of the same identity, was: so it is in the log."""
+        if not batch.maybe_written and batch.phase is not UNDER_WAY:
+            return False
+        identity = batch.producer_id, batch.producer_epoch
+        return any(
+            other.phase is WRITTEN and (other.producer_id, other.producer_epoch) == identity
+            for other in self._behind(batch)
+        )
 
 
 def after(sequence: int, count: int) -> int:

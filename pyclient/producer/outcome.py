@@ -9,20 +9,34 @@ What is known is told in the order in which the batches were first sent (``pycli
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from cy.producer_batch import ProducerBatch
-from cy.record_queues import RecordQueues
+from cy.produce.phase import ARRIVED, FAILED, UNDER_WAY, WRITTEN
+from cy.produce.producer_batch import ProducerBatch
+from cy.produce.record_queues import RecordQueues
 from pyclient.core.backoff import delay
 from pyclient.core.rare import RareLog
-from pyclient.errors import ClientError, ConnectionFailed, KafkaError, RequestTimedOut, of_code
-from pyclient.producer.lane import LAST, Held, Lane, Verdict
+from pyclient.core.tasks import raise_on
+from pyclient.errors import (
+    NOT_APPENDED,
+    OUT_OF_SEQUENCE,
+    STALE_METADATA,
+    TOO_LARGE,
+    ClientError,
+    ConnectionFailed,
+    KafkaError,
+    RequestTimedOut,
+    of_code,
+)
+from pyclient.producer.lane import Lane, Verdict
 from pyclient.producer.settings import Settings
 from pyclient.protocol import Produce
+from pyclient.protocol.errors import DuplicateSequenceNumber, InvalidProducerEpoch, UnknownTopicId
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,20 +47,6 @@ TOLD_FROM: Final = 4
 """Attempts of a batch: fewer are a leader's election."""
 
 log = logging.getLogger("pyclient.producer")
-
-STALE = frozenset((3, 5, 6, 9, 56, 72, 74, 75, 100, 103))
-"""Codes after which the metadata is asked for again."""
-NOT_APPENDED = frozenset(
-    (2, 5, 10, 14, 15, 16, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 51, 53, 59, 74, 75, 76)
-) | {87, 89, 90, 120}
-"""Codes of what is looked at before a batch is appended. After all others it may be in a log: a leader
-answers NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR also to what waits for its
-followers (DelayedProduce).
-"""
-SEQUENCE = frozenset((45, 59))
-DUPLICATE = 46
-INVALID_PRODUCER_EPOCH = 47
-TOO_LARGE = frozenset((10, 18))
 
 Sent = list[tuple[Lane, ProducerBatch]]
 """The batches of a request, and where they belong."""
@@ -110,19 +110,18 @@ class Outcomes:
                 batch.maybe_written = True
                 error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
                 self._take_out(lane, batch, error)
-            if lane.denied:
+            if lane.halted:
                 for doubtful in lane.doubtful():
                     self._take_out(lane, doubtful, doubtful.last_error)
 
     def _take_out(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
-        """Refuses the batch, which may wait again. Whatever that meets, whoever waits for it is told: it is
-        neither under way nor in the queue then, so nothing else would find it.
-        """
+        """Refuses the batch, which may wait again. Whatever that meets, those who wait for it are told."""
         try:
-            lane.queue.remove(batch)
+            lane.arrive(batch)
             self.refuse(lane, batch, error)
         except Exception:
             log.exception("%r: could not be refused", batch)
+            lane.forget(batch)
             self._tell_failure(batch, error, None)
             with suppress(Exception):  # it may be this that has just been logged
                 self.queues.release(batch)
@@ -145,10 +144,10 @@ class Outcomes:
     def _row(self, lane: Lane, batch: ProducerBatch, row: Any) -> None:
         if row is None:
             batch.maybe_written = True
-            self._retry(lane, batch, of_code(100))
+            self._retry(lane, batch, UnknownTopicId())
         elif row.error_code == 0:
             self._written(lane, batch, row.base_offset, row.log_append_time_ms)
-        elif row.error_code == DUPLICATE:
+        elif row.error_code == DuplicateSequenceNumber.code:
             self._written(lane, batch, -1, row.log_append_time_ms)
         else:
             self._failed(lane, batch, row)
@@ -156,25 +155,23 @@ class Outcomes:
     def _written(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """The broker says that the batch is in the log."""
         lane.acknowledged = True
-        if lane.denied:
+        if lane.halted:
             for other in lane.follows(batch):
-                self.queues.release(other)
-                lane.hold(Held(other, True, partial(self._tell, other, -1, -1)))
+                self._complete(lane, other, -1, -1)
         self._complete(lane, batch, base_offset, log_append_time)
 
     def _failed(self, lane: Lane, batch: ProducerBatch, row: Any) -> None:
         """The broker has refused the batch, or says that something about it is not done yet."""
-        code = row.error_code
-        error = of_code(code, row.error_message)
-        assert error is not None
-        batch.maybe_written = batch.maybe_written or code not in NOT_APPENDED
-        if code in SEQUENCE or (code == INVALID_PRODUCER_EPOCH and lane.identity is not None):
+        error = _refusal(batch, row)
+        batch.maybe_written = batch.maybe_written or error.name not in NOT_APPENDED
+        is_old = isinstance(error, InvalidProducerEpoch) and lane.identity is not None
+        if is_old or error.name in OUT_OF_SEQUENCE:
             self._sequence_error(lane, batch, error)
-        elif code in TOO_LARGE and self._may_split(lane, batch):
+        elif error.name in TOO_LARGE and self._may_split(lane, batch):
             self._split(lane, batch, error)
         elif error.retriable:
-            moved = code in STALE and self._new_leader(batch, row)
-            if code in STALE and not moved:
+            moved = error.name in STALE_METADATA and self._new_leader(batch, row)
+            if error.name in STALE_METADATA and not moved:
                 self.client.refresh(batch.topic)
             self._retry(lane, batch, error, at_once=moved)
         else:
@@ -200,7 +197,7 @@ class Outcomes:
 
     def _may_split(self, lane: Lane, batch: ProducerBatch) -> bool:
         """Not if the whole may be in the log: no broker would recognise the parts."""
-        if batch.count == 1 or batch.done:
+        if batch.count == 1 or batch.is_decided:
             return False
         return lane.identity is None or not batch.maybe_written
 
@@ -221,17 +218,17 @@ class Outcomes:
         """Puts the batch back, if it may go again."""
         now = self.client.clock()
         assert error is not None
-        if self.identities.is_over and not batch.done:
+        if self.identities.is_over and not batch.is_decided:
             refusal = self.identities.refusal()
             refusal.__cause__ = refusal.__cause__ or error
             self.refuse(lane, batch, refusal)
-        elif batch.done or batch.attempts > self.settings.retries:
+        elif batch.is_decided or batch.attempts > self.settings.retries:
             self.refuse(lane, batch, error)
         else:
             batch.last_error = error
             wait = delay(self.settings.backoff, self.settings.max_backoff, batch.attempts - 1)
             batch.retry_at = now if at_once else now + wait
-            lane.queue.put_back(batch)
+            lane.wait(batch)
             self._again(lane)
             if batch.attempts >= TOLD_FROM:
                 self._rare.warning("%s-%d is sent again: %s (%s)", batch.topic, batch.partition, error, error.name)
@@ -244,11 +241,10 @@ class Outcomes:
 
     def give_up(self, lane: Lane, limit: float, why: Callable[[ProducerBatch], KafkaError]) -> None:
         """Fails what was begun before ``limit``, whether it waits or is under way, in its order."""
-        found = [*lane.in_flight, *lane.queue.batches()]
-        for batch in sorted(found, key=lambda batch: batch.order or LAST):
-            if batch.created >= limit or batch.done:
+        for batch in (*lane.batches, *lane.queue.batches()):
+            if batch.created >= limit or batch.is_decided or batch.phase is ARRIVED:
                 continue
-            if lane.queue.remove(batch):
+            if batch.phase is not UNDER_WAY:
                 self.refuse(lane, batch, why(batch))
             elif lane.proves(batch):
                 self._settle(lane, batch, -1, -1)
@@ -262,7 +258,8 @@ class Outcomes:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch (which waits no more) will not be sent again."""
+        """The batch (which is not under way) will not be sent again."""
+        lane.take(batch)
         if lane.proves(batch):
             self._complete(lane, batch, -1, -1)
             return
@@ -273,16 +270,15 @@ class Outcomes:
     def _complete(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """The batch is delivered, and takes no more memory."""
         self.queues.release(batch)
-        self._settle(lane, batch, base_offset, log_append_time)
+        if lane.leaves_alone(batch):
+            self._tell(batch, base_offset, log_append_time)
+        else:
+            self._settle(lane, batch, base_offset, log_append_time)
 
     def _settle(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """The batch is delivered: tells whoever waits for it, when it is its turn."""
-        if lane.is_behind(batch):
-            lane.hold(Held(batch, True, partial(self._tell, batch, base_offset, log_append_time)))
-        else:
-            self._tell(batch, base_offset, log_append_time)
-        if lane.held:
-            self._tell_held(lane)
+        """The batch is delivered: tells those who wait for it, when it is its turn."""
+        lane.decide(batch, WRITTEN, partial(self._tell, batch, base_offset, log_append_time))
+        self._tell_due(lane)
 
     def _tell(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if not batch.done:
@@ -296,13 +292,14 @@ class Outcomes:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch has failed, perhaps while it is under way: its transaction, and then whoever waits
+        """The batch has failed, perhaps while it is under way: its transaction, and then those who wait
         for it, when it is its turn, are told, once.
         """
-        if not batch.done:
-            lane.hold(Held(batch, False, partial(self._tell_failure, batch, error, record_errors)))
+        is_news = not batch.is_decided
+        lane.decide(batch, FAILED, partial(self._tell_failure, batch, error, record_errors))
+        if is_news:
             self.identities.batch_failed(batch, error)
-            self._tell_held(lane)
+        self._tell_due(lane)
 
     def _tell_failure(
         self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None
@@ -311,14 +308,15 @@ class Outcomes:
             batch.fail(error, record_errors)
             batch.run_callbacks(self._callback_failed)
 
-    def _tell_held(self, lane: Lane) -> None:
-        """Tells what was held back, as far as nothing before it is missing any more."""
-        while (held := lane.released()) is not None:
-            held.tell()
+    def _tell_due(self, lane: Lane) -> None:
+        """Tells what is known, as far as nothing before it is missing any more."""
+        while lane.batches and (tell := lane.due()) is not None:
+            tell()
 
     def _callback_failed(self, callback: Any) -> None:
         """Logs what a delivery callback has raised."""
         self._rare.exception("the delivery callback %r failed", callback)
+        raise_on(self.client.loop, sys.exception())
 
 
 def _overdue(batch: ProducerBatch, settings: Settings) -> KafkaError:
@@ -333,6 +331,17 @@ def _overdue(batch: ProducerBatch, settings: Settings) -> KafkaError:
     )
     error.__cause__ = batch.last_error
     return error
+
+
+def _refusal(batch: ProducerBatch, row: Any) -> KafkaError:
+    """What the broker has answered, and of what; of a batch that is too large also how large that is."""
+    error = of_code(row.error_code, row.error_message)
+    assert error is not None
+    what = f"{batch.topic}-{batch.partition}"
+    if error.name in TOO_LARGE:
+        records = "1 record" if batch.count == 1 else f"{batch.count} records"
+        what += f": a batch of {records} and {batch.plain_size} bytes (before compression)"
+    return type(error)(f"{what}: {error}")
 
 
 def _record_errors(row: Any, error: KafkaError) -> dict[int, KafkaError] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cy.produce.callback_order import check_order
 from pyclient.config import PRODUCER, Config
 from pyclient.core.rare import RareLog
 from pyclient.errors import ConfigError, KafkaError
@@ -44,8 +45,8 @@ class Pipeline:
 
     def __init__(self, config: Config) -> None:
         self._rare = RareLog(log)
-        self.key_serializer: Serializer | None = serializer(config.key_serializer)
-        self.value_serializer: Serializer | None = serializer(config.value_serializer)
+        self.key_serializer: Serializer | None = serializer(config.key_serializer, "key.serializer")
+        self.value_serializer: Serializer | None = serializer(config.value_serializer, "value.serializer")
         self.interceptors: Sequence[Any] = _listed(config.interceptor_classes)
         chosen = config.partitioner_class
         self.round_robin = chosen in ("round_robin", "RoundRobinPartitioner")
@@ -81,7 +82,9 @@ class Pipeline:
         return record
 
     def acknowledgement(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
-        """What is called when it is known what became of a record."""
+        """What is called when it is known what became of a record. Raises TypeError for what cannot be."""
+        if on_delivery is not None:
+            check_order(on_delivery)
         told = [each for each in self.interceptors if hasattr(each, "on_acknowledgement")]
         if not told:
             return on_delivery

@@ -1,10 +1,10 @@
 """Takes batches from the queues to the brokers. Lives on the client's loop.
 
 ``run`` is what everything leads to: applications wake it when a queue has news, a timer when a
-linger or a back-off is over, and every response calls it. It looks at the lanes whose queues have
-something, and sends whatever may go now: to each broker that takes another request, if any of its
-partitions has a batch that is due, the oldest batch of each of its partitions. A lane whose queue is
-empty is not looked at, so a record that is sent alone costs one look and one request.
+linger or a back-off is over, and every response calls it. It looks at the lanes that have something
+to send, and sends whatever may go now: to each broker that takes another request, if any of its
+partitions has a batch that is due, the oldest batch of each of its partitions. A lane where nothing
+waits is not looked at, so a record that is sent alone costs one look and one request.
 
 What becomes of a batch is decided by ``pyclient.producer.outcome``; what may go in a partition by
 ``pyclient.producer.lane``. Delivery time-outs need no look: one timer stands at the oldest batch.
@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cy.mould import PROBE, Cast, Mould
-from cy.producer_batch import ProducerBatch
-from cy.record_queues import RecordQueues
+from cy.produce.partition_queue import PartitionQueue
+from cy.produce.phase import QUEUED
+from cy.produce.produce_template import PROBE, Cast, ProduceTemplate
+from cy.produce.producer_batch import ProducerBatch
+from cy.produce.record_queues import RecordQueues
 from pyclient.errors import KafkaError
 from pyclient.producer.lane import Lane
 from pyclient.producer.outcome import Outcomes, Sent
@@ -56,15 +58,16 @@ class Sender:
         self.pressed = 0
         """How many wait for everything to go now (flush, close)."""
         self._active: dict[Lane, None] = {}
-        """Lanes whose queues have something."""
-        self._unanswered: dict[int, list[Sent]] = {}
-        """The requests under way, by node."""
+        """Lanes that have something to send."""
+        self._lanes: dict[PartitionQueue, Lane] = {}
+        """Of every partition that ever had something to send."""
+        self._unanswered: dict[int, int] = {}
+        """How many requests are under way, by node."""
         self._stalled: dict[int, float] = {}
         """Nodes that took no request when a batch was due, and since when."""
         self._away: set[int] = set()
         """Those of them whose partitions are not available."""
-        self._order = 1
-        """Of the next batch; leaves numbers for the parts that a batch may be split into."""
+        self._topics_sent: set[str] = set()
         self._timer: Any = None
         self._timer_at = NEVER
         self._expire_at = NEVER
@@ -95,9 +98,14 @@ class Sender:
 
     def _take_news(self) -> None:
         for queue in self.queues.take_news():
-            if queue.state is None:
-                queue.state = Lane(queue)
-            self._again(queue.state)
+            self._again(self._lanes.get(queue) or self.lane(queue))
+
+    def lane(self, queue: PartitionQueue) -> Lane:
+        """Where the queue's batches go."""
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = Lane(queue)
+        return lane
 
     def _again(self, lane: Lane) -> None:
         """The lane has something to send."""
@@ -130,8 +138,7 @@ class Sender:
         return None if due else next_at
 
     def _is_free(self, node: int) -> bool:
-        under_way = self._unanswered.get(node)
-        return under_way is None or len(under_way) < self.settings.max_in_flight
+        return self._unanswered.get(node, 0) < self.settings.max_in_flight
 
     def _next(self, lane: Lane) -> ProducerBatch | None:
         """The batch of the lane that is next, None while none may go."""
@@ -139,7 +146,7 @@ class Sender:
         if batch is None and lane.wants_reset():
             self.identities.renew(lane)
             batch = lane.next()
-        if batch is None and lane.queue.empty:
+        if batch is None and not lane.has_waiting():
             self._active.pop(lane, None)
         return batch
 
@@ -154,7 +161,8 @@ class Sender:
             return now + self.settings.backoff
         if batch.retry_at > now:
             return batch.retry_at
-        if not self.settings.linger or lane.queue.full or batch.order or self.pressed or self.room_waiters:
+        was_sent = batch.phase is not QUEUED
+        if not self.settings.linger or lane.queue.full or was_sent or self.pressed or self.room_waiters:
             return now
         return max(now, batch.created + self.settings.linger)
 
@@ -163,7 +171,7 @@ class Sender:
         found = cluster.leader(TopicPartition(queue.topic, queue.partition))
         lane.leader = -1 if found is None else found[0]
         lane.version = cluster.version
-        lane.mould = None
+        lane.template = None
         queue.available = self._is_available(lane.leader)
 
     def _send(self, node: int, ready: Sent) -> None:
@@ -177,10 +185,7 @@ class Sender:
             self._depart(lane, batch)
             room -= batch.size
             sent.append(each)
-        under_way = self._unanswered.get(node)
-        if under_way is None:
-            under_way = self._unanswered[node] = []
-        under_way.append(sent)
+        self._unanswered[node] = self._unanswered.get(node, 0) + 1
         if self._stalled:
             self._taken(node)
         self.client.post(
@@ -192,29 +197,25 @@ class Sender:
         )
 
     def _depart(self, lane: Lane, batch: ProducerBatch) -> None:
-        queue = lane.queue
-        if batch is queue.first():
-            queue.take()
-        else:
-            queue.remove(batch)
-        del self._active[lane]
-        if not queue.empty:  # behind the others: what does not fit into one request is first in the next
-            self._active[lane] = None
+        self._topics_sent.add(lane.queue.topic)
+        lane.take(batch)
         if not batch.sealed:
             settings = self.settings
             batch.seal(settings.codec, settings.level, settings.transactional_id is not None)
-        lane.depart(batch, self._order)
-        self._order += batch.count
+        lane.depart(batch)
+        del self._active[lane]
+        if lane.has_waiting():  # behind the others: what does not fit into one request is first in the next
+            self._active[lane] = None
 
     def _request(self, sent: Sent) -> Produce.Request | Cast:
         if len(sent) > 1:
             return self._message([(batch.topic, batch.partition, batch.records) for _, batch in sent])
         lane, batch = sent[0]
-        mould = lane.mould
-        if mould is None:
+        template = lane.template
+        if template is None:
             message = self._message([(batch.topic, batch.partition, PROBE)])
-            mould = lane.mould = Mould(Produce.request_codec, message, self.settings.acks == 0)
-        return mould.cast(batch)
+            template = lane.template = ProduceTemplate(Produce.request_codec, message, self.settings.acks == 0)
+        return template.cast(batch)
 
     def _message(self, rows: Iterable[tuple[str, int, bytes | None]]) -> Produce.Request:
         """Of topic, partition and batch."""
@@ -242,7 +243,7 @@ class Sender:
         """Nothing waits, nothing is under way."""
         return not self._active and not any(self._unanswered.values())
 
-    def express(self, batch: ProducerBatch) -> Transport | None:
+    def inline_send(self, batch: ProducerBatch) -> Transport | None:
         """Sends the batch now, if it is all there is, and nobody is to be told of it on the loop's
         thread. The connection on which it is answered; None: it goes the usual way.
         """
@@ -310,7 +311,7 @@ class Sender:
     def _expire(self, now: float) -> None:
         """Fails what is older than delivery.timeout.ms; finds when the next batch will be."""
         timeout = self.settings.delivery_timeout
-        for lane in self._lanes():
+        for lane in self._busy():
             self.outcomes.overdue(lane, now - timeout)
         oldest = min((batch.created for batch in self._pending()), default=NEVER)
         self._expire_at = oldest + timeout
@@ -322,7 +323,7 @@ class Sender:
     def _answered(
         self, node: int, sent: Sent, response: Produce.Response | None, error: KafkaError | None
     ) -> None:
-        self._unanswered[node].remove(sent)
+        self._unanswered[node] -= 1
         if error is not None:
             self.outcomes.lost(sent, error)
         elif response is None:
@@ -361,25 +362,26 @@ class Sender:
         return list(self._pending())
 
     def _pending(self) -> Iterable[ProducerBatch]:
-        for lane in self._lanes():
-            held = [row.batch for row in lane.held]
-            for batch in (*lane.in_flight, *lane.queue.batches(), *held):
+        for lane in self._busy():
+            for batch in (*lane.batches, *lane.queue.batches()):
                 if not batch.done:
                     yield batch
 
-    def _lanes(self) -> list[Lane]:
-        """Those with something in the queue or under way."""
-        lanes = dict(self._active)
-        for requests in self._unanswered.values():
-            for sent in requests:
-                lanes.update((lane, None) for lane, _ in sent)
-        return list(lanes)
+    def _busy(self) -> list[Lane]:
+        """Those with something in the queue, under way, or not told yet."""
+        return [lane for lane in self._lanes.values() if lane.batches or not lane.queue.empty]
+
+    def topics_in_use(self) -> set[str]:
+        """Of batches that wait or are under way, or went since this was asked last."""
+        used, self._topics_sent = self._topics_sent, set()
+        used.update(lane.queue.topic for lane in self._busy())
+        return used
 
     def drop(self, error: KafkaError) -> None:
         """Fails everything that is not under way."""
         self._take_news()
-        for lane in self._lanes():
-            for batch in lane.queue.drain():
+        for lane in self._busy():
+            for batch in lane.drain():
                 self.outcomes.refuse(lane, batch, error)
         self._free_room()
 
@@ -387,7 +389,7 @@ class Sender:
         """The end: fails everything; answers that still come change nothing, and nothing is sent."""
         self._ended = True
         self._take_news()
-        for lane in self._lanes():
+        for lane in self._busy():
             self.outcomes.give_up(lane, NEVER, lambda _: error)
         if self._timer is not None:
             self._timer.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cy.compression import Codec
+from cy.batch.compression import Codec
 from pyclient.config import Config
 from pyclient.errors import ConfigError
 
@@ -69,7 +69,7 @@ def read(config: Config) -> Settings:
 def _idempotent(config: Config, acks: int, transactional_id: str | None) -> bool:
     """Idempotence is the default and gives way to settings that exclude it, unless it was asked for."""
     problems = []
-    if acks != -1:
+    if acks != ACKS["all"]:
         problems.append("acks=all")
     if config.retries == 0:
         problems.append("retries > 0")

@@ -7,7 +7,7 @@ EndTxn answers with the next epoch, so nothing of an old transaction can reach a
     UNINITIALIZED -init-> READY -begin-> OPEN -commit, abort-> READY
     OPEN -a batch or a call fails-> FAILED -abort-> READY
     OPEN -commit-> ENDING -no answer in max.block.ms-> ENDING -commit again, abort-> READY
-    OPEN -prepare-> PREPARED: whoever has its name, producer id and epoch ends it, not this producer
+    OPEN -prepare-> PREPARED: a client that has its name, producer id and epoch ends it, not this producer
     any -fenced, not authorized-> FATAL
 
 When a commit was asked for and not answered, the transaction may be committed, or be so any time
@@ -24,8 +24,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from cy.producer_batch import ProducerBatch
-from pyclient.errors import KafkaError
+from cy.produce.producer_batch import ProducerBatch
+from pyclient.errors import FATAL_TO_PRODUCER, FATAL_TO_TRANSACTIONS, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.errors import TransactionAborted, TransactionError
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from pyclient.core.client import Client
 
 log = logging.getLogger("pyclient.producer")
-FATAL = frozenset((47, 49, 50, 53, 90))
-"""INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, INVALID_TRANSACTION_TIMEOUT,
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, PRODUCER_FENCED.
-"""
 
 
 class State(Enum):
@@ -63,7 +59,7 @@ class Transactions(Identities):
     def __init__(self, client: Client, settings: Settings) -> None:
         super().__init__(client, settings)
         self.coordinator = Coordinator(client, settings)
-        self.state = State.UNINITIALIZED
+        self._state = State.UNINITIALIZED
         self.error: KafkaError | None = None
         """Why it is FAILED or FATAL."""
         self._touched = False
@@ -80,6 +76,16 @@ class Transactions(Identities):
         """A ``transaction()`` block is over, and its transaction could not be ended."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
+
+    @property
+    def state(self) -> State:
+        """Of the transaction."""
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = state
+        self.opened(state is State.OPEN)
 
     @property
     def is_version_1(self) -> bool:  # type: ignore[override]
@@ -111,16 +117,16 @@ class Transactions(Identities):
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """The transaction cannot be committed."""
-        self._gap = self._gap or batch.order > 0
+        self._gap = self._gap or batch.attempts > 0 or batch.has_sequence
         if isinstance(error, TransactionAborted):
             return
-        if error.code == 90 or error.code in (31, 53):
+        if error.name in FATAL_TO_PRODUCER:
             self._fail(error, State.FATAL)
         elif self.state in (State.OPEN, State.ENDING):
             self._fail(error, State.FAILED)
 
     def _fail(self, error: KafkaError, state: State) -> None:
-        """What still waits to be sent will never be, so whoever waits for it is told now."""
+        """What still waits to be sent will never be, so those who wait for it are told now."""
         if self.state is not State.FATAL:
             self.state, self.error = state, error
         self.give_up(self.refusal())
@@ -188,7 +194,7 @@ class Transactions(Identities):
 
     def _failed(self, error: KafkaError) -> None:
         """A call of the open transaction has failed."""
-        self._fail(error, State.FATAL if error.code in FATAL else State.FAILED)
+        self._fail(error, State.FATAL if error.name in FATAL_TO_TRANSACTIONS else State.FAILED)
 
     # -- what applications call --------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 from typing_extensions import Buffer
 
-from cy.sendfile import FileSlice
-from cy.messages import Message
+from cy.wire.sendfile import FileSlice
+from cy.wire.messages import Message
 from pyclient.protocol.apis import Api
 
 ZERO_UUID: bytes

@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cy.codec import Codec
-from cy.messages import Message
+from cy.wire.codec import Codec
+from cy.wire.messages import Message
 from pyclient.protocol.messages import compiler, message_classes
 from pyclient.protocol.schema import Head, read_bodies, read_head
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from cy.sendfile import FileSlice
+    from cy.wire.sendfile import FileSlice
 
     Decode = Callable[[int, Buffer, int, int], Message]
     Frame = bytes | list[bytes | FileSlice]
@@ -42,7 +42,7 @@ class Api(type):
     ``encode_response(version, correlation_id, response)``: a whole frame with its length, as bytes,
     or where large or file-backed pieces are inside as a list of ``bytes`` and slices of files;
     ``decode_request_within``, ``encode_response_within``, ``encode_response_politely``: within a
-    budget, or beside a thread that is in a hurry (``cy.codec``).
+    budget, or beside a thread that is in a hurry (``cy.wire.codec``).
     """
 
     key: int
@@ -104,7 +104,7 @@ def _load(api: Api) -> None:
     for side in ("request", "response"):
         message = message_classes(bodies[side], f"{api.name}.{side.title()}", {})
 
-        # KIP-482: whoever does not know the versions yet must be able to read the header
+        # KIP-482: a client that does not know the versions yet must be able to read the header
         fixed = api.key == _API_VERSIONS and side == "response"
         codec = Codec(
             f"{api.name} {side}",

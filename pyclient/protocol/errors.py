@@ -144,7 +144,7 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (126, "DUPLICATE_VOTER", False, "The voter is in the set of voters."),
     (127, "VOTER_NOT_FOUND", False, "The voter is not in the set of voters."),
     (128, "INVALID_REGULAR_EXPRESSION", False, "The regular expression is not valid."),
-    (129, "REBOOTSTRAP_REQUIRED", False, "The client's metadata is stale: bootstrap anew."),
+    (129, "REBOOTSTRAP_REQUIRED", False, "The client's metadata is stale: bootstrap again."),
     (130, "STREAMS_INVALID_TOPOLOGY", False, "The topology is invalid."),
     (131, "STREAMS_INVALID_TOPOLOGY_EPOCH", False, "The topology epoch is invalid."),
     (132, "STREAMS_TOPOLOGY_FENCED", False, "The topology epoch is outdated."),

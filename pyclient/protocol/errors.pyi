@@ -161,7 +161,7 @@ class InvalidVoterKey(KafkaError): ...  # 125: The voter key is not the receivin
 class DuplicateVoter(KafkaError): ...  # 126: The voter is in the set of voters.
 class VoterNotFound(KafkaError): ...  # 127: The voter is not in the set of voters.
 class InvalidRegularExpression(KafkaError): ...  # 128: The regular expression is not valid.
-class RebootstrapRequired(KafkaError): ...  # 129: The client's metadata is stale: bootstrap anew.
+class RebootstrapRequired(KafkaError): ...  # 129: The client's metadata is stale: bootstrap again.
 class StreamsInvalidTopology(KafkaError): ...  # 130: The topology is invalid.
 class StreamsInvalidTopologyEpoch(KafkaError): ...  # 131: The topology epoch is invalid.
 class StreamsTopologyFenced(KafkaError): ...  # 132: The topology epoch is outdated.

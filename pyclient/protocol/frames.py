@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cy import codec
-from cy.codec import RequestHeader, RequestHeaders
+from cy.wire import codec
+from cy.wire.codec import RequestHeader, RequestHeaders
 from pyclient.protocol.apis import ALL, Api
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 One class per struct for all versions, as in Kafka's own clients: a field that a version lacks keeps
 its default when decoded. Inner structs are attributes of the message: ``Fetch.Request.FetchTopic``.
-A plan is compiled per version; ``cy.wire`` executes it.
+A plan is compiled per version; ``cy.wire.plan`` executes it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cy import wire_types
-from cy.messages import Message, message_class
-from cy.wire import Nullable, Plan, TaggedNullable
-from cy.wire_types import WireType
+from cy.wire import wire_types
+from cy.wire.messages import Message, message_class
+from cy.wire.plan import Nullable, Plan, TaggedNullable
+from cy.wire.wire_types import WireType
 from pyclient.protocol.schema import NO_VERSION, Body, Field
 
 ZERO_UUID = bytes(16)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cy.codec import Codec
-from cy.messages import Message
+from cy.wire.codec import Codec
+from cy.wire.messages import Message
 from pyclient.protocol.apis import SCHEMAS
 from pyclient.protocol.messages import compiler, message_classes
 from pyclient.protocol.schema import read_bodies, read_head

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from typing_extensions import Buffer
 
-from cy.messages import Message
+from cy.wire.messages import Message
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
     group_id: str = ...

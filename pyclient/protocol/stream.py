@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
+from errno import EINPROGRESS, EINTR
 from typing import Any, Final
 
-from cy.buffer import DecodeError
-from cy.frames import AGAIN, FrameError, FrameReader, ReceiveMemory, SendQueue
+from cy.wire.buffer import DecodeError
+from cy.wire.frames import AGAIN, FrameError, FrameReader, ReceiveMemory
+from cy.wire.send_queue import SendQueue
 
 MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
 
 
 class BrokenStream(Exception):
-    """What came is not the response to what was asked."""
+    """The response does not belong to the request."""
 
 
 class FrameStream(ABC):
@@ -103,7 +107,7 @@ class FrameStream(ABC):
             self._on_end(cause)
 
     def close(self) -> None:
-        """Closes the socket; nobody is told."""
+        """Closes the socket without a callback."""
         if self._sock is None:
             return
         self._loop.remove_reader(self._fd)
@@ -123,8 +127,39 @@ async def resolve(
         socket.inet_pton(socket.AF_INET, host)
         return [(socket.AF_INET, (host, port))]
     except OSError:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await look_up(loop, host, port)
+        except RuntimeError:  # Python begins no threads any more: the program is ending
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [(row[0], row[4]) for row in found]
+
+
+async def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Any]:
+    """``socket.getaddrinfo`` on a thread of Python's. uvloop's is on threads of libuv's: a forked child, which has
+    none of them, waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and
+    RuntimeError where no thread can begin.
+    """
+    answer: asyncio.Future[list[Any]] = loop.create_future()
+
+    def settle(found: list[Any], error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(found)
+        else:
+            answer.set_exception(error)
+
+    def work() -> None:
+        found, trouble = [], None
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as error:
+            trouble = error
+        with suppress(RuntimeError):  # nobody waits: the loop is closed
+            loop.call_soon_threadsafe(settle, found, trouble)
+
+    threading.Thread(target=work, name="look-up", daemon=True).start()
+    return await answer
 
 
 async def connect(
@@ -144,8 +179,30 @@ async def connect(
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         if receive_buffer >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await loop.sock_connect(sock, address)
+        await reach(loop, sock, address)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+async def reach(loop: asyncio.AbstractEventLoop, sock: socket.socket, address: Any) -> None:
+    """Connects a non-blocking socket to an address, which is no name. ``sock_connect`` of uvloop does that too, but
+    begins threads of libuv's for it, as ``look_up`` says. Raises OSError.
+    """
+    code = sock.connect_ex(address)
+    if code in (EINPROGRESS, EINTR):
+        writable: asyncio.Future[None] = loop.create_future()
+
+        def on_writable() -> None:
+            if not writable.done():
+                writable.set_result(None)
+
+        loop.add_writer(sock.fileno(), on_writable)
+        try:
+            await writable
+        finally:
+            loop.remove_writer(sock.fileno())
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, f"Connect call failed {address}")

@@ -93,8 +93,8 @@ def render_apis() -> str:
     lines = [
         HEADER,
         "from typing_extensions import Buffer\n",
-        "from cy.sendfile import FileSlice",
-        "from cy.messages import Message",
+        "from cy.wire.sendfile import FileSlice",
+        "from cy.wire.messages import Message",
         "from pyclient.protocol.apis import Api\n",
         "ZERO_UUID: bytes",
         "Records = bytes | bytearray | memoryview | FileSlice",
@@ -111,7 +111,7 @@ def render_records() -> str:
         HEADER,
         "from typing import ClassVar\n",
         "from typing_extensions import Buffer\n",
-        "from cy.messages import Message\n",
+        "from cy.wire.messages import Message\n",
     ]
     for path in sorted((SCHEMAS / "records").glob("*.api")):
         lines += _record(read_head(path))

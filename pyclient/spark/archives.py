@@ -1,8 +1,8 @@
 """The archives among the places that Python imports from, in Spark's worker processes.
 
-Spark's PYTHONPATH has archives, the jar of Spark's core with its thousands of entries among them, and Spark (4.0; no
-more in 4.3) forgets all that is known of them (``importlib.invalidate_caches``) at the start of each task. Python then
-reads their tables anew, in Python: a tenth of a second of CPU for each task, however small.
+Spark's PYTHONPATH contains archives, among them the jar of Spark's core with its thousands of entries. At the start of
+each task, Spark 4.0 (no longer 4.3) makes Python forget them (``importlib.invalidate_caches``). Python then reads
+their tables again, in Python. This takes a tenth of a second of CPU for each task, however small.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def parsed(text: str) -> Any:
     try:
         from fastavro import parse_schema
     except ImportError:
-        raise ConfigError("valueFormat=avro needs fastavro: pip install pybroker[avro]") from None
+        raise ConfigError("valueFormat=avro needs fastavro: pip install fastavro") from None
     try:
         schema = json.loads(text)
         if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -91,7 +91,7 @@ def _type(kind: Any, named: dict[str, Any]) -> str:
     if isinstance(kind, list):
         others = [each for each in kind if each != "null"]
         if len(others) != 1:
-            raise ConfigError(f"valueSchema: no column has several types: {json.dumps(kind)}")
+            raise ConfigError(f"valueSchema: a column cannot have several types: {json.dumps(kind)}")
         return _type(others[0], named)
     if isinstance(kind, str):
         return _PLAIN[kind] if kind in _PLAIN else _type(named.get(kind, {}), named)

@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
         if start > end:
             raise ConfigError(f"the starting offset {start} of {tp} is greater than its ending offset {end}")
         if start < min(earliest, end) or end > latest:
-            told = f"offsets {start} to {end - 1} of {tp} are wanted, the log has {earliest} to {latest - 1}"
+            told = f"offsets {start} to {end - 1} of {tp} were requested, but the log has {earliest} to {latest - 1}"
             data_loss.report(f"Offsets are gone: {told}", fails=self._options.fails_on_loss)
         start = min(max(start, earliest), latest)
         return Range(tp, start, max(start, min(end, latest)))

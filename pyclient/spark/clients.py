@@ -34,7 +34,7 @@ def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
     consumer = _kept.take(client, lambda: Consumer(config={**_DEFAULTS, **client, **_FIXED}))
     try:
         yield consumer
-    except GeneratorExit:  # the query wants no more: a limit
+    except GeneratorExit:  # the query needs no further rows, because of a limit
         _keep(client, consumer)
         raise
     except BaseException:
@@ -46,8 +46,9 @@ def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
 def _keep(client: Mapping[str, str], consumer: Consumer) -> None:
     """Without what it has fetched; unless an error was fetched."""
     try:
+        if consumer.assignment():
+            consumer.poll(timeout=0)
         consumer.assign([])
-        consumer.poll(timeout=0)
     except KafkaError:
         _close(consumer)
     else:

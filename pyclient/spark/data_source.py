@@ -58,7 +58,7 @@ class DefaultSource(DataSource):
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Of a stream; made anew for each commit."""
+        """Returns the writer of a stream. Spark makes a new one for each commit."""
         from pyclient.spark.sink.writer import stream_writer
 
         archives.keep()

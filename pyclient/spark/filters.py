@@ -102,7 +102,7 @@ class Narrowing:
         self.since_ms = max(self.since_ms or 0, -(-micros // 1000))
 
     def of(self, ranges: Iterable[Range]) -> list[Range]:
-        """What is left, but for ``since_ms``."""
+        """Returns the ranges that the filters leave, without regard to ``since_ms``."""
         wanted = (each for each in ranges if all(holds(each.tp) for holds in self._names))
         return [each._replace(start=max(each.start, self._start), end=int(min(each.end, self._end))) for each in wanted]
 

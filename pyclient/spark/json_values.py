@@ -1,5 +1,5 @@
-"""Values that are JSON objects as a struct column, from their bytes to Arrow: ``cy.json_lines`` makes lines of them,
-``pyarrow.json`` reads these. No Python object is made for a row.
+"""Values that are JSON objects as a struct column, from their bytes to Arrow: ``cy.consume.json_lines`` makes lines
+of them, ``pyarrow.json`` reads these. No Python object is made for a row.
 
 Fields that the schema has not are passed over, those that a value has not are null. A number is not taken for a
 string nor a string for a number; times are ISO 8601 strings.
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as reader
 
-from cy.json_lines import join_objects
+from cy.consume.json_lines import join_objects
 from pyclient.errors import ConfigError
 from pyclient.spark.typed_values import Unreadable
 
@@ -57,5 +57,5 @@ def _readable(kind: Any) -> Any:
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_readable(kind.value_type)))
     if pa.types.is_map(kind):
-        raise ConfigError("valueFormat=json knows no MAP: name the fields by a STRUCT")
+        raise ConfigError("valueFormat=json does not support MAP: use a STRUCT with named fields")
     return kind

@@ -108,7 +108,7 @@ class LogOffsets:
             back = [tp for tp, offset in found.items() if offset < known.get(tp, 0)]
             if not back or not left:
                 break
-            log.warning("the latest offsets of %s are less than before: asked again", named(back))
+            log.warning("the latest offsets of %s are lower than before: asking again", named(back))
             self._pause()
         return found
 
@@ -170,7 +170,7 @@ class LogOffsets:
             except KafkaError as error:
                 if not left or isinstance(error, _LASTING):
                     raise
-                log.warning("offsets are asked for again: %s", error)
+                log.warning("asking for offsets again: %s", error)
                 self._pause()
         raise AssertionError("the last attempt returns or raises")
 

@@ -1,7 +1,7 @@
-"""The options of the data source: one table, and how a user's options are read against it.
+"""The options of the data source: one table, and the check of a user's options against it.
 
-Names are those of Spark's ``kafka``, in any case. An option that the table lacks is an error with the
-most similar name; ``kafka.*`` is passed to the client (``pyclient.config``), which says what it lacks.
+Names are those of Spark's ``kafka``, in upper or lower case. An unknown option is an error that suggests the most
+similar name. ``kafka.*`` goes to the client (``pyclient.config``), which refuses unknown settings itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Use(Flag):
-    """What is done with the data source."""
+    """The ways to use the data source."""
 
     BATCH_READ = auto()
     STREAM_READ = auto()
@@ -31,7 +31,9 @@ class Use(Flag):
 
 
 class Option(NamedTuple):
-    """One row of the table; ``default`` None: not set. ``low`` bounds numbers, ``words`` are a string's values."""
+    """One row of the table. ``default`` None means not set. ``low`` is the least number, ``words`` a string's values.
+    ``needs`` names another option and its values: this option has no effect unless that one has one of them.
+    """
 
     name: str
     kind: Kind
@@ -40,15 +42,18 @@ class Option(NamedTuple):
     doc: str
     low: float | None = None
     words: tuple[str, ...] = ()
+    needs: tuple[str, tuple[str, ...]] | None = None
 
     def read(self, text: str) -> Any:
-        """The typed value. Raises ConfigError that names the option."""
+        """Returns the typed value. Raises ConfigError that names the option."""
         high = MAX_LONG if self.kind is INT else None
         given = text.strip().lower() if self.words else text
         return Key(self.name, self.kind, self.default, self.doc, self.low, high, self.words).read(given)
 
 
 _OFFSETS: Final = 'or JSON, `{"topic":{"0":23,"1":-2}}`, which names every partition: -2 is earliest, -1 latest'
+_TYPED: Final = ("valueFormat", ("json", "avro"))
+_EXACT: Final = ("delivery", ("exactly-once",))
 _TIMES: Final = 'milliseconds by partition, `{"topic":{"0":1700000000000}}`'
 
 OPTIONS: Final = (
@@ -57,61 +62,74 @@ OPTIONS: Final = (
     Option("assign", STRING, Use.READ, None, 'partitions, `{"topic":[0,1]}`'),
     Option("startingOffsets", STRING, Use.READ, None,
            "`earliest` (a batch's default), `latest` (a stream's), " + _OFFSETS),
-    Option("startingOffsetsByTimestamp", STRING, Use.READ, None, "the first record at or after a time: " + _TIMES),
+    Option("startingOffsetsByTimestamp", STRING, Use.READ, None,
+           "starts at the first record at or after a time: " + _TIMES),
     Option("startingTimestamp", INT, Use.READ, None, "the same time, in milliseconds, for every partition", 0),
     Option("startingOffsetsByTimestampStrategy", STRING, Use.READ, "error",
-           "where no record is so late", words=("error", "latest")),
+           "what to do if no record is that late: `error` or `latest`", words=("error", "latest")),
     Option("endingOffsets", STRING, Use.BATCH_READ, "latest", "`latest`, " + _OFFSETS),
-    Option("endingOffsetsByTimestamp", STRING, Use.BATCH_READ, None, "the first record at or after a time is not read: "
+    Option("endingOffsetsByTimestamp", STRING, Use.BATCH_READ, None,
+           "reads up to the first record at or after a time, exclusive: "
            + _TIMES),
     Option("endingTimestamp", INT, Use.BATCH_READ, None, "the same time, in milliseconds, for every partition", 0),
-    Option("maxOffsetsPerTrigger", INT, Use.STREAM_READ, None, "records of one micro-batch at most", 1),
-    Option("minOffsetsPerTrigger", INT, Use.STREAM_READ, None, "records that one waits for", 1),
-    Option("maxTriggerDelay", STRING, Use.STREAM_READ, "15m", "but not longer than this: `30s`, `15m`, `1h`"),
-    Option("maxBytesPerTrigger", INT, Use.STREAM_READ, None, "bytes of one micro-batch at most, about", 1),
-    Option("minPartitions", INT, Use.READ, None, "tasks of a batch at least, about: large partitions are split", 1),
-    Option("maxRecordsPerPartition", INT, Use.READ, None, "records of one task at most", 1),
+    Option("maxOffsetsPerTrigger", INT, Use.STREAM_READ, None, "the most records in a micro-batch", 1),
+    Option("minOffsetsPerTrigger", INT, Use.STREAM_READ, None,
+           "the fewest records in a micro-batch; it waits until there are as many", 1),
+    Option("maxTriggerDelay", STRING, Use.STREAM_READ, "15m",
+           "the longest wait for `minOffsetsPerTrigger`: `30s`, `15m`, `1h`"),
+    Option("maxBytesPerTrigger", INT, Use.STREAM_READ, None, "the most bytes in a micro-batch, approximately", 1),
+    Option("minPartitions", INT, Use.READ, None,
+           "the fewest tasks in a batch, approximately: large partitions are split", 1),
+    Option("maxRecordsPerPartition", INT, Use.READ, None, "the most records in a task", 1),
     Option("failOnDataLoss", BOOL, Use.READ | Use.WRITE, True,
-           "records that are gone fail the query, or else are logged; so do batches of a sink that were lost"),
+           "whether lost records, and lost batches of a sink, fail the query; if not, they are logged"),
     Option("includeHeaders", BOOL, Use.READ, False, "adds the column `headers`"),
-    Option("groupIdPrefix", STRING, Use.READ, None, "begins the name of the group whose offsets are committed"),
-    Option("kafkaConsumer.pollTimeoutMs", INT, Use.READ, 120_000, "how long a task waits for records", 1),
-    Option("fetchOffset.numRetries", INT, Use.READ, 3, "how often offsets are asked for again", 0),
-    Option("fetchOffset.retryIntervalMs", INT, Use.READ, 1000, "milliseconds between these", 0),
-    Option("valueFormat", STRING, Use.READ, "binary", "what values are; but for `binary`, `value` is a struct",
+    Option("groupIdPrefix", STRING, Use.READ, None,
+           "the beginning of the name of the group to which offsets are committed"),
+    Option("kafkaConsumer.pollTimeoutMs", INT, Use.READ, 120_000, "how many milliseconds a task waits for records", 1),
+    Option("fetchOffset.numRetries", INT, Use.READ, 3, "how often a failed request for offsets is repeated", 0),
+    Option("fetchOffset.retryIntervalMs", INT, Use.READ, 1000, "milliseconds between these attempts", 0),
+    Option("valueFormat", STRING, Use.READ, "binary",
+           "the format of values: `binary`, `json` or `avro`; with the last two, `value` is a struct",
            words=("binary", "json", "avro")),
-    Option("valueErrors", STRING, Use.READ, "fail", "a value that is not so fails the query, or is null",
-           words=("fail", "null")),
+    Option("valueErrors", STRING, Use.READ, "fail",
+           "a value that cannot be read fails the query (`fail`) or becomes null (`null`)",
+           words=("fail", "null"), needs=_TYPED),
     Option("valuePrefix", STRING, Use.READ, "none",
-           "`registry`: values begin with a zero and four bytes of a schema's number, which are passed over",
-           words=("none", "registry")),
-    Option("valueSchemaId", INT, Use.READ, None, "that number; a value with another is an error", 0),
-    Option("valueSchema", STRING, Use.READ, None, "its fields: `a INT, b STRING`, or for `avro` the schema in JSON"),
-    Option("topic", STRING, Use.WRITE, None, "the topic of all rows; without it the column `topic` says it"),
+           "`registry` skips the zero byte and the four bytes of a schema id at the start of each value",
+           words=("none", "registry"), needs=_TYPED),
+    Option("valueSchemaId", INT, Use.READ, None, "the expected schema id; a value with another one is an error", 0,
+           needs=("valuePrefix", ("registry",))),
+    Option("valueSchema", STRING, Use.READ, None,
+           "the fields of `value`: `a INT, b STRING`, or for `avro` the schema in JSON",
+           needs=_TYPED),
+    Option("topic", STRING, Use.WRITE, None, "the topic of all rows; without it, the column `topic` names the topic"),
     Option("delivery", STRING, Use.WRITE, "at-least-once",
-           "`exactly-once`: a batch is seen wholly and once by readers of committed records",
+           "`exactly-once`: readers of committed records see each batch whole, and once",
            words=("at-least-once", "exactly-once")),
-    Option("transactionalIdPrefix", STRING, Use.WRITE, "pybroker-spark", "begins the names of transactions: for ACLs"),
+    Option("transactionalIdPrefix", STRING, Use.WRITE, "pybroker-spark",
+           "the beginning of all transactional ids, for use in ACLs",
+           needs=_EXACT),
     Option("ledgerTopic", STRING, Use.WRITE, "__pybroker_spark_ledger",
-           "where exactly-once keeps which batches are written; is created"),
+           "the topic in which exactly-once records which batches are written; it is created if missing", needs=_EXACT),
     Option("writeId", STRING, Use.BATCH_WRITE, None,
-           "the name of an exactly-once write: one of this name that was done is not done again"),
+           "the name of an exactly-once write; a finished write of this name is not repeated", needs=_EXACT),
 )
-"""All options but ``kafka.*``."""
+"""All options except ``kafka.*``."""
 
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""Options for Spark itself that reach the source too."""
+"""Options for Spark itself, which it passes to the source as well."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """A user's options, typed: ``given["minPartitions"]``; those that were not set have their defaults."""
+    """A user's options, typed: ``given["minPartitions"]``. Options that were not set have their defaults."""
 
     values: Mapping[str, Any]
     is_set: frozenset[str]
     client: Mapping[str, str]
-    """Of ``kafka.*``, without the prefix."""
+    """The options ``kafka.*``, without the prefix."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -121,7 +139,7 @@ class Given:
 
 
 def read(options: Mapping[str, str], use: Use) -> Given:
-    """The options of a reader or writer. Raises ConfigError for what is unknown, of no use here, or wrong."""
+    """Returns the options of a reader or writer. Raises ConfigError for an unknown, inapplicable or wrong option."""
     values = {option.name: option.default for option in OPTIONS}
     client, is_set = {}, set()
     for name, text in options.items():
@@ -134,7 +152,19 @@ def read(options: Mapping[str, str], use: Use) -> Given:
                 continue
             values[option.name] = option.read(text)
             is_set.add(option.name)
+    for name in is_set:
+        _check_needs(_BY_NAME[name.lower()], values)
     return Given(values, frozenset(is_set), client)
+
+
+def _check_needs(option: Option, values: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an option that would have no effect, because its user expects one."""
+    if option.needs is None:
+        return
+    other, words = option.needs
+    if values[other] not in words:
+        wanted = " or ".join(f"{other}={word}" for word in words)
+        raise ConfigError(f"{option.name} has no effect without {wanted}: {other} is {values[other]!r}")
 
 
 def _known(name: str, use: Use) -> Option:

@@ -72,16 +72,17 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         held.append(batch)
         if sum(each.num_rows for each in held) >= LEAST_ROWS or sum(each.nbytes for each in held) >= BATCH_BYTES:
-            yield _joined(held)
+            yield from _joined(held)
             held = []
     if held:
-        yield _joined(held)
+        yield from _joined(held)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """All rows: in one batch, but where a column would have more than 2 GiB."""
     if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        return batches
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()  # type: ignore[no-any-return]
 
 
 class _Reading:
@@ -148,7 +149,7 @@ class _Reading:
 
     def _on_silence(self) -> None:
         if self._is_other_topic():
-            self._lose(self._position(), self._range.end, "the topic was deleted and made anew")
+            self._lose(self._position(), self._range.end, "the topic was deleted and created again")
             self._go_to(self._range.end)
         else:
             self._check_patience()
@@ -160,7 +161,7 @@ class _Reading:
         try:
             return self._offsets.id_of(self._range.tp.topic) not in (None, self._topic_id)
         except KafkaError as error:
-            log.warning("whether %s is still the same topic is not known: %s", self._range.tp.topic, error)
+            log.warning("it is unknown whether %s is still the same topic: %s", self._range.tp.topic, error)
             return False
 
     def _check_patience(self) -> None:

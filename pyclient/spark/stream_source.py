@@ -65,7 +65,7 @@ class StreamSource:
             self._target |= {tp: offset for tp, offset in end.items() if tp.topic in self._renewed_of(start)}
         if not is_limited:
             return end
-        begin = {**self._beginning(end, start), **start, **self._anew(start, end)}
+        begin = {**self._beginning(end, start), **start, **self._begin_of_renewed(start, end)}
         if self._target is None and self._patience.wants_more(count(begin, end), self._clock()):
             return start
         return self._limited(begin, end)
@@ -73,7 +73,7 @@ class StreamSource:
     def latest_of_unknown_start(self, last: Offsets | None) -> Offsets:
         """The same where Spark does not tell the start (before 4.2): after a restart no limit can be kept."""
         if last is None:
-            with contextlib.suppress(KafkaError):  # Spark asks for it later, and is told then
+            with contextlib.suppress(KafkaError):  # Spark asks again later and gets the error then
                 self.initial()
         return self.latest(last or {}, is_limited=last is not None)
 
@@ -87,11 +87,11 @@ class StreamSource:
         for tp, offset in sorted(first.items()):
             if offset > 0:
                 data_loss.report(f"Added partition {tp} starts from {offset} instead of 0", fails=fails)
-        anew = self._anew(start, end)
-        for tp in sorted(end.keys() - anew.keys()):
+        renewed = self._begin_of_renewed(start, end)
+        for tp in sorted(end.keys() - renewed.keys()):
             if end[tp] < start.get(tp, 0):
                 data_loss.report(_changed(tp, start, end), fails=fails)
-        begin = {**first, **start, **anew}
+        begin = {**first, **start, **renewed}
         ranges = [Range(tp, begin[tp], end[tp]) for tp in sorted(end) if tp in begin]
         return split(ranges, self._options.min_partitions, self._options.max_records)
 
@@ -133,8 +133,8 @@ class StreamSource:
 
     def _up_to(self, target: Offsets, start: Offsets, end: Offsets) -> Offsets:
         """Nothing behind the target, but what was read already."""
-        anew = self._renewed_of(start)
-        least = {tp: 0 if tp.topic in anew else offset for tp, offset in start.items()}
+        renewed = self._renewed_of(start)
+        least = {tp: 0 if tp.topic in renewed else offset for tp, offset in start.items()}
         return {
             tp: max(min(offset, target.get(tp, 0)), least.get(tp, 0))
             for tp, offset in end.items()
@@ -147,7 +147,7 @@ class StreamSource:
         topics = frozenset(tp.topic for tp in start)
         renewed = frozenset(name for name in topics & now.keys() if self._ids.get(name, now[name]) != now[name])
         if renewed:
-            told = f"Topics {', '.join(sorted(renewed))} were deleted and made anew"
+            told = f"Topics {', '.join(sorted(renewed))} were deleted and created again"
             data_loss.report(told, fails=self._options.fails_on_loss)
             self._renewed = dict(start), renewed | self._renewed_of(start)
         return self._renewed_of(start)
@@ -156,7 +156,7 @@ class StreamSource:
         since, topics = self._renewed
         return topics if since == start else frozenset()
 
-    def _anew(self, start: Offsets, end: Offsets) -> Offsets:
+    def _begin_of_renewed(self, start: Offsets, end: Offsets) -> Offsets:
         """Where to begin with partitions whose offsets count from 0 again."""
         topics = self._renewed_of(start)
         return self._offsets.earliest({tp for tp in end.keys() & start.keys() if tp.topic in topics})

@@ -1,7 +1,7 @@
 """A broker for tests: ours, or with --broker=kafka a real Kafka; one per session.
 
 A test module takes it by ``from pyclient.tests.brokers import broker  # noqa: F401``, or its room's
-conftest does.
+conftest does. Tests of the client need a broker, which is above it: this module alone takes the conformance suite's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from conformance.brokers import KINDS, Broker
+from conformance.harness.brokers import KINDS, Broker
 from pyclient.errors import KafkaError
 
 T = TypeVar("T")
@@ -32,11 +32,16 @@ QUICK = {
 _number = itertools.count(1)
 
 
+def kind(config: pytest.Config) -> type[Broker]:
+    """Ours, or Kafka's, as the command line of the tests says."""
+    return KINDS[config.getoption("--broker")]
+
+
 @pytest.fixture(scope="session")
 def broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker; ``broker.bootstrap`` is its address."""
     folder: Path = tmp_path_factory.mktemp("pyclient")
-    running = KINDS[pytestconfig.getoption("--broker")](folder / "data")
+    running = kind(pytestconfig)(folder / "data")
     running.config |= QUICK
     running.start()
     yield running

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.brokers import KINDS, Broker
 from pyclient import Admin, Producer
-from pyclient.tests.brokers import QUICK, broker, unique  # noqa: F401
+from pyclient.tests.brokers import QUICK, Broker, broker, kind, unique  # noqa: F401
 
 NewTopic = Callable[..., str]
 
 
-def _run(kind: str, folder: Path) -> Iterator[Broker]:
-    running = KINDS[kind](folder / "data")
+def _run(config: pytest.Config, folder: Path) -> Iterator[Broker]:
+    running = kind(config)(folder / "data")
     running.config |= QUICK
     try:
         yield running.start()
@@ -28,13 +27,13 @@ def _run(kind: str, folder: Path) -> Iterator[Broker]:
 @pytest.fixture
 def own_broker(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Broker]:
     """A broker that the test may disturb."""
-    yield from _run(pytestconfig.getoption("--broker"), tmp_path)
+    yield from _run(pytestconfig, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def paused_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that a test may stop by SIGSTOP, and continue when it leaves."""
-    yield from _run(pytestconfig.getoption("--broker"), tmp_path_factory.mktemp("paused"))
+    yield from _run(pytestconfig, tmp_path_factory.mktemp("paused"))
 
 
 @pytest.fixture(scope="session")

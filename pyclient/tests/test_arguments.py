@@ -135,3 +135,11 @@ def test_topics_and_partitions_of_consumers():
         assert consumer.subscription() == set()
     with pytest.raises(TypeError, match="topic is bytes"):
         Consumer(NOWHERE, group_id="g", topics=[b"t"])  # type: ignore[list-item]
+
+
+def test_topics_may_come_from_an_iterator_which_is_read_once(broker, topic, group):
+    with Consumer(broker.bootstrap, group_id=group) as consumer:
+        consumer.subscribe(name for name in [topic])
+        assert consumer.subscription() == {topic}
+    with Consumer(broker.bootstrap, group_id=group, topics=iter([topic])) as consumer:
+        assert consumer.subscription() == {topic}

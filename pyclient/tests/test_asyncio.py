@@ -30,6 +30,8 @@ def test_send_poll_and_arrow(broker, new_topic):
             report = await producer.send(topic, value=b"first", partition=0)
             metadata = await report
             assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 0)
+            metadata = await producer.send_and_wait(topic, b"second", partition=0, timeout=PATIENCE_S)
+            assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 1)
             assert await (await producer.send_many(topic, values, partition=1)) == 1000
         async with aio.Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
             await consumer.assign([TopicPartition(topic, 1)])

@@ -1,4 +1,4 @@
-"""One record at a time, acknowledged: the thread that waits does the sending itself (``producer.express``)."""
+"""One record at a time, acknowledged: the thread that waits does the sending itself (``producer.inline_send``)."""
 
 from __future__ import annotations
 
@@ -122,12 +122,17 @@ def test_transactions_of_single_records(broker, topic):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_told_and_the_parent_goes_on(producer, topic):
-    numbered(producer, topic, range(20))
-    report = producer.send(topic, value=b"20")
-    assert ClientForked.__name__ in in_child(lambda: report.result(PATIENCE_S))
-    assert report.result(PATIENCE_S).offset == 20
-    assert numbered(producer, topic, range(5)) == list(range(21, 26))
+def test_a_forked_child_is_told_and_the_parent_goes_on(paused_broker, topic):
+    with Producer(paused_broker.bootstrap, linger_ms=0) as producer:
+        numbered(producer, topic, range(20))
+        os.kill(paused_broker.pid, signal.SIGSTOP)  # no ack comes before the fork
+        try:
+            report = producer.send(topic, value=b"20")
+            assert ClientForked.__name__ in in_child(lambda: report.result(PATIENCE_S))
+        finally:
+            os.kill(paused_broker.pid, signal.SIGCONT)
+        assert report.result(PATIENCE_S).offset == 20
+        assert numbered(producer, topic, range(5)) == list(range(21, 26))
 
 
 def test_a_broker_that_is_killed_and_started_again(own_broker):

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from conformance.faults.proxy import FaultProxy
+from conformance.faults.means.proxy import FaultProxy
 from pyclient import Consumer, Producer, TopicPartition
 from pyclient.admin import Admin
 from pyclient.errors import KafkaError
@@ -111,7 +111,7 @@ def test_group_and_transactions_go_on_after_a_kill(own_broker):
 
 def test_acks_that_a_clean_stop_has_lost_are_told_in_order_and_nothing_is_doubled(own_broker, pytestconfig):
     """Kafka knows only the last batch of a producer then and takes the others for a gap, so their offsets stay
-    unknown; a producer that sent them anew would double them.
+    unknown; a producer that sent them again would double them.
     """
     told = []
     own_broker.stop()

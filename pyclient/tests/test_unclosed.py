@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +26,8 @@ ENDLESS = 3_600_000
 
 def stderr_of(text: str, *options: str) -> str:
     """What a program writes there."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(REPOSITORY)])
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, *options, "-c", text], capture_output=True, timeout=PATIENCE_S, env=environment, text=True
     )
@@ -48,7 +50,7 @@ def address(server: socket.socket) -> str:
 def test_connect_says_in_time_that_nobody_is_there(kind, silent):
     for servers, phase in ((NOWHERE, "connect"), (address(silent), "handshake")):
         client = getattr(pyclient, kind)(servers)
-        with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* for 0\.3 s"):
+        with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* after 0\.3 s"):
             client.connect(timeout=0.3)
         client.close(0)
 
@@ -58,7 +60,7 @@ def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
     async def check() -> None:
         for servers, phase in ((NOWHERE, "connect"), (address(silent), "handshake")):
             client = getattr(aio, kind)(servers)
-            with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* for 0\.3 s"):
+            with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* after 0\.3 s"):
                 await client.connect(timeout=0.3)
             await client.close(0)
 
@@ -69,7 +71,7 @@ def test_who_waits_for_a_short_time_leaves_the_others_theirs(silent):
     async def check() -> None:
         producer = aio.Producer(address(silent))
         waits = [asyncio.create_task(producer.connect(seconds)) for seconds in (0.2, 0.6)]
-        for wait, told in zip(waits, (r"for 0\.2 s", r"for 0\.6 s"), strict=True):
+        for wait, told in zip(waits, (r"after 0\.2 s", r"after 0\.6 s"), strict=True):
             with pytest.raises(ConnectionFailed, match=told):
                 await wait
         await producer.close(0)
@@ -94,9 +96,9 @@ def test_offsets_are_asked_for_in_time_where_no_broker_is(silent):
     place = TopicPartition("t", 0)
     with Consumer(address(silent), default_api_timeout_ms=ENDLESS) as consumer:
         for call in (consumer.beginning_offsets, consumer.end_offsets):
-            with pytest.raises(ConnectionFailed, match=r"for 0\.2 s"):
+            with pytest.raises(ConnectionFailed, match=r"after 0\.2 s"):
                 call([place], timeout=0.2)
-        with pytest.raises(ConnectionFailed, match=r"for 0\.2 s"):
+        with pytest.raises(ConnectionFailed, match=r"after 0\.2 s"):
             consumer.offsets_for_times({place: 0}, timeout=0.2)
 
 
@@ -154,11 +156,85 @@ def test_what_was_not_closed_is_named_where_that_is_wanted():
 
 
 def test_a_client_that_nobody_has_any_more_is_ended():
-    end = "del consumer, admin\nproducer.close()\nimport sys\nprint('end', file=sys.stderr)"
+    end = "del consumer, admin, producer\nimport sys\nprint('end', file=sys.stderr)"
     told = stderr_of(CLIENTS + end, "-Wd")
     before, _, after = told.partition("end\n")
-    assert before.count("was not closed") == 2, told
+    assert before.count("was not closed") == 3, told
     assert after == ""
+
+
+def dropped(producer):
+    """Nobody has it any more, once the caller has let it go: a weak reference, and its thread."""
+    return weakref.ref(producer), producer._runner._thread
+
+
+def test_a_producer_that_nobody_has_any_more_delivers_and_is_collected(broker, topic):
+    producer = Producer(broker.bootstrap, linger_ms=ENDLESS)
+    reports = [producer.send(topic, b"v") for _ in range(10)]
+    left, thread = dropped(producer)
+    with pytest.warns(ResourceWarning, match="a producer of .* was not closed"):
+        del producer
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert [report.result(0).offset for report in reports] == list(range(10))
+    del reports
+    gc.collect()
+    assert left() is None
+
+
+def test_a_producer_in_a_circle_of_references_delivers_too(broker, topic):
+    producer = Producer(broker.bootstrap, linger_ms=ENDLESS)
+    producer.itself = producer
+    report = producer.send(topic, b"v")
+    _, thread = dropped(producer)
+    del producer
+    with pytest.warns(ResourceWarning, match="a producer of .* was not closed"):
+        gc.collect()
+    assert report.result(PATIENCE_S).offset == 0
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
+def test_a_producer_that_nobody_has_any_more_says_what_it_could_not_deliver(own_broker, caplog):
+    times = {"delivery_timeout_ms": 1000, "request_timeout_ms": 500}
+    producer = Producer(own_broker.bootstrap, linger_ms=500, **times)
+    producer.send("t", b"v").result(PATIENCE_S)
+    own_broker.kill()
+    producer.send_many("t", [b"v"] * 7)
+    _, thread = dropped(producer)
+    del producer
+    thread.join(PATIENCE_S)
+    assert caplog.text.count("was not closed: 7 records are lost") == 1, caplog.text
+
+
+def test_a_closed_producer_is_collected(broker, topic):
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"v")
+    left, _ = dropped(producer)
+    del producer
+    gc.collect()
+    assert left() is None
+
+
+def test_an_asyncio_producer_is_collected_when_it_is_closed_and_when_nobody_has_it(broker, topic):
+    async def check(closes: bool) -> None:
+        producer = aio.Producer(broker.bootstrap, linger_ms=ENDLESS)
+        report = await producer.send(topic, b"v")
+        gone = asyncio.Event()
+        weakref.finalize(producer, asyncio.get_running_loop().call_soon_threadsafe, gone.set)
+        if closes:
+            await producer.close()
+        del producer
+        await asyncio.wait_for(report, PATIENCE_S)
+        await asyncio.sleep(0)
+        while not gone.is_set():
+            await asyncio.sleep(0.01)
+            gc.collect()
+
+    asyncio.run(asyncio.wait_for(check(True), PATIENCE_S))
+    with pytest.warns(ResourceWarning, match="a producer of .* was not closed"):
+        asyncio.run(asyncio.wait_for(check(False), PATIENCE_S))
 
 
 ASYNCIO = """

@@ -1,4 +1,4 @@
-"""A member that was put out of its group while it worked: what it hands in then is refused, whoever it is by now."""
+"""A member that was put out of its group while it worked: what it hands in then is refused, whatever it is by now."""
 
 from __future__ import annotations
 

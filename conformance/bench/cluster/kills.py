@@ -14,12 +14,12 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from conformance.batches import batch
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import KafkaTrio, OurTrio, Trio
-from conformance.ensemble import ensemble
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
+from conformance.data.batches import batch
+from conformance.harness.ensemble import ensemble
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 
 PARTITIONS = 6
 PATIENCE_S = 60.0

@@ -6,11 +6,11 @@ import resource
 import struct
 import time
 
-from conformance.batches import batch
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import Trio
 from conformance.bench.pipeline import Client, Later, Load
-from conformance.wire_client import encode_request
+from conformance.data.batches import batch
+from conformance.harness.wire_client import encode_request
 
 PARTITIONS = 30
 ROUNDS = 5

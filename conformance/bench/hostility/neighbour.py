@@ -1,7 +1,8 @@
 """The client that must not notice: a record of 100 bytes each millisecond, in a process of its own.
 
-``python -m conformance.bench.hostility.neighbour HOST PORT TOPIC`` produces until its stdin ends, then prints the
-delays of all records, from when each was due to when it was acknowledged, in milliseconds as JSON.
+``python -m conformance.bench.hostility.neighbour HOST PORT TOPIC ACKS`` produces until its stdin ends, then prints the
+delays of all records, from when each was due to when it was acknowledged, in milliseconds as JSON. It waits for no
+acknowledgement before it sends the next record. The delay of a record that was refused is infinite.
 """
 
 from __future__ import annotations
@@ -11,39 +12,54 @@ import subprocess
 import sys
 import threading
 import time
+from queue import SimpleQueue
 from typing import Self
 
-from conformance import batches
-from conformance.wire_client import Wire, encode_request
+from conformance.data import batches
+from conformance.harness.wire_client import Wire, encode_request
 
 RECORDS_PER_S = 1_000
+ERROR_AT = 12
+"""Where the error code of a response of Produce v9 is, behind a topic's name of no length."""
 
 
-def run(host: str, port: int, topic: str, ended: threading.Event) -> list[float]:
+def run(host: str, port: int, topic: str, acks: int, ended: threading.Event) -> list[float]:
     """Delays in ms, in order."""
     records = batches.batch([bytes(100)])
     data = {"name": topic, "partition_data": [{"index": 0, "records": records}]}
-    fields = {"transactional_id": None, "acks": 1, "timeout_ms": 30_000, "topic_data": [data]}
+    fields = {"transactional_id": None, "acks": acks, "timeout_ms": 30_000, "topic_data": [data]}
     frame = encode_request("Produce", 9, fields)
-    delays = []
+    sent: SimpleQueue[float | None] = SimpleQueue()
+    delays: list[float] = []
     with Wire((host, port), 600) as wire:
-        start = time.monotonic()
+        error_at = ERROR_AT + len(topic)
+        reader = threading.Thread(target=_receive, args=(wire, sent, delays, error_at))
+        reader.start()
+        start, count = time.monotonic(), 0
         while not ended.is_set():
-            due = start + len(delays) / RECORDS_PER_S
+            due = start + count / RECORDS_PER_S
             if (left := due - time.monotonic()) > 0:
                 time.sleep(left)
             wire.send(frame)
-            wire.receive()
-            delays.append((time.monotonic() - due) * 1000)
+            sent.put(due)
+            count += 1
+        sent.put(None)
+        reader.join()
     return delays
+
+
+def _receive(wire: Wire, sent: SimpleQueue[float | None], delays: list[float], error_at: int) -> None:
+    while (due := sent.get()) is not None:
+        refused = wire.receive()[error_at : error_at + 2] != b"\0\0"
+        delays.append(float("inf") if refused else (time.monotonic() - due) * 1000)
 
 
 class Neighbour:
     """The process, between ``with``."""
 
-    def __init__(self, address: tuple[str, int], topic: str) -> None:
+    def __init__(self, address: tuple[str, int], topic: str, acks: int = 1) -> None:
         self.delays: list[float] = []
-        self._words = [sys.executable, "-m", __name__, address[0], str(address[1]), topic]
+        self._words = [sys.executable, "-m", __name__, address[0], str(address[1]), topic, str(acks)]
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -63,4 +79,4 @@ class Neighbour:
 if __name__ == "__main__":
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), stop.set()), daemon=True).start()
-    print(json.dumps(run(sys.argv[1], int(sys.argv[2]), sys.argv[3], stop)))
+    print(json.dumps(run(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), stop)))

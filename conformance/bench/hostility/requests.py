@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 import zstandard
 
-from conformance import batches
-from conformance.batches import GZIP, ZSTD
-from conformance.bombs import bomb
-from conformance.wire_client import encode_request, framed, request_header
+from conformance.data import batches
+from conformance.data.batches import GZIP, ZSTD
+from conformance.data.bombs import bomb
+from conformance.harness.wire_client import encode_request, framed, request_header
 
 MIB = 1 << 20
 UNPACKED = 31 * MIB

@@ -10,19 +10,49 @@ from pathlib import Path
 from typing import Any, Final
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "benchmarks.md"
-BEGIN: Final = "<!-- hostility: start -->"
-END: Final = "<!-- hostility: end -->"
-HEAD: Final = (
-    "| Hostile request | answered | s | p99 ms | longest ms | peak MB | left MB |\n"
-    "|---|---|--:|--:|--:|--:|--:|"
-)
+MOST_P99_MS: Final = 50.0
+MOST_LEFT_MB: Final = 50
 
 
-def line(name: str, row: Mapping[str, Any]) -> str:
+def marks(brokers: int) -> tuple[str, str]:
+    """Between them are the figures of so many brokers."""
+    name = "hostility" if brokers == 1 else f"hostility of {brokers}"
+    return f"<!-- {name}: start -->", f"<!-- {name}: end -->"
+
+
+def columns(brokers: int) -> dict[str, str]:
+    """Keys of figures, and what the table calls them."""
+    own = {
+        "seconds": "s",
+        "p99_ms": "p99 ms",
+        "longest_ms": "longest ms",
+        "peak_mb": "peak MB",
+        "left_mb": "left MB",
+    }
+    return own if brokers == 1 else own | {"expelled": "expelled"}
+
+
+def head(brokers: int) -> str:
+    """Of the table."""
+    names = columns(brokers).values()
+    return f"| Hostile request | answered | {' | '.join(names)} |\n|---|---|{'--:|' * len(names)}"
+
+
+def line(name: str, row: Mapping[str, Any], brokers: int) -> str:
     """A row of the table."""
     said = "refused" if row["said"] == "closed" else "–" if row["said"] == "None" else row["said"]
-    figures = (row[key] for key in ("seconds", "p99_ms", "longest_ms", "peak_mb", "left_mb"))
-    return f"| {name} | {said} | " + " | ".join(map(str, figures)) + " |"
+    return f"| {name} | {said} | " + " | ".join(str(row[key]) for key in columns(brokers)) + " |"
+
+
+def verdict(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Whether the goals are reached, in a sentence that names the rows that miss them."""
+    missed = [
+        name
+        for name, row in rows.items()
+        if row["p99_ms"] > MOST_P99_MS or row["left_mb"] > MOST_LEFT_MB or row["expelled"] or row["said"] == "silent"
+    ]
+    goals = f"p99 ≤ {MOST_P99_MS:g} ms, memory back within {MOST_LEFT_MB} MB, no broker expelled"
+    return f"{goals}: {'missed by ' + '; '.join(missed) if missed else f'reached by all {len(rows)} rows'}."
 
 
 def state(ahead: bool) -> str:
@@ -35,14 +65,21 @@ def state(ahead: bool) -> str:
     )
 
 
-def text(rows: Mapping[str, Mapping[str, Any]], ahead: bool) -> str:
-    """Table and state."""
-    lines = [line(name, row) for name, row in rows.items()]
-    return "\n".join((HEAD, *lines, "", state(ahead)))
+def text(rows: Mapping[str, Mapping[str, Any]], ahead: bool, brokers: int) -> str:
+    """Table, verdict and state."""
+    lines = [line(name, row, brokers) for name, row in rows.items()]
+    return "\n".join((head(brokers), *lines, "", verdict(rows), state(ahead)))
 
 
-def write(rows: Mapping[str, Mapping[str, Any]], ahead: bool, page: Path = PAGE) -> None:
-    """Puts the figures between the markers."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{text(rows, ahead)}\n{END}{after}")
+def write(rows: Mapping[str, Mapping[str, Any]], ahead: bool, brokers: int, page: Path = PAGE) -> None:
+    """Puts the figures between the markers of so many brokers.
+
+    Raises:
+        LookupError: the page has no such markers.
+    """
+    begin, end = marks(brokers)
+    before, _, rest = page.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise LookupError(f"{page} has no {begin} and {end}")
+    page.write_text(f"{before}{begin}\n{text(rows, ahead, brokers)}\n{end}{after}")

@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-from conformance import batches, peers
+from conformance.data import batches
+from conformance.harness import peers
 
 HERE = Path(__file__).resolve().parent
 START_TIMEOUT_S = 10.0
@@ -27,7 +28,7 @@ class NullBrokerError(RuntimeError):
 
 
 def program() -> Path:
-    """The compiled program, as new as its sources. Several processes may ask at once: the first compiles.
+    """The compiled program, as new as its sources. ClusterTarget processes may ask at once: the first compiles.
 
     Raises:
         NullBrokerError: there is no C compiler, or it found an error.

@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from conformance import peers
 from conformance.bench import pairs
 from conformance.bench.filling import fill
 from conformance.bench.null_broker import batch_of
 from conformance.bench.pairs import LATENCY, LEAST, MILLION, SPEED, Load, Page, Pair, Sample, Samples
-from conformance.brokers import OurBroker
+from conformance.harness import peers
+from conformance.harness.brokers import OurBroker
 from conformance.spark import connector
 from conformance.spark.session import REPOSITORY
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from conformance import processes
 from conformance.bench.workers import Result, main, quantiles
+from conformance.harness import processes
 from conformance.spark.session import local_spark
 from pyclient import Producer
 from pyclient.admin import Admin

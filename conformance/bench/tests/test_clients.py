@@ -1,4 +1,4 @@
-"""The clients' benchmark: its workers run, and what is missing is told."""
+"""The clients' benchmark: its workers run, and missing ones are reported."""
 
 from __future__ import annotations
 

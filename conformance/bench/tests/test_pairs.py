@@ -1,4 +1,4 @@
-"""Loads in pairs: the table has ratios the right way round, and what was not measured is told."""
+"""Loads in pairs: the table's ratios are the right way round, and missing measurements are reported."""
 
 from __future__ import annotations
 

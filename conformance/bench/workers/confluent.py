@@ -156,7 +156,7 @@ def consume_default(address: str, count: int) -> Result:
 
 
 def consume_untouched(address: str, count: int) -> Result:
-    """Nothing of the records is looked at."""
+    """The records are not read."""
     consumer = _consumer(address, TUNED)
     return consumed(lambda: len(consumer.consume(POLLED, 10)), count)
 

@@ -146,7 +146,7 @@ def consume(address: str, count: int) -> Result:
 
 
 def consume_untouched(address: str, count: int) -> Result:
-    """Nothing of the records is looked at."""
+    """The records are not read."""
     with _consumer(address) as consumer:
         return consumed(lambda: len(consumer.poll(timeout=10)), count)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from conformance.differential.broker_side import Actor, World
 from conformance.differential.requests.verb import Fields, Verb
 from conformance.differential.step import Step
-from conformance.differential.world import Actor, World
-from conformance.members import MEMBER_ID_REQUIRED, subscription
+from conformance.harness import error_codes
+from conformance.harness.members import subscription
 
 #: No timer ends while a sequence runs, however slowly.
 LONG_MS = 600_000
@@ -59,7 +60,7 @@ def join(world: World, actor: Actor, step: Step) -> Fields:
 
 
 def joined(world: World, actor: Actor, step: Step, reply: Any) -> None:
-    if reply.error_code == MEMBER_ID_REQUIRED:
+    if reply.error_code == error_codes.MEMBER_ID_REQUIRED:
         actor.member_id = reply.member_id
     elif reply.error_code == 0:
         actor.member_id, actor.generation = reply.member_id, reply.generation_id

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from conformance.differential.broker_side import STRANGER, Actor, World
 from conformance.differential.requests.classic import instance_id
 from conformance.differential.requests.verb import Fields, Verb
 from conformance.differential.step import Step
-from conformance.differential.world import STRANGER, Actor, World
 
 LEAVE, LEAVE_STATIC = -1, -2
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from conformance.differential.broker_side import Actor, World
 from conformance.differential.requests import classic, consumer
 from conformance.differential.requests.verb import Fields, Verb
 from conformance.differential.step import Step
-from conformance.differential.world import Actor, World
 
 
 def identity(world: World, actor: Actor, step: Step) -> tuple[str, int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance import batches
+from conformance.data import batches
+from conformance.differential.broker_side import UNKNOWN_PRODUCER, Actor, World
 from conformance.differential.requests import classic, offsets
 from conformance.differential.requests.verb import Fields, Verb
 from conformance.differential.step import Step
-from conformance.differential.world import UNKNOWN_PRODUCER, Actor, World
 
 
 def transactional_id(world: World, step: Step) -> str | None:

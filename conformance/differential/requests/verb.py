@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.differential.broker_side import Actor, World
 from conformance.differential.step import Step
-from conformance.differential.world import Actor, World
 
 Fields = dict[str, Any]
 Build = Callable[[World, Actor, Step], Fields]

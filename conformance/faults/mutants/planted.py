@@ -224,7 +224,7 @@ def lets_a_batch_overtake(module: Any) -> None:
 # -- elections -----------------------------------------------------------------------------------------------
 
 
-@mutant("pybroker.cluster.elections", "laggard", "lost")
+@mutant("pybroker.cluster.decisions.elections", "laggard", "lost")
 def elects_anybody(module: Any) -> None:
     elect = module.elect
 
@@ -234,7 +234,7 @@ def elects_anybody(module: Any) -> None:
     module.elect = unclean
 
 
-@mutant("pybroker.cluster.elections", "laggard", "lost")
+@mutant("pybroker.cluster.decisions.elections", "laggard", "lost")
 def keeps_everybody_eligible(module: Any) -> None:
     def eligible(partition: Any, isr: Any, lost: Any, min_isr: int) -> Any:
         return tuple(broker for broker in partition.replicas if broker not in isr)

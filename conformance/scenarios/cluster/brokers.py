@@ -12,11 +12,11 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from conformance.clusters import Cluster, Partition
-from conformance.hanging import hanging
+from conformance.harness.clusters import Cluster, Partition
+from conformance.harness.hanging import hanging
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
-from conformance.scenarios.support import until
-from conformance.wire_client import Wire
 
 RESTART_S = 0.4
 """A supervisor does not start a broker again before that."""
@@ -43,7 +43,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def down(self, *brokers: int) -> Iterator[None]:
-        """Kills brokers and keeps them down: their folders are in use by somebody else. All are back afterwards."""
+        """Kills brokers and keeps them down by holding the locks of their folders. All are back afterwards."""
         with ExitStack() as locks:
             for broker in brokers:
                 locks.enter_context(self.locked(broker))
@@ -53,7 +53,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def locked(self, broker: int) -> Iterator[None]:
-        """Kills a broker, and keeps it down until the end, whoever has missed it."""
+        """Kills a broker and keeps it down until the end, whether or not others have noticed."""
         with (self.log_dir(broker) / ".lock").open("r+b") as lock:
             until(lambda: self._kill_and_lock(broker, lock.fileno()), f"the folder of broker {broker}")
             yield
@@ -72,7 +72,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def hung(self, *brokers: int) -> Iterator[None]:
-        """Brokers that do nothing until the end, and nobody can tell them from slow ones."""
+        """Makes brokers do nothing until the end, so that they look like slow ones."""
         with ExitStack() as held:
             for broker in brokers:
                 held.enter_context(hanging(self.pid(broker)))
@@ -136,13 +136,13 @@ class OpenCluster(Cluster):
             return int(tree.data("/controller_epoch") or -1)
 
     def controller_node(self) -> int:
-        """Who has ``/controller``; -1 while nobody has it."""
+        """Returns the broker that has ``/controller``, or -1."""
         with self.tree() as tree:
             data = tree.data("/controller")
         return -1 if data is None else int(json.loads(data)["brokerid"])
 
     def leader(self, topic: str, partition: int = 0, without: int | None = None) -> int:
-        """Who leads a partition; -1: nobody."""
+        """Returns the leader of a partition, or -1."""
         return self.partitions(topic, without)[partition].leader
 
     def at(self, topic: str, without: int | None = None) -> Partition:
@@ -159,6 +159,7 @@ class OpenCluster(Cluster):
         reply = self.try_to_create(name, -1, -1, assignments=rows, **config)
         assert reply.error_code == 0, reply
         self.await_sync(name)
+        until(lambda: self.is_led(name), f"{name} to have leaders")
 
     def try_to_create(
         self, name: str, partitions: int, replicas: int, assignments: list[Any] | None = None, **config: object

@@ -1,6 +1,6 @@
 """Two clusters of three brokers that the tests of this folder share: one on the embedded store, one on a ZooKeeper.
 
-A test may kill and halt their brokers; whoever comes next finds all of them there. A test that takes ``cluster`` runs
+A test may kill and halt their brokers; the next test finds all of them running. A test that takes ``cluster`` runs
 on both.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.ensemble import Ensemble, ensemble
+from conformance.harness.ensemble import Ensemble, ensemble
 from conformance.scenarios.cluster.brokers import OpenCluster
 
 LAG_MS = 3_000

@@ -15,8 +15,8 @@ import struct
 import sys
 from typing import Any
 
-from conformance import batches
-from conformance.wire_client import decode_response, encode_request
+from conformance.data import batches
+from conformance.harness.wire_client import decode_response, encode_request
 
 CONNECTING_AT_ONCE = 100
 TIMEOUT_S = 240

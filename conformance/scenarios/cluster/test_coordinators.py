@@ -10,16 +10,17 @@ import pytest
 
 from conformance import drivers
 from conformance.drivers import CLIENTS
-from conformance.drivers.base import CommitRefused, Place
+from conformance.drivers.base import ClientError, CommitRefused, Consumer, Place
+from conformance.harness import kinds
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.cluster.brokers import OpenCluster
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
 
 
 def coordinator(cluster: OpenCluster, group: str) -> int:
-    """Who coordinates the group; 0 while nobody does."""
+    """Returns the coordinator of the group, or 0."""
     with Wire(cluster.address(cluster.alive())) as wire:
-        reply = wire.ask("FindCoordinator", 3, key=group, key_type=0)
+        reply = wire.ask("FindCoordinator", 3, key=group, key_type=kinds.GROUP)
     return int(reply.node_id) if reply.error_code == 0 else 0
 
 
@@ -62,6 +63,47 @@ class Reader:
         except CommitRefused:
             return False
         return self.member.committed([self.place]) == {self.place: offset}
+
+
+def test_s60_what_is_committed_is_found_when_the_coordinator_has_moved(embedded: OpenCluster, topic: str) -> None:
+    """Connections stay, and no heartbeat tells: each client asks the old coordinator, and hears of the other one."""
+    cluster, place = embedded, Place(topic, 0)
+    cluster.create_topic(topic, 1, 3, min_insync_replicas=2)
+    write(cluster, topic, [b"%d" % number for number in range(20)])
+    with ExitStack() as open_ones:
+        consumers = {}
+        for client in sorted({name for name, _ in CLIENTS}):
+            group = f"{topic}-{client}"
+            consumers[group] = drivers.opened(client).consumer(cluster.bootstrap, group_id=group)
+            open_ones.callback(consumers[group].close)
+            consumers[group].assign({place: 0})
+            consumers[group].commit({place: 20})
+        before = {group: found(cluster, group) for group in consumers}
+        _move(cluster, "__consumer_offsets")
+        assert all(found(cluster, group) != before[group] for group in consumers)
+        for group, consumer in consumers.items():
+            told = until(lambda consumer=consumer: _told(consumer, place), f"an answer to {group}")  # type: ignore[misc]
+            assert told == {place: 20}, group
+
+
+def _told(consumer: Consumer, place: Place) -> dict[Place, int]:
+    """Returns the committed offsets; empty if the client leaves the retry to the application."""
+    try:
+        return consumer.committed([place])
+    except ClientError:
+        return {}
+
+
+def _move(cluster: OpenCluster, topic: str) -> None:
+    """The next replica of each partition leads it."""
+    led = {number: row.leader for number, row in cluster.partitions(topic).items()}
+    order = {number: tuple(sorted((1, 2, 3), key=lambda id: (id - leader - 1) % 3)) for number, leader in led.items()}
+    cluster.reassign(topic, order)
+    with Wire(cluster.address(1)) as wire:
+        asked = [{"topic": topic, "partitions": list(led)}]
+        wire.ask("ElectLeaders", 1, election_type=0, topic_partitions=asked, timeout_ms=30_000)
+    partitions = cluster.partitions
+    until(lambda: all(partitions(topic)[number].leader == order[number][0] for number in led), "other leaders")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from conformance.conftest import Counted
 from conformance.drivers.base import Place
-from conformance.ensemble import Ensemble
+from conformance.harness.ensemble import Ensemble
+from conformance.harness.support import until, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
-from conformance.scenarios.support import until, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 NOBODY = -1
 PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE = 80, 83

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from conformance.conftest import Counted
 from conformance.drivers.base import Place
-from conformance.faults.several import Several
+from conformance.faults.loads.cluster_target import ClusterTarget
+from conformance.faults.loads.transaction_load import Application, Plan, Transactions
 from conformance.faults.test_kill import seed
-from conformance.faults.transaction_load import Application, Plan, Transactions
+from conformance.harness.support import until
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
-from conformance.scenarios.support import until
-from conformance.witnesses import used
 
 __all__ = ["seed"]
 #: Transactions between two faults.
@@ -24,8 +24,10 @@ APPLICATIONS = (Application("confluent", "classic", 1), Application("pyclient", 
 def test_s45_each_record_is_transformed_once_under_kills_of_client_leader_and_coordinator(
     embedded: OpenCluster, tmp_path: Path, seed: int, by_spark: BySpark, counted: Counted
 ) -> None:
-    """Each victim is somebody that the applications need just now; it is back when all replicas are in sync again."""
-    several = Several(embedded)
+    """Each victim is a broker that the applications need at the moment. It is back when all replicas are in sync
+    again.
+    """
+    several = ClusterTarget(embedded)
     plan = Plan(0, 0, ("confluent",), APPLICATIONS)
     load = Transactions(several, seed, plan, tmp_path)
     used("librdkafka")

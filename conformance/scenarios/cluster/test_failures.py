@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from conformance import batches
+from conformance.data import batches
 from conformance.drivers.base import Place
+from conformance.harness.support import Deliveries, producer, until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
-from conformance.scenarios.support import Deliveries, producer, until, write
-from conformance.wire_client import Wire
 
 NOT_ENOUGH_REPLICAS = 19
 VALUES = [b"%d" % number for number in range(100)]

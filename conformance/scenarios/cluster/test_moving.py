@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource  # type: ignore[attr-defined]
 
-from conformance import command_line
 from conformance.conftest import Counted
-from conformance.peers import Java
+from conformance.harness import command_line
+from conformance.harness.peers import Java
+from conformance.harness.support import until
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
-from conformance.scenarios.support import until
-from conformance.witnesses import used
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 Replicas = dict[int, tuple[int, ...]]

@@ -12,13 +12,13 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from conformance import librdkafka
 from conformance.conftest import Counted, NewBroker
+from conformance.harness import librdkafka
+from conformance.harness.support import take, until, write
+from conformance.harness.wire_client import Wire
+from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
-from conformance.scenarios.support import take, until, write
-from conformance.wire_client import Wire
-from conformance.witnesses import used
 
 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT = 38, 39
 

@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import pytest
 
-from conformance import batches, drivers
+from conformance import drivers
 from conformance.conftest import Counted
+from conformance.data import batches
 from conformance.drivers.base import Place
+from conformance.harness.support import Deliveries, producer, until, write
+from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, Worker, whole_log
-from conformance.scenarios.support import Deliveries, producer, until, write
-from conformance.wire_client import Wire
 
 COUNT = 100
 NOT_ENOUGH_REPLICAS = 19
@@ -95,7 +96,7 @@ def _answer_their_fetches(cluster: OpenCluster, bait: str) -> None:
 
 
 def _no_more(cluster: OpenCluster, broker: int) -> ExitStack:
-    """The broker is dead until the end; nobody has missed it yet, for all others stand still."""
+    """Kills a broker until the end. The others have not noticed it yet, because they stand still."""
     dead = ExitStack()
     dead.enter_context(cluster.locked(broker))
     return dead

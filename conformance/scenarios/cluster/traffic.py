@@ -12,11 +12,12 @@ from contextlib import contextmanager
 
 import confluent_kafka
 
-from conformance import drivers, librdkafka
-from conformance.clusters import Brokers
+from conformance import drivers
 from conformance.drivers.base import Place
-from conformance.faults.history import PartitionHistory
-from conformance.scenarios.support import until
+from conformance.faults.checkers.history import PartitionHistory
+from conformance.harness import librdkafka
+from conformance.harness.clusters import Brokers
+from conformance.harness.support import until
 
 LIBRARIES = ("confluent", "aiokafka", "java", "pyclient")
 AT_ONCE, PAUSE_S = 20, 0.05
@@ -92,7 +93,7 @@ class Stream:
         return len(self.history.acked), len(self.history.seen)
 
     def finish(self, log: list[tuple[int, bytes]]) -> None:
-        """What was told against what is there."""
+        """Compares the reported results with the log."""
         anomalies = self.history.check(log)
         assert not anomalies, (self.library, anomalies[:10])
         assert len(self.history.seen) == len(log)

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conformance import peers, witnesses
+from conformance.harness import peers
+from conformance.report import witnesses
 from conformance.spark.session import CONFIG
 
 VERSION = "4.0.0"

@@ -24,12 +24,12 @@ class Tally(Protocol):
         """Takes over what another consumer has found."""
 
     def sentence(self) -> str:
-        """What was found."""
+        """The result."""
 
 
 class Dataset(Protocol):
-    """topic: its topic. title: what it is. copied: which records the worker copies. total: how many there are, None
-    where nobody knows yet.
+    """topic: its topic. title: its description. copied: the records that the worker copies. total: their number, or
+    None if it is not known yet.
     """
 
     topic: str

@@ -23,8 +23,8 @@ from typing import IO, Any
 
 import msgspec
 
+from pybroker.cli.common.verbs import Failure
 from pybroker.cli.demo.dataset import Item
-from pybroker.cli.verbs import Failure
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 JSON_LINES = (".jsonl", ".ndjson")

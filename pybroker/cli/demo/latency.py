@@ -6,8 +6,8 @@ import threading
 import time
 from typing import NamedTuple
 
+from pybroker.cli.common.verbs import Failure
 from pybroker.cli.demo.stage import Bars
-from pybroker.cli.verbs import Failure
 from pyclient import Consumer, Producer, TopicPartition
 
 TOPIC = "demo-latency"

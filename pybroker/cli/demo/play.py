@@ -7,21 +7,21 @@ import signal
 import time
 from typing import Any
 
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure
 from pybroker.cli.demo import copying, latency, speed
 from pybroker.cli.demo.dataset import Dataset
 from pybroker.cli.demo.file import File
 from pybroker.cli.demo.flights import Flights
+from pybroker.cli.demo.leaving import Leaving
 from pybroker.cli.demo.report import Report, next_steps
 from pybroker.cli.demo.stage import Stage
 from pybroker.cli.demo.streaming import stream
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure
-from pybroker.embedded import BrokerFailed, run
+from pybroker.embedded import BrokerFailed, EmbeddedBroker
 from pyclient import Admin, NewTopic
 
 PARTITIONS = 4
 SETTINGS: dict[str, Any] = {
-    "group_initial_rebalance_delay_ms": 0,
     "group_consumer_min_heartbeat_interval_ms": 100,
     "group_consumer_heartbeat_interval_ms": 200,
     "group_consumer_assignment_interval_ms": 0,
@@ -29,14 +29,15 @@ SETTINGS: dict[str, Any] = {
 """Groups form at once; everything else is at its default."""
 
 
-def play(file: str | None, key: str | None, limit: int, keep: bool, output: str) -> None:
+def play(file: str | None, key: str | None, limit: int, keep: bool, output: str, leaving: Leaving) -> None:
     """Plays it and shows the report. Raises Failure, also where a record was lost or doubled; KafkaError."""
     logging.getLogger("pyclient").addHandler(logging.NullHandler())
     dataset: Dataset = Flights() if file is None else File(file, key)
     stage = Stage()
     began = time.perf_counter()
     try:
-        with run(**SETTINGS) as broker:
+        leaving.broker = EmbeddedBroker(**SETTINGS)
+        with leaving.broker as broker:
             started_s = time.perf_counter() - began
             bootstrap = broker.bootstrap_servers
             stage.say(f"A broker at {bootstrap}, started in {started_s:.2f} s.")

@@ -1,4 +1,4 @@
-"""What is seen while the demo runs: on a terminal bars that move, elsewhere a line per step; on stderr."""
+"""The display of the running demo on stderr: progress bars on a terminal, elsewhere a line per step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S = 0.1
 
 
 class Bars:
-    """Counters that are shown: ``bars["sent"] = 17``. Here, where nobody looks, they only count."""
+    """Counters to show: ``bars["sent"] = 17``. This class shows nothing and only counts."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -43,7 +43,7 @@ class LiveBars(Bars):
             self._progress.update(self._tasks[name], completed=count)
 
     def finish(self) -> None:
-        """Shows the last counts; a total that nobody knew is what came."""
+        """Shows the last counts; an unknown total becomes the number of records that came."""
         for name, task in self._tasks.items():
             self._progress.update(task, completed=self[name], total=self[name])
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
-from cy.producer_batch import DeliveryReport
+from cy.produce.producer_batch import DeliveryReport
+from pybroker.cli.common.verbs import Failure
 from pybroker.cli.demo.dataset import Dataset, Tally
 from pybroker.cli.demo.stage import Bars
-from pybroker.cli.verbs import Failure
 from pyclient import Consumer, Producer
 
 GROUP = "readers"

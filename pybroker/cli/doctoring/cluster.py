@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.doctoring import network
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.doctoring import asking, network
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.doctoring.network import Reach
 from pyclient.errors import KafkaError
@@ -24,7 +24,7 @@ SKEW_MS = 1000
 
 def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
     """From the addresses that the user gave to the state of the cluster."""
-    ways = [network.reach(host, port, timeout) for host, port in addresses(cluster.bootstrap)]
+    ways = [network.reach(host, port, timeout) for host, port in network.addresses(cluster.bootstrap)]
     yield from map(network.bootstrap, ways)
     served = []
     for way in ways:
@@ -38,32 +38,30 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
         told = list(described(cluster, served, timeout))
         yield from told
         if any(each.level == ERROR for each in told):
-            yield Finding(WARNING, "health", "not looked at: clients do not reach every broker", "mend the way first")
+            yield Finding(WARNING, "health", "not checked: clients cannot reach every broker", "fix this first")
             return
         yield from state(cluster)
         if write:
             yield from there_and_back(cluster)
 
 
-def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    """``host:port`` with commas; the port is Kafka's where it is missing."""
-    for part in bootstrap.split(","):
-        host, colon, port = part.strip().rpartition(":")
-        if not colon or not port.isdigit():
-            host, port = part.strip(), "9092"
-        yield host.strip("[]"), int(port)
-
-
 def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription | Finding:
     """Who answers at an address."""
+    try:
+        if cluster.settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+            return asking.brokers(way.host, way.port, timeout)
+        return identity_by_client(cluster, way, timeout)
+    except (KafkaError, OSError, asking.Foreign) as error:
+        return network.foreign(way.host, way.port, str(error), network.speaks_tls(way.host, way.port, timeout))
+
+
+def identity_by_client(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription:
+    """The same through a client, which has the keys to what is not plain. Raises KafkaError."""
     from pyclient import Admin
 
-    try:
-        with Admin(way.name, cluster.settings, default_api_timeout_ms=round(timeout * 2000)) as admin:
-            admin.connect(timeout)
-            return admin.describe_cluster()
-    except KafkaError as error:
-        return network.foreign(way.host, way.port, str(error), network.speaks_tls(way.host, way.port, timeout))
+    with Admin(way.name, cluster.settings, default_api_timeout_ms=round(timeout * 2000)) as admin:
+        admin.connect(timeout)
+        return admin.describe_cluster()
 
 
 def described(
@@ -89,11 +87,11 @@ def described(
 
 def state(cluster: Cluster) -> Iterator[Finding]:
     """Topics without leaders, log dirs that are offline and the like."""
-    from pybroker.cli.cluster import controller_troubles, log_dir_troubles, partition_troubles
+    from pybroker.cli import cluster as clusters
 
     try:
         with cluster.admin() as admin:
-            troubles = [*controller_troubles(admin), *partition_troubles(admin), *log_dir_troubles(admin)]
+            troubles = list(clusters.troubles(admin))
     except (KafkaError, TimeoutError) as error:
         yield Finding(ERROR, "health", str(error), "see the addresses above: clients cannot work")
         return
@@ -114,7 +112,7 @@ def there_and_back(cluster: Cluster) -> Iterator[Finding]:
             finally:
                 remove(admin, topic)
     except (KafkaError, TimeoutError) as error:
-        yield Finding(ERROR, "a record there and back", str(error), "the log of the broker tells more")
+        yield Finding(ERROR, "a record there and back", str(error), "see the log of the broker")
 
 
 def written(cluster: Cluster, topic: str) -> Iterator[Finding]:
@@ -142,7 +140,7 @@ def skew(dated_ms: float, begun_ms: float, ended_ms: float) -> Finding:
     what = "clock of the broker"
     if off > SKEW_MS:
         text = f"{off / 1000:.1f} s {'behind' if dated_ms < begun_ms else 'ahead of'} this one"
-        return Finding(WARNING, what, text, "let NTP keep both: retention and lookups by time go by them")
+        return Finding(WARNING, what, text, "let NTP set both clocks: retention and lookups by time use them")
     return Finding(OK, what, "the same as this one")
 
 

@@ -8,7 +8,7 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 
 class Finding(NamedTuple):
-    """``level``: ok, warning or error. ``check``: what was looked at. ``advice``: what to do, if anything."""
+    """``level`` is ok, warning or error. ``check`` names what was checked. ``advice`` says what to do, if anything."""
 
     level: str
     check: str

@@ -8,7 +8,7 @@ import platform
 import resource
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,17 +23,18 @@ WHY_TIME = "retention goes by the time of records"
 VOLATILE = ("tmpfs", "ramfs")
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """Everything; ``folder`` need not be there yet."""
+def examine(folders: Iterable[Path], option: str = "--data-dir") -> Iterator[Finding]:
+    """Everything; ``folders`` need not be there yet. ``option`` is what chooses them."""
     yield versions()
     yield clock(synchronized(), time.time())
     yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    yield from disk(folder)
+    for folder in folders:
+        yield from disk(folder, option)
 
 
 def versions() -> Finding:
     from cy.crc32c import IMPLEMENTATIONS
-    from pybroker.cli import version
+    from pybroker.version import version
 
     crc = IMPLEMENTATIONS[-1]
     machine = f"{platform.system()} {platform.machine()}"
@@ -68,22 +69,22 @@ def open_files(limit: int) -> Finding:
     return Finding(OK, "open files", "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}")
 
 
-def disk(folder: Path) -> Iterator[Finding]:
-    """The volume of a data folder."""
+def disk(folder: Path, option: str = "--data-dir") -> Iterator[Finding]:
+    """The volume of a data folder, or of a log dir."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
-    what = f"data folder {folder}"
+    what = f"{'log dir' if option == 'log.dirs' else 'data folder'} {folder}"
     if not os.access(there, os.W_OK | os.X_OK):
-        yield Finding(ERROR, what, f"{there} cannot be written", "another --data-dir, or its owner")
+        yield Finding(ERROR, what, f"{there} cannot be written", f"another {option}, or its owner")
         return
     space = shutil.disk_usage(there)
     text = f"{space.free >> 30} of {space.total >> 30} GiB are free"
     if space.free < max(LITTLE_BYTES, LITTLE_SHARE * space.total):
-        yield Finding(WARNING, what, text, "a full disk stops its log dir: less retention, or another --data-dir")
+        yield Finding(WARNING, what, text, f"a full disk stops its log dir: less retention, or another {option}")
     else:
         yield Finding(OK, what, text if folder.exists() else f"{text}, not there yet")
     kind = filesystem(there.resolve(), mounts())
     if kind in VOLATILE:
-        advice = "another --data-dir: a restart of the machine empties it"
+        advice = f"another {option}: a restart of the machine empties it"
         yield Finding(WARNING, what, f"it lies in memory ({kind})", advice)
 
 

@@ -39,6 +39,15 @@ class Reach(NamedTuple):
         return not self.phase
 
 
+def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
+    """``host:port`` with commas; the port is Kafka's where it is missing."""
+    for part in bootstrap.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or not port.isdecimal():
+            host, port = part.strip(), "9092"
+        yield host.strip("[]"), int(port)
+
+
 def reach(host: str, port: int, timeout: float) -> Reach:
     """Resolves and connects, and goes away again."""
     try:
@@ -72,7 +81,7 @@ def bootstrap(found: Reach) -> Finding:
     """The way to an address that the user gave."""
     what = f"bootstrap {found.name}"
     if found.phase == "resolve":
-        return Finding(ERROR, what, f"the name has no address: {found.error}", "mend the name, or DNS, or /etc/hosts")
+        return Finding(ERROR, what, f"the name has no address: {found.error}", "correct the name, DNS, or /etc/hosts")
     if found.phase:
         text = f"{', '.join(found.addresses)}: {found.error}"
         advice = "does a broker run there? `pybroker start` starts one; is a firewall between?"
@@ -98,12 +107,12 @@ def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Rea
     what = f"broker {broker} advertises {found.name}"
     if found.is_open:
         if found.host in LOOPBACK and came_by.host not in LOOPBACK:
-            text = "it is reached from this machine, and from no other"
+            text = "it can be reached only from this machine"
             return Finding(WARNING, what, text, remedy(found, came_by))
         return Finding(OK, what, f"connected in {found.seconds * 1000:.1f} ms")
     if is_down(found, others):
-        text = f"the way leads to a machine that answers, and nobody does there ({found.error}): it seems to be down"
-        return Finding(ERROR, what, text, "start that broker, or see in its log why it has ended or hangs")
+        text = f"the machine answers, but no broker does there ({found.error}): it seems to be down"
+        return Finding(ERROR, what, text, "start that broker, or see its log for the reason")
     return Finding(ERROR, what, explanation(found, came_by), remedy(found, came_by))
 
 
@@ -124,7 +133,7 @@ def explanation(found: Reach, came_by: Reach) -> str:
     elif found.phase == "resolve":
         why = f"that name has no address here ({found.error}): perhaps one of a container, or of another network"
     else:
-        why = f"nobody is reached there ({found.error}): perhaps an address of another network, or a firewall"
+        why = f"it cannot be reached ({found.error}): perhaps an address of another network, or a firewall"
     return f"clients that come by {came_by.name} are sent on to {found.name}; {why}"
 
 

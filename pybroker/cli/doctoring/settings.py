@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
-from pybroker.config import BrokerConfig, ConfigError, unknown_variables
+from pybroker.config import BrokerConfig, ConfigError, remarks, unprotected
 from pybroker.config.listeners import advertised_listeners, listeners
-from pybroker.start_options import StartOptions, configure
+from pybroker.process.start_options import StartOptions, configure
 
 ANYWHERE = ("", "0.0.0.0", "::")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -17,15 +18,41 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 def examine(file: str | None) -> Iterator[Finding]:
     """What a start with this file (or none) would say."""
-    for line in unknown_variables(os.environ):
-        yield Finding(WARNING, "environment", line, "unset it, or mend its name")
+    for line in remarks.of_environment(os.environ):
+        yield Finding(WARNING, "environment", line, "unset it, or correct its name")
     what = f"settings {file}" if file else "settings"
+    if wrong := errors_of(file):
+        for error in wrong:
+            yield Finding(ERROR, what, error, "a broker does not start with that")
+        return
     try:
         config = configure(StartOptions(file=file))
-        yield Finding(OK, what, "all keys are known, all values are valid")
+        for line in (lines := list(remarks.of_settings(config))):
+            yield Finding(WARNING, what, line, "a broker starts with it, but it has no effect")
+        yield Finding(OK, what, "all values are valid" if lines else "all keys are known, all values are valid")
         yield from addresses(config)
     except ConfigError as error:
-        yield Finding(ERROR, what, str(error), "a broker does not start with that")
+        yield Finding(ERROR, what, str(error), "a broker does not start with it")
+
+
+def errors_of(file: str | None) -> list[str]:
+    """All that a start would refuse, not only what it would name first."""
+    found: list[ConfigError] = []
+    try:
+        config = BrokerConfig.load(file=file, errors=found)
+        found += unprotected.errors_of(config)
+        advertised_listeners(config)
+    except ConfigError as error:
+        found.append(error)
+    return list(dict.fromkeys(map(str, found)))
+
+
+def log_dirs(file: str | None) -> list[Path]:
+    """Where a broker with this file would keep its data; nothing where it does not say."""
+    try:
+        return [Path(each).absolute() for each in BrokerConfig.load(file=file, errors=[]).log_dirs]
+    except ConfigError:
+        return []
 
 
 def addresses(config: BrokerConfig) -> Iterator[Finding]:
@@ -38,7 +65,7 @@ def addresses(config: BrokerConfig) -> Iterator[Finding]:
         elif endpoint.host in LOOPBACK:
             yield Finding(OK, "listener", f"{endpoint}: for clients on this machine only")
         elif endpoint.host in ANYWHERE:
-            found = f"{endpoint}: clients are told the address by which they came"
+            found = f"{endpoint}: clients get the address that they have connected to"
             advice = "behind NAT, or in a container with another port outside, set advertised.listeners"
             yield Finding(OK, "listener", found, advice)
 

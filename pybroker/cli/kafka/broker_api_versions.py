@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Verb
 from pybroker.cli.kafka.options import on_kafka
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from pyclient.admin.types import BrokerDescription, VersionRange

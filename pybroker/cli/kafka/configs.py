@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import GROUP, TOPIC
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import GROUP, TOPIC
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb, failures
 from pybroker.cli.kafka.options import on_kafka, only, properties
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb, failures
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -37,7 +37,7 @@ OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
 
 class Entity(NamedTuple):
-    """What is configured; the name is empty for a default, None for all there are."""
+    """The resource to configure. The name is empty for a default, and None for all resources."""
 
     type: str
     name: str | None
@@ -50,10 +50,10 @@ class Entity(NamedTuple):
 @click.command("kafka-configs", cls=Verb)
 @click.option("--describe", "actions", flag_value="describe", multiple=True, help="List what is set.")
 @click.option("--alter", "actions", flag_value="alter", multiple=True, help="Set and unset keys.")
-@click.option("--all", "everything", is_flag=True, help="With --describe: also keys that nobody has set.")
+@click.option("--all", "everything", is_flag=True, help="With --describe: also keys with default values.")
 @click.option("--entity-type", type=click.Choice(TYPES), multiple=True, metavar="TYPE", help=", ".join(TYPES))
 @click.option("--entity-name", multiple=True, metavar="NAME", help="A thing of that type.")
-@click.option("--entity-default", is_flag=True, help="The default of all things of that type.")
+@click.option("--entity-default", is_flag=True, help="The default of all resources of that type.")
 @click.option("--topic", metavar="NAME", help="--entity-type topics --entity-name NAME.", shell_complete=TOPIC)
 @click.option("--broker", metavar="ID", help="--entity-type brokers --entity-name ID.")
 @click.option("--broker-defaults", is_flag=True, help="--entity-type brokers --entity-default.")
@@ -68,7 +68,7 @@ class Entity(NamedTuple):
 @click.option("--ip-defaults", is_flag=True, hidden=True)
 @click.option("--add-config", metavar="k=v,k=[v,v]", help="Keys to set.")
 @click.option("--add-config-file", metavar="FILE", help="Keys to set, as a .properties file.")
-@click.option("--delete-config", metavar="k,k", help="Keys to give their defaults again.")
+@click.option("--delete-config", metavar="k,k", help="Keys to reset to their defaults.")
 @on_kafka()
 def configs(
     cluster: Cluster,
@@ -107,7 +107,7 @@ def chosen(types: tuple[str, ...], names: tuple[str, ...], default: bool, short:
     if len(found) != 1:
         raise click.UsageError("exactly one of --entity-type TYPE, --topic, --broker, --broker-defaults, --group …")
     (entity,) = found
-    if entity.type in ("brokers", "broker-loggers") and entity.name and not entity.name.isdigit():
+    if entity.type in ("brokers", "broker-loggers") and entity.name and not entity.name.isdecimal():
         raise click.UsageError(f"the name of a broker is its number, not {entity.name!r}")
     return entity
 

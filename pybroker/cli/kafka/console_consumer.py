@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import GROUP, TOPIC
-from pybroker.cli.consume import assign, show_records
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import GROUP, TOPIC
+from pybroker.cli.common.places import EARLIEST, LATEST, OFFSET, Spot, offsets_at, partitions_of
+from pybroker.cli.common.verbs import Verb, misuse
+from pybroker.cli.consume import Tally, assign, show_records
 from pybroker.cli.kafka.message_formatter import formatter
 from pybroker.cli.kafka.options import on_kafka, properties
-from pybroker.cli.places import EARLIEST, LATEST, OFFSET, Spot, offsets_at, partitions_of
-from pybroker.cli.verbs import Verb, misuse
 
 if TYPE_CHECKING:
     from pyclient import Consumer
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 @click.command("kafka-console-consumer", cls=Verb)
 @click.option("--topic", metavar="TOPIC", help="The topic to read.", shell_complete=TOPIC)
 @click.option("--include", "--whitelist", metavar="REGEX", help="All topics whose names match.")
-@click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this one, without a group.")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this partition, without a group.")
 @click.option("--offset", metavar="OFFSET", help="Where to begin in --partition: a number, earliest, latest [latest].")
-@click.option("--from-beginning", is_flag=True, help="Begin with the first record where the group has no offset.")
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record if the group has no offset.")
 @click.option("--max-messages", type=click.IntRange(0), metavar="N", help="Stop after so many.")
-@click.option("--timeout-ms", type=click.IntRange(0), metavar="MS", help="Stop when nothing comes for so long.")
-@click.option("--group", metavar="GROUP", help="The consumer group; one of its own without.", shell_complete=GROUP)
+@click.option("--timeout-ms", type=click.IntRange(0), metavar="MS", help="Stop if no record comes for this long.")
+@click.option("--group", metavar="GROUP", help="The consumer group [a new one].", shell_complete=GROUP)
 @click.option("--isolation-level", type=click.Choice(("read_uncommitted", "read_committed")))
 @click.option("--formatter", "name", metavar="CLASS", help="One of Kafka's [DefaultMessageFormatter].")
 @click.option(
@@ -79,8 +79,12 @@ def console_consumer(
     ) as consumer:
         begin(consumer, cluster, names, partition, start, group)
         limit = None if timeout_ms is None else timeout_ms / 1000
-        count = show_records(consumer, line, None, max_messages, limit) if max_messages != 0 else 0
-    print(f"Processed a total of {count} messages", file=sys.stderr)
+        tally = Tally()
+        try:
+            if max_messages != 0:
+                show_records(consumer, line, None, max_messages, limit, tally=tally)
+        finally:
+            print(f"Processed a total of {tally.written} messages", file=sys.stderr)
     return 0
 
 
@@ -88,7 +92,7 @@ def place(offset: str | None, from_beginning: bool) -> Spot:
     """Where to begin. Raises UsageError."""
     if offset is None or offset in (EARLIEST, LATEST):
         return Spot(EARLIEST if from_beginning else offset or LATEST)
-    if not offset.isdigit():
+    if not offset.isdecimal():
         raise click.UsageError(f"--offset {offset}: it is a number, earliest or latest")
     return Spot(OFFSET, int(offset))
 

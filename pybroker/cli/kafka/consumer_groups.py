@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import GROUP, TOPIC
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import GROUP, TOPIC
+from pybroker.cli.common.output import plain_table, write
+from pybroker.cli.common.places import Spot, chosen, offsets_at
+from pybroker.cli.common.verbs import Verb, complain, failures
 from pybroker.cli.group import delete_offsets, lags_of, refuse_members, shifted
 from pybroker.cli.kafka.options import on_kafka, only
 from pybroker.cli.kafka.reset_plans import Plan, exported, target
-from pybroker.cli.output import plain_table, write
-from pybroker.cli.places import Spot, chosen, offsets_at
-from pybroker.cli.verbs import Verb, complain, failures
 
 if TYPE_CHECKING:
     from pyclient import Admin, TopicPartition
@@ -40,7 +40,7 @@ STATES = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS
 @click.option("--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; with --list only these.")
 @click.option("--type", "kind", is_flag=False, flag_value="", metavar="[TYPE,…]", help="With --list: show, only these.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", shell_complete=TOPIC)
-@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All committed offsets of the group.")
 @click.option("--to-earliest", is_flag=True, help="The first record.")
 @click.option("--to-latest", is_flag=True, help="Behind the last.")
 @click.option("--to-current", is_flag=True, help="Where the group is.")

@@ -8,12 +8,12 @@ import time
 import click
 
 from pybroker.cli.bench import progress
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import GROUP, TOPIC
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import GROUP, TOPIC
+from pybroker.cli.common.output import write
+from pybroker.cli.common.places import EARLIEST, LATEST
+from pybroker.cli.common.verbs import Verb, complain
 from pybroker.cli.kafka.options import on_kafka
-from pybroker.cli.output import write
-from pybroker.cli.places import EARLIEST, LATEST
-from pybroker.cli.verbs import Verb, complain
 
 HEADER = (
     "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
@@ -25,11 +25,11 @@ MB = 1 << 20
 @click.command("kafka-consumer-perf-test", cls=Verb)
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic to read.", shell_complete=TOPIC)
 @click.option("--num-records", "--messages", "count", required=True, type=click.IntRange(1), help="How many.")
-@click.option("--group", metavar="GROUP", help="The consumer group; one of its own without.", shell_complete=GROUP)
+@click.option("--group", metavar="GROUP", help="The consumer group [a new one].", shell_complete=GROUP)
 @click.option("--timeout", type=click.IntRange(0), default=10_000, metavar="MS", help="Stop without records [10000].")
 @click.option("--fetch-size", metavar="BYTES", help="max.partition.fetch.bytes.")
 @click.option("--socket-buffer-size", metavar="BYTES", help="receive.buffer.bytes.")
-@click.option("--from-latest", is_flag=True, help="Begin at the end where the group has no offset.")
+@click.option("--from-latest", is_flag=True, help="Begin at the end if the group has no offset.")
 @click.option("--hide-header", is_flag=True, help="Without the line of names.")
 @click.option("--show-detailed-stats", is_flag=True, hidden=True)
 @click.option("--reporting-interval", type=int, hidden=True)

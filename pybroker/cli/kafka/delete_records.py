@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb
 from pybroker.cli.kafka.json_files import partitions_of_file
 from pybroker.cli.kafka.options import on_kafka
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb
 from pyclient import TopicPartition
 
 SHAPE = '{"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Verb, complain
 from pybroker.cli.log import explained
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Verb, complain
 
 NO_LIMIT = 0x7FFF_FFFF
 
@@ -15,13 +15,13 @@ NO_LIMIT = 0x7FFF_FFFF
 @click.option("--files", required=True, metavar="a.log,a.index", help="The files, with commas.")
 @click.option("--print-data-log", is_flag=True, help="Also keys and values of records.")
 @click.option("--deep-iteration", is_flag=True, help="A line for each record.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of a record only key and value.")
+@click.option("--skip-record-metadata", is_flag=True, help="Only key and value of a record.")
 @click.option("--offsets-decoder", is_flag=True, help="Records of __consumer_offsets as JSON.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Records of __transaction_state as JSON.")
-@click.option("--verify-index-only", is_flag=True, help="Of indexes show only what is wrong.")
+@click.option("--verify-index-only", is_flag=True, help="Of indexes show only errors.")
 @click.option("--index-sanity-check", is_flag=True, help="The same.")
 @click.option("--max-message-size", type=int, hidden=True)
-@click.option("--max-bytes", type=int, default=NO_LIMIT, metavar="N", help="Only so many bytes of a .log.")
+@click.option("--max-bytes", type=int, default=NO_LIMIT, metavar="N", help="Only this many bytes of a .log.")
 @click.option("--value-decoder-class", hidden=True)
 @click.option("--key-decoder-class", hidden=True)
 def dump_log(
@@ -39,9 +39,9 @@ def dump_log(
     key_decoder_class: str | None,
 ) -> int:
     """kafka-dump-log.sh: shows the files of a log."""
-    from pybroker.cli.internal_records import GROUP_TYPES, TRANSACTION_TYPES
-    from pybroker.cli.internal_texts import decoder
-    from pybroker.cli.segment_text import Shown, lines, texts
+    from pybroker.cli.common.internal_records import GROUP_TYPES, TRANSACTION_TYPES
+    from pybroker.cli.common.internal_texts import decoder
+    from pybroker.cli.common.segment_text import Shown, lines, texts
 
     decode = decoder(GROUP_TYPES if offsets_decoder else TRANSACTION_TYPES)
     contents = decode if offsets_decoder or transaction_log_decoder else texts

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb, failures
 from pybroker.cli.kafka.options import on_kafka
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb, failures
 from pyclient import TopicPartition
 
 SPECS = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
@@ -22,7 +22,7 @@ Filter = Callable[[TopicPartition], bool]
 @click.command("kafka-get-offsets", cls=Verb)
 @click.option("--topic", metavar="REGEX", help="Of topics whose names match [all].")
 @click.option("--partitions", metavar="0,1", help="Of these partitions [all].")
-@click.option("--topic-partitions", metavar="t1:1,t2:0-3,t3,:5-", help="Of these: expressions and ranges, instead.")
+@click.option("--topic-partitions", metavar="t1:1,t2:0-3,t3,:5-", help="Only these, as expressions and ranges.")
 @click.option("--time", "when", default="latest", metavar="WHEN", help=f"{', '.join(SPECS)}, or ms [latest].")
 @click.option("--exclude-internal-topics", is_flag=True, help="Not of Kafka's own.")
 @on_kafka(bootstrap="--broker-list")
@@ -44,7 +44,7 @@ def get_offsets(
         every = [TopicPartition(name, each.partition) for name, row in described.items() for each in row.partitions]
         wanted = sorted(filter(passes, every), key=lambda tp: f"{tp.topic}-{tp.partition}")
         if not wanted:
-            raise Failure("no partition matches: `pybroker topic list` shows what there is")
+            raise Failure("no partition matches: `pybroker topic list` shows the topics")
         found = admin.list_offsets(dict.fromkeys(wanted, spec), check=False)
     rows = [(*tp, found[tp].offset) for tp in wanted if tp in found and found[tp].offset != NO_OFFSET]
     write("".join(f"{name}:{number}:{offset}\n" for name, number, offset in rows))
@@ -71,7 +71,7 @@ def by_set(topic: str | None, partitions: str | None) -> Filter:
     """Those of --topic and --partitions. Raises UsageError."""
     named = expression(None if topic is None else topic.replace(",", "|"))
     words = [word for word in (partitions or "").split(",") if word]
-    if not all(word.isdigit() for word in words):
+    if not all(word.isdecimal() for word in words):
         raise click.UsageError(f"--partitions {partitions}: they are numbers, as in 0,1")
     numbers = set(map(int, words))
     return lambda tp: bool(named.fullmatch(tp.topic)) and (not numbers or tp.partition in numbers)

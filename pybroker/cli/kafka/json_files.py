@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pybroker.cli.verbs import Failure
+from pybroker.cli.common.verbs import Failure
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -15,8 +15,9 @@ def read_json(path: str) -> dict[str, Any]:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise Failure(f"{path}: {error}: it is no JSON") from error
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise Failure(f"{path}: {why}: it is no JSON that can be read") from error
     if not isinstance(found, dict):
         raise Failure(f"{path}: it is no JSON object")
     return found

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import TOPIC
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import TOPIC
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb
 from pybroker.cli.kafka.json_files import partitions_of_file
 from pybroker.cli.kafka.options import on_kafka
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb
 from pyclient import TopicPartition
 
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
@@ -52,7 +52,7 @@ def leader_election(
     for tp, error in failed.items():
         write(f"Error completing leader election ({kind}) for partition: {names([tp])}: {error}\n")
     if failed:
-        raise Failure(f"{len(failed)} replica(s) could not be elected: `pybroker cluster health` tells more")
+        raise Failure(f"{len(failed)} replica(s) could not be elected: see `pybroker cluster health`")
     return 0
 
 

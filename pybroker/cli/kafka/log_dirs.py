@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb
 from pybroker.cli.kafka.options import on_kafka
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb
 
 if TYPE_CHECKING:
     from pyclient.admin.results import Results
@@ -27,7 +27,7 @@ def log_dirs(cluster: Cluster, describe: bool, topic_list: str, broker_list: str
     """kafka-log-dirs.sh: shows what lies in the log dirs of brokers."""
     topics = {name for name in topic_list.split(",") if name}
     words = [word for word in broker_list.split(",") if word]
-    if not all(word.isdigit() for word in words):
+    if not all(word.isdecimal() for word in words):
         raise click.UsageError(f"--broker-list {broker_list}: they are numbers, as in 1,2")
     with cluster.admin() as admin:
         there = [each.id for each in admin.describe_cluster().brokers]

@@ -9,8 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from pybroker.cli.cluster_options import Cluster, on_cluster
-from pybroker.cli.verbs import pairs
+from pybroker.cli.common.cluster_options import Cluster, on_cluster
+from pybroker.cli.common.verbs import pairs
 
 ZOOKEEPER = "--zookeeper: Kafka took it away with 3.0: say --bootstrap-server HOST:9092"
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.bench import progress
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import TOPIC
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import TOPIC
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb, sentence
 from pybroker.cli.kafka.options import found, on_kafka, properties
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb, sentence
 
 if TYPE_CHECKING:
     from pybroker.cli.benchmarking.measures import Measured
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.option("--num-records", required=True, type=click.IntRange(1), metavar="N", help="How many.")
 @click.option("--throughput", type=float, default=-1.0, metavar="N", help="Records a second; -1: all it can.")
 @click.option("--record-size", type=click.IntRange(0), metavar="BYTES", help="Bytes of a value.")
-@click.option("--payload-file", metavar="FILE", help="Values: its parts, again and again.")
-@click.option("--payload-delimiter", default="\n", metavar="TEXT", help=r"Between the parts of the file [\n].")
+@click.option("--payload-file", metavar="FILE", help="Values: its parts, repeatedly.")
+@click.option("--payload-delimiter", default="\n", metavar="TEXT", help=r"The separator of the file's parts [\n].")
 @click.option("--payload-monotonic", is_flag=True, help="Values: 0, 1, 2 …")
 @click.option("--producer-props", multiple=True, metavar="key=value …", help="Settings of the producer.")
 @click.option("--print-metrics", is_flag=True, hidden=True)

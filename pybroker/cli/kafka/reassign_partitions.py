@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.output import write
+from pybroker.cli.common.replica_plan import plan
+from pybroker.cli.common.verbs import Failure, Verb
 from pybroker.cli.kafka import throttles
 from pybroker.cli.kafka.json_files import partitions_of_file, read_json
 from pybroker.cli.kafka.options import on_kafka, only
-from pybroker.cli.output import write
 from pybroker.cli.partition import described, numbers
-from pybroker.cli.replica_plan import plan
-from pybroker.cli.verbs import Failure, Verb
 from pyclient import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ PARTITIONS = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "repl
 
 
 @click.command("kafka-reassign-partitions", cls=Verb)
-@click.option("--generate", "actions", flag_value="generate", multiple=True, help="Propose where replicas go.")
+@click.option("--generate", "actions", flag_value="generate", multiple=True, help="Propose new replicas.")
 @click.option("--execute", "actions", flag_value="execute", multiple=True, help="Begin what a file says.")
 @click.option("--verify", "actions", flag_value="verify", multiple=True, help="Has it been done?")
 @click.option("--list", "actions", flag_value="list", multiple=True, help="What goes on.")
 @click.option("--cancel", "actions", flag_value="cancel", multiple=True, help="Stop what a file says.")
 @click.option("--topics-to-move-json-file", metavar="FILE", help=f"With --generate: {TOPICS}")
-@click.option("--broker-list", metavar="1,2,3", help="With --generate: where to.")
+@click.option("--broker-list", metavar="1,2,3", help="With --generate: the target brokers.")
 @click.option("--reassignment-json-file", metavar="FILE", help=f"For the others: {PARTITIONS}")
 @click.option("--additional", is_flag=True, hidden=True)
 @click.option("--preserve-throttles", is_flag=True, help="With --verify and --cancel: the throttle stays.")
@@ -54,7 +54,7 @@ def reassign_partitions(
 ) -> int:
     """kafka-reassign-partitions.sh: --generate, --execute, --verify, --list or --cancel.
 
-    A proposal of --generate moves as few replicas as it can; Kafka's own deals all of them out anew.
+    A proposal of --generate moves as few replicas as it can; Kafka's own reassigns all of them.
     """
     action = only(actions, ACTIONS)
     if throttle is not None and action != "execute":

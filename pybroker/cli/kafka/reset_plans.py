@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from pybroker.cli.places import EARLIEST, LATEST, OFFSET, TIME, Spot, milliseconds
-from pybroker.cli.verbs import Failure, misuse
+from pybroker.cli.common.places import EARLIEST, LATEST, OFFSET, TIME, Spot, milliseconds
+from pybroker.cli.common.verbs import Failure, misuse
 from pyclient import TopicPartition
 
 DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
@@ -64,7 +64,7 @@ def read_plan(path: str) -> Plan:
             plan.setdefault(group[0] if group else None, {})[TopicPartition(topic, int(partition))] = int(offset)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         raise Failure(f"{path}: {error}: a line is topic,partition,offset, or group,topic,partition,offset") from error
     return plan
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 
@@ -16,7 +18,8 @@ def server_start(file: str, settings: tuple[str, ...], daemon: bool) -> int:
     """
     if daemon:
         raise click.UsageError("-daemon: a broker stays in the foreground: let systemd, or nohup … &, keep it")
-    from pybroker.start_options import StartOptions
-    from pybroker.supervisor import run
+    from pybroker.process.diagnostics import level_of
+    from pybroker.process.start_options import StartOptions
+    from pybroker.process.supervisor import run
 
-    return run(StartOptions(settings=settings, file=file))
+    return run(StartOptions(settings=settings, file=file, log_level=level_of(os.environ)))

@@ -1,7 +1,7 @@
 """The throttle of a reassignment: which replicas it concerns, and where it is set and lifted (KIP-73).
 
-The rate is a setting of each broker that takes part; that a replica is subject to it is one of its topic. Who copies
-from is throttled as leader, who is new as follower.
+The rate is a setting of each broker that takes part; that a replica is subject to it is one of its topic. Sources of a
+copy are throttled as leaders, new replicas as followers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.cli.output import write
+from pybroker.cli.common.output import write
 from pyclient import TopicPartition
 
 if TYPE_CHECKING:

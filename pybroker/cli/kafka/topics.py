@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from pybroker.cli.cluster import MIN_ISR
-from pybroker.cli.cluster_options import Cluster
-from pybroker.cli.completing import TOPIC
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.completing import TOPIC
+from pybroker.cli.common.output import write
+from pybroker.cli.common.verbs import Failure, Verb, failures, misuse, pairs, without
 from pybroker.cli.kafka.options import on_kafka, only
-from pybroker.cli.output import write
-from pybroker.cli.verbs import Failure, Verb, failures, misuse, pairs, without
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -51,17 +51,17 @@ class Asked(NamedTuple):
 @click.option("--create", "actions", flag_value="create", multiple=True, help="A topic.")
 @click.option("--alter", "actions", flag_value="alter", multiple=True, help="More partitions.")
 @click.option("--delete", "actions", flag_value="delete", multiple=True, help="Topics and their records.")
-@click.option("--topic", metavar="NAME", help="A name; but for --create an expression.", shell_complete=TOPIC)
+@click.option("--topic", metavar="NAME", help="A name, or without --create an expression.", shell_complete=TOPIC)
 @click.option("--topic-id", metavar="ID", help="With --describe: instead of --topic.")
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="[the broker's num.partitions]")
 @click.option("--replication-factor", type=click.IntRange(1), metavar="N", help="[the broker's default]")
 @click.option("--replica-assignment", metavar="1:2,2:3", help="Brokers of each partition, instead of numbers.")
 @click.option("--config", "configs", multiple=True, metavar="key=value", help="With --create: a key of the topic.")
 @click.option("--delete-config", hidden=True)
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
-@click.option("--if-not-exists", is_flag=True, help="With --create: one that is there is no failure.")
+@click.option("--if-exists", is_flag=True, help="A missing topic is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="With --create: an existing one is no failure.")
 @click.option("--exclude-internal", is_flag=True, help="Without Kafka's own topics.")
-@click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with keys of their own.")
+@click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with their own settings.")
 @click.option("--under-replicated-partitions", is_flag=True, help="With --describe: only those.")
 @click.option("--unavailable-partitions", is_flag=True, help="With --describe: only those without a leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="With --describe: only those.")
@@ -146,7 +146,7 @@ def missing(asked: Asked) -> int:
     if asked.if_exists:
         return 0
     what = f"TopicId '{asked.topic_id}'" if asked.topic_id else f"Topic '{asked.topic}'"
-    raise Failure(f"{what} does not exist as expected: --list shows what there is")
+    raise Failure(f"{what} does not exist as expected: --list shows the existing ones")
 
 
 def create(admin: Admin, asked: Asked) -> int:

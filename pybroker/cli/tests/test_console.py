@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from cy.records import Record
+from cy.consume.records import Record
+from pybroker.cli.common.verbs import Failure
 from pybroker.cli.kafka.line_reader import LineReader
 from pybroker.cli.kafka.message_formatter import formatter
-from pybroker.cli.verbs import Failure
 
 KEYED = {"parse.key": "true"}
 BOTH = {**KEYED, "parse.headers": "true"}

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pybroker.cli.verbs import heard
+from pybroker.cli.common.verbs import heard
 
 
 def test_warnings_of_a_client_are_diagnostics_as_long_as_they_are_asked_for(

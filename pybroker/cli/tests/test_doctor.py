@@ -27,7 +27,7 @@ CAME_BY = Reach("kafka.example", 19092, ("10.0.0.1",), 0.001)
         (Reach("localhost", 9092, ("::1",), 0, "connect", "Connection refused"), ERROR, "the machine of each client"),
         (Reach("0.0.0.0", 9092, ("0.0.0.0",), 0, "connect", "Connection refused"), ERROR, "no address to go to"),
         (Reach("172.17.0.2", 9092, ("172.17.0.2",), 0, "connect", "no answer in 3 s"), ERROR, "another network"),
-        (Reach("localhost", 9092, ("127.0.0.1",), 0.001), WARNING, "from no other"),
+        (Reach("localhost", 9092, ("127.0.0.1",), 0.001), WARNING, "only from this machine"),
     ],
 )
 def test_an_advertised_address_that_leads_nowhere_is_explained(found: Reach, level: str, words: str) -> None:
@@ -89,6 +89,36 @@ def test_settings_are_judged_as_a_start_would(tmp_path: Path, monkeypatch: pytes
     assert "num.partitions" in next(each.found for each in settings.examine(str(file)) if each.level == ERROR)
 
 
+def test_all_that_is_wrong_with_a_file_is_told_and_its_own_log_dirs_are_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(  # the second log dir would lie below a file
+        f"num.partition=3\nlog.retention.hours=x\nlog.dirs={tmp_path}/a,{file}/nope\n"
+        "listeners=SASL_SSL://:9393\nauthorizer.class.name=a.B\n"
+    )
+    ended = Shell()("doctor", "--local", file, "-o", "jsonl")
+    assert ended.code == 1
+    told = [each["found"] for each in ended.documents if each["check"] == f"settings {file}"]
+    assert [each.partition("=")[0].partition(" ")[0] for each in told] == [
+        *("num.partition", "log.retention.hours", "authorizer.class.name", "listeners")
+    ]
+    assert all(f"{file}:" in each for each in told)
+    folders = {each["check"]: each["level"] for each in ended.documents if "dir" in each["check"]}
+    assert folders == {f"log dir {tmp_path}/a": OK, f"log dir {file}/nope": ERROR}
+
+
+def test_what_a_broker_would_not_obey_is_told_as_a_start_tells_it(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("confluent.balancer.enable=true\nmetric.reporters=a.B\n")
+    vendor, metrics, rest, _ = settings.examine(str(file))
+    assert (vendor.level, metrics.level, rest.level) == (WARNING, WARNING, OK)
+    assert "confluent.balancer.enable" in vendor.found
+    assert "metric.reporters" in metrics.found
+    assert rest.found == "all values are valid"
+    file.write_text("authorizer.class.name=a.B\n")
+    (refused,) = settings.examine(str(file))
+    assert (refused.level, "no authorizer yet" in refused.found) == (ERROR, True)
+
+
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     """Something that is not Kafka: it closes every connection."""
@@ -136,7 +166,7 @@ def test_an_advertised_address_where_something_else_answers_is_an_error_and_ends
     found = {each["check"]: each for each in ended.documents}
     assert found[f"broker 1 advertises {name}"]["level"] == ERROR
     assert "HTTP" in found[f"broker 1 advertises {name}"]["found"]
-    assert "not looked at" in found["health"]["found"]
+    assert "not checked" in found["health"]["found"]
 
 
 def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from cy.records import Record
-from pybroker.cli import places, record_documents, record_format
-from pybroker.cli.output import show
+from cy.consume.records import Record
+from pybroker.cli.common import places, record_documents, record_format
+from pybroker.cli.common.output import show
 
 ROWS = [("a,b", 1, None, (1, 2), True), ("c", 20, "ü", (), False)]
 COLUMNS = ("name", "size", "text", "ids", "flag")
@@ -68,7 +68,7 @@ def test_a_record_survives_its_document(value: bytes | None) -> None:
 
     record = Record("t", 1, 2, 3, value, value, [("a", value), ("a", b"2")])
     found = record_documents.given(json.dumps(record_documents.document(record)).encode())
-    assert found == (value, value, [("a", value), ("a", b"2")], 1, 3)
+    assert found == (value, value, [("a", value), ("a", b"2")], 1, 3, "t")
 
 
 @pytest.mark.parametrize("line", [b"", b"3", b"{}", b'{"value": {"base64": "?"}}', b'{"value": "", "partition": "x"}'])

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pybroker.cli import cluster_options
-from pybroker.cli.cluster import Trouble, controller_troubles, log_dir_troubles, partition_troubles
+from pybroker.cli.cluster import (
+    DEFAULT_FACTOR,
+    Trouble,
+    controller_troubles,
+    log_dir_troubles,
+    partition_troubles,
+    replica_troubles,
+)
+from pybroker.cli.common import cluster_options
 from pybroker.cli.kafka.topics import REPORTS, is_troubled
 from pybroker.cli.partition import partition as partitions_of
 from pyclient.admin import ConfigResource, ResourceType, Results
@@ -25,6 +32,7 @@ from pyclient.admin.types import (
 from pyclient.errors import ConnectionFailed, by_code
 
 STORAGE_ERROR = 56
+WHERE = "t-0 and 1 more, of 1 topics"
 
 
 class Cluster:
@@ -37,16 +45,21 @@ class Cluster:
         self.controller = controller
         self.dirs = dirs or {}
         self.min_isr = min_isr
+        self.factor = "1"
+        self.brokers: tuple[int, ...] = (1, 2)
         self.source = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
     def describe_cluster(self) -> ClusterDescription:
-        brokers = tuple(BrokerDescription(each, "localhost", 9092, None) for each in (1, 2))
+        brokers = tuple(BrokerDescription(each, "localhost", 9092, None) for each in self.brokers)
         return ClusterDescription("c", self.controller, brokers)
 
     def describe_configs(
         self, resources: list[ConfigResource], *, keys: list[str], check: bool
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         [key] = keys
+        if key == DEFAULT_FACTOR:
+            wanted = ConfigEntry(key, self.factor, ConfigSource.STATIC_BROKER_CONFIG, False, False)
+            return Results({each: {key: wanted} for each in resources})
         entry = ConfigEntry(key, self.min_isr, self.source, False, False)
         of_leader = ConfigEntry(key, "2", ConfigSource.STATIC_BROKER_CONFIG, False, False)
         return Results({each: {key: entry if each.type is ResourceType.TOPIC else of_leader} for each in resources})
@@ -118,6 +131,26 @@ def test_what_partitions_have_in_common_is_one_row() -> None:
     assert list(partition_troubles(found)) == [  # type: ignore[arg-type]
         Trouble("warning", "broker 2 leads instead of 1", "t-0 and 2 more partitions")
     ]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "factor", "replicas", "words"),
+    [
+        ((1,), "3", (1,), None),  # a broker alone, which is meant to get company
+        ((1, 2, 3), "1", (1,), "1 replica: it ends with its broker; `pybroker partition reassign --all --replicas 2`"),
+        ((1, 2, 3), "3", (1, 2), "2 replicas of 3; `pybroker partition reassign --all --replicas 3`"),
+        ((1, 2), "3", (1, 2), None),  # there is nobody for a third one
+        ((1, 2, 3), "3", (1, 2, 3), None),
+    ],
+)
+def test_partitions_with_fewer_replicas_than_new_ones_get_are_told_with_what_raises_them(
+    brokers: tuple[int, ...], factor: str, replicas: tuple[int, ...], words: str | None
+) -> None:
+    cluster = Cluster(partition(1, replicas, replicas), partition(1, replicas, replicas)._replace(partition=1))
+    cluster.brokers, cluster.factor = brokers, factor
+    found = list(replica_troubles(cluster))  # type: ignore[arg-type]
+    assert [(each.severity, each.where) for each in found] == ([] if words is None else [("warning", WHERE)])
+    assert words is None or found[0].what.startswith(words)
 
 
 @pytest.mark.parametrize(("isr", "severity"), [((1,), "error"), ((1, 2), "warning")])

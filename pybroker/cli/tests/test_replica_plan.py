@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.cli.replica_plan import plan
+from pybroker.cli.common.replica_plan import plan
 
 BROKERS = st.lists(st.integers(0, 20), min_size=1, max_size=6, unique=True)
 

@@ -60,7 +60,7 @@ def test_every_verb_explains_itself(name: str) -> None:
 def test_help_imports_no_client_and_no_broker() -> None:
     code = (
         "import sys; from pybroker import cli; cli.main(['--help']);"
-        "print([n for n in ('asyncio', 'pyclient', 'pybroker.supervisor', 'rich') if n in sys.modules])"
+        "print([n for n in ('asyncio', 'pyclient', 'pybroker.process.supervisor', 'rich') if n in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout.splitlines()[-1] == "[]"
@@ -83,12 +83,12 @@ def test_help_imports_no_client_and_no_broker() -> None:
     ],
 )
 def test_misuse_exits_2_before_anything_is_asked(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pybroker.cli.cluster_options.CONNECT_S", 0.1)
+    monkeypatch.setattr("pybroker.cli.common.cluster_options.CONNECT_S", 0.1)
     shell.refused(*words, code=2)
 
 
 def test_a_cluster_that_is_not_there_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pybroker.cli.cluster_options.CONNECT_S", 0.1)
+    monkeypatch.setattr("pybroker.cli.common.cluster_options.CONNECT_S", 0.1)
     line = shell.refused("topic", "list")
     assert "127.0.0.1:1" in line
     assert "`pybroker start` starts one" in line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cli.yaml_text import as_yaml
+from pybroker.cli.common.yaml_text import as_yaml
 
 
 @pytest.mark.parametrize(

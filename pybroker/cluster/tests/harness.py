@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import Any
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import znodes
+from pybroker.cluster.decisions.isr_changes import InSync, IsrChange
+from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.following import newest
-from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage
-from pybroker.cluster.isr_changes import InSync, IsrChange
 from pybroker.cluster.membership import Membership
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from pybroker.cluster.node import ClusterNode
-from pybroker.cluster.plan import NewTopic
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
+from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
 
 PATIENCE_S = 60.0
 

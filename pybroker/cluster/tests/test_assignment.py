@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.cluster.assignment import assign, check_manual
+from pybroker.cluster.decisions.assignment import assign, check_manual
 from pyclient.protocol import errors
 
 

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from pybroker.cluster import znodes
+from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.following import entries_after
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.metadata import znodes
 from pybroker.cluster.tests.harness import Member, Members, run
-from pybroker.coordination.embedded import EmbeddedStore
+from pybroker.store.embedded import EmbeddedStore
 
 
 class Slow:
@@ -51,7 +51,7 @@ def test_a_late_reading_takes_no_newer_topic_away(tmp_path: Path) -> None:
         await store.waits.wait()
         service = members.controller.node.controller
         await service.create_topics([NewTopic("t", 1, 2)])
-        for _ in range(10):  # whoever does not wait for the reading follows by now
+        for _ in range(10):  # a broker that does not wait for the reading follows by now
             await store.get_many([znodes.CONTROLLER])
         store.goes_on.set()
         await service.create_topics([NewTopic("u", 1, 2)])

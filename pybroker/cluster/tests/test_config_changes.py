@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from pybroker.cluster import journal
-from pybroker.cluster.config_changes import (
+from pybroker.cluster.decisions.config_changes import (
     ConfigChange,
     ConfigController,
     ConfigOperation,
     KeyChange,
 )
-from pybroker.cluster.image import MetadataImage, ResourceType, TopicImage
+from pybroker.cluster.metadata import journal
+from pybroker.cluster.metadata.image import MetadataImage, ResourceType, TopicImage
 from pybroker.config import BrokerConfig
-from pybroker.coordination.interface import Create, Set
+from pybroker.store.interface import Create, Set
 from pyclient.protocol import errors
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation

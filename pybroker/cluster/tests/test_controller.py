@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.controller import MAX_PARTITIONS_PER_REQUEST, Controller
-from pybroker.cluster.image import (
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, PartitionChanges, Plan, TopicName
+from pybroker.cluster.decisions.topics import MAX_PARTITIONS_PER_REQUEST, Controller
+from pybroker.cluster.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
     MetadataImage,
     TopicImage,
 )
-from pybroker.cluster.plan import NewPartitions, NewTopic, Outcome, PartitionChanges, Plan, TopicName
 from pybroker.config import BrokerConfig
-from pybroker.coordination.interface import ANY_VERSION, Create, Delete, Set
+from pybroker.store.interface import ANY_VERSION, Create, Delete, Set
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -1,7 +1,7 @@
 """The controller is killed at every call that it makes to the store, before and after it is done.
 
 Whatever it was doing is done or not, for everybody alike: brokers that follow, the next controller,
-and whoever loads the store afterwards.
+and of the broker that loads the store afterwards.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import plan, topic_steps
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.image import NO_LEADER
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
-from pybroker.cluster.service import ControllerService
+from pybroker.cluster.controller import ControllerService
+from pybroker.cluster.decisions import plan, topic_steps
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.cluster.tests.harness import Members, check_agreement
-from pybroker.coordination.embedded import EmbeddedStore
-from pybroker.coordination.interface import ConnectionLoss, CoordinationError
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import ConnectionLoss, CoordinationError
 from pyclient.protocol.errors import KafkaError
 
 CALLS = frozenset({"multi", "create", "set", "delete", "get", "get_many", "children", "exists"})

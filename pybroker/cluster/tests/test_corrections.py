@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import znodes
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.corrections import correction
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage, ResourceType, TopicImage
-from pybroker.cluster.plan import NewPartitions, NewTopic
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, ResourceType, TopicImage
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.coordination.interface import Create, Delete, Operation
+from pybroker.store.interface import Create, Delete, Operation
 from pyclient.protocol import errors
 
 GROUP = ResourceType.GROUP

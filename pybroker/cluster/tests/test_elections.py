@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.cluster.elections import (
+from pybroker.cluster.decisions.elections import (
     Standing,
     after_change,
     after_changes,
@@ -17,7 +17,7 @@ from pybroker.cluster.elections import (
     fit_for,
     with_isr,
 )
-from pybroker.cluster.image import (
+from pybroker.cluster.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
     MetadataDelta,

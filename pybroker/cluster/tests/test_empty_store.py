@@ -7,9 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pybroker.cluster import znodes
+from pybroker.clock import ManualClock
+from pybroker.cluster import cluster_secret
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataImage, ResourceType
+from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.tests.harness import Members, assigned, partition_of, run
-from pybroker.coordination.embedded import EmbeddedServer
+from pybroker.config import BrokerConfig
+from pybroker.store.embedded import EmbeddedServer
 
 
 async def sql(server: EmbeddedServer, *statements: str) -> None:
@@ -55,7 +60,7 @@ def test_an_empty_store_is_asked_now_and_then_and_a_broker_can_be_stopped_meanwh
         counts.clear()
         await asyncio.sleep(2)
         assert len(counts) < 50, "no loop without a pause"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await members.alive.pop(1).node.leave()
 
     run(tmp_path / "db", scenario)
@@ -77,6 +82,82 @@ def test_brokers_join_again_and_have_all_topics_when_the_contents_of_the_store_a
     run(tmp_path / "db", scenario)
 
 
+def test_brokers_that_come_back_to_a_store_that_began_anew_have_its_secret(tmp_path: Path) -> None:
+    """Else neither they nor those that have started since take each other for brokers of the cluster."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await empty(members.server)
+        await expire(members, 1, 2)
+        store = await members.server.connect()
+        first = await ClusterNode.open(store, BrokerConfig({}), 3, ManualClock(), members.alive[1].node.cluster_id)
+        await first.secret.read()
+        await members.settled()
+        assert [member.node.secret.value for member in members.alive.values()] == [first.secret.value] * 2
+
+    run(tmp_path / "db", scenario)
+
+
+def test_brokers_follow_a_store_that_came_back_from_a_backup_though_they_saw_later_versions(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
+        await members.settled()
+        await sql(members.server, "CREATE TABLE kept AS SELECT * FROM nodes WHERE owner = 0")
+        for name in ("u", "v", "w"):
+            await members.controller.node.controller.create_topics([assigned(name, (1, 2, 3))])
+        seen = (await members.settled()).version
+        await sql(members.server, "DELETE FROM nodes WHERE name != ''")
+        await bring_back(members.server)
+        await expire(members, 1, 2, 3)
+        await members.until(lambda: members.has_settled and members.alive[1].image.version < seen)
+        await members.controller.node.controller.create_topics([assigned("x", (1, 2, 3))])
+        image = await members.settled()
+        assert sorted(image.topics) == ["t", "x"]
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_configuration_that_was_garbled_meanwhile_is_known_in_the_next_session_too(tmp_path: Path) -> None:
+    """What min.insync.replicas had promised was forgotten with the session."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        topic = assigned("t", (1, 2))._replace(configs=(("min.insync.replicas", "2"),))
+        await members.controller.node.controller.create_topics([topic])
+        before = (await members.settled()).brokers
+        other = await members.server.connect()
+        path = znodes.config_path(ResourceType.TOPIC, "t")
+        await other.set(path, b"{garbled")
+        await expire(members, 1, 2)
+
+        def is_back(image: MetadataImage) -> bool:
+            return all(id in image.brokers and image.brokers[id].epoch > before[id].epoch for id in (1, 2))
+
+        await members.until(lambda: all(is_back(member.image) for member in members.alive.values()))
+        for member in members.alive.values():
+            assert member.image.topics["t"].configs == {"min.insync.replicas": "2"}
+        await other.set(path, znodes.encode_configs({"min.insync.replicas": "2"}))
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_secret_that_only_the_store_has_lost_is_written_back(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        known = members.alive[1].node.secret.value
+        other = await members.server.connect()
+        await other.delete(cluster_secret.PATH)
+        async with asyncio.timeout(30):
+            while await other.exists(cluster_secret.PATH) is None:
+                await asyncio.sleep(0.01)
+        assert (await other.get(cluster_secret.PATH))[0] == known
+        await other.set(cluster_secret.PATH, b"another")
+        await members.until(lambda: all(m.node.secret.value == b"another" for m in members.alive.values()))
+
+    run(tmp_path / "db", scenario)
+
+
 def test_a_broker_does_not_join_another_clusters_store(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
@@ -85,7 +166,7 @@ def test_a_broker_does_not_join_another_clusters_store(tmp_path: Path) -> None:
         other = await members.server.connect()
         await other.set(znodes.CLUSTER_ID, znodes.encode_cluster_id("another"))
         await expire(members, 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await failed.wait()
         assert await other.children(znodes.BROKER_IDS) == []
         await members.die(1)

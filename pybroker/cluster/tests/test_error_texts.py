@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.image import MetadataImage
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.cluster.tests.test_controller import after, controller, image_of
 
 

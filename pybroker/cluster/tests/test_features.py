@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster import features, znodes
-from pybroker.cluster.features import (
+from pybroker.cluster.decisions import features
+from pybroker.cluster.decisions.features import (
     GROUP_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
     FeatureUpdate,
     UpgradeType,
 )
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.tests.test_node import Cluster, Run, run
 from pyclient.protocol import errors

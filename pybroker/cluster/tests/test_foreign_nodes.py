@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster import namesake, znodes
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.image import UNREADABLE_DEFAULTS, MetadataImage, ResourceType
-from pybroker.cluster.loading import load_image
+from pybroker.cluster import namesake
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import UNREADABLE_DEFAULTS, MetadataImage, ResourceType
 from pybroker.cluster.namesake import BrokerIdTaken
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.nodes.loading import load_image
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.coordination.interface import CoordinationStore
+from pybroker.store.interface import CoordinationStore
 from pyclient.protocol import errors
 
 OLD_BROKER = b'{"jmx_port":-1,"timestamp":"1","host":"h","version":1,"port":9092}'
@@ -85,7 +86,7 @@ def test_by_a_brokers_configuration_that_cannot_be_read_nothing_is_deleted(tmp_p
 
 
 def test_a_topic_with_a_hole_is_none_for_who_comes_and_stays_with_who_has_it(tmp_path: Path) -> None:
-    """Its logs are deleted nowhere, though the broker that reads everything anew finds it no more."""
+    """Its logs are deleted nowhere, though the broker that reads everything again finds it no more."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)

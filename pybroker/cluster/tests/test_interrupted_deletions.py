@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import plan, topic_steps, znodes
-from pybroker.cluster.image import TopicImage
-from pybroker.cluster.plan import NewTopic, TopicName
+from pybroker.cluster.decisions import plan, topic_steps
+from pybroker.cluster.decisions.plan import NewTopic, TopicName
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import TopicImage
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.coordination.embedded import EmbeddedStore
-from pybroker.coordination.interface import ConnectionLoss, CoordinationError, Operation
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import ConnectionLoss, CoordinationError, Operation
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 

@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.cluster import journal
-from pybroker.cluster.image import (
+from pybroker.cluster.metadata import journal
+from pybroker.cluster.metadata.image import (
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,

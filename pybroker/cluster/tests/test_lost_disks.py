@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pybroker.cluster import znodes
-from pybroker.cluster.image import NO_LEADER
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.coordination.embedded import EmbeddedStore
-from pybroker.coordination.interface import ConnectionLoss, Operation
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import ConnectionLoss, Operation
 
 UNFIT = znodes.unfit_path(2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.cluster.image import MetadataDelta, MetadataImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
 
 

@@ -13,15 +13,16 @@ from random import Random
 
 import pytest
 
-from pybroker.cluster import journal, plan, topic_steps
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.image import NO_LEADER, MetadataImage, PartitionImage
-from pybroker.cluster.isr_changes import InSync, IsrChange
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
-from pybroker.cluster.reassignments import Reassignment
-from pybroker.cluster.service import ControllerService
+from pybroker.cluster.controller import ControllerService
+from pybroker.cluster.decisions import plan, topic_steps
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.isr_changes import InSync, IsrChange
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.decisions.reassignments import Reassignment
+from pybroker.cluster.metadata import journal
+from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from pybroker.cluster.tests.harness import Member, Members, check_agreement
-from pybroker.coordination.interface import CoordinationError
+from pybroker.store.interface import CoordinationError
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol.errors import KafkaError
 
@@ -68,7 +69,7 @@ class Chaos:
         await self.members.server.expire(member.store.session.id)
 
     async def ask(self) -> None:
-        """Asks whoever takes itself for the controller, and does not wait."""
+        """Asks the broker that takes itself for the controller, and does not wait."""
         controllers = [m for m in self.members.alive.values() if m.is_controller]
         if controllers:
             member = self.chance.choice(controllers)

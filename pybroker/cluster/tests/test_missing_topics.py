@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster import znodes
-from pybroker.cluster.image import MetadataImage, PartitionImage, ResourceType, TopicImage
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from pybroker.cluster.tests.harness import PATIENCE_S, Member, Members, assigned, membership_of, proposal, propose
-from pybroker.coordination.interface import CoordinationStore, Create, Delete, Operation, Set
+from pybroker.store.interface import CoordinationStore, Create, Delete, Operation, Set
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

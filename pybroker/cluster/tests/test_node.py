@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import znodes
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.features import FeatureUpdate, UpgradeType
-from pybroker.cluster.image import (
+from pybroker.cluster import cluster_secret
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     MetadataDelta,
@@ -21,13 +24,11 @@ from pybroker.cluster.image import (
     ResourceType,
     TopicImage,
 )
-from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.node import ClusterNode
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
-from pybroker.coordination.tests.suite import eventually
+from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
+from pybroker.store.tests.suite import eventually
 from pyclient.protocol import errors
 
 LISTENERS = {"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)}
@@ -521,7 +522,7 @@ def test_a_store_from_before_there_were_several_brokers_is_taken_over(run: Run) 
         await node.leave()
         for name in await store.children(znodes.JOURNAL):
             await store.delete(f"{znodes.JOURNAL}/{name}")
-        for path in (znodes.JOURNAL, znodes.KNOWN, znodes.UNFIT, znodes.OWN):
+        for path in (znodes.JOURNAL, znodes.KNOWN, znodes.UNFIT, cluster_secret.PATH, znodes.OWN):
             await store.delete(path)
 
     async def second(cluster: Cluster) -> None:

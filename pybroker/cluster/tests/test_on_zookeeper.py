@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.ensemble import Ensemble, ensemble
-from pybroker.cluster.image import NO_LEADER
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
+from conformance.harness.ensemble import Ensemble, ensemble
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.cluster.tests.harness import Members, check_agreement
-from pybroker.coordination.zookeeper import ZooKeeperStore
+from pybroker.store.zookeeper import ZooKeeperStore
 
 LONG_NAME = "t" * 249
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import znodes
+from pybroker.cluster.metadata import znodes
 from pybroker.cluster.producer_ids import BLOCK_SIZE, MAX_KNOWN_ID, MAX_PRODUCER_ID, ProducerIds
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.coordination.interface import ConnectionLoss, CoordinationError, SessionExpired
+from pybroker.store.interface import ConnectionLoss, CoordinationError, SessionExpired
 from pyclient.protocol import errors
 
 

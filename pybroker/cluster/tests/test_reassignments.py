@@ -9,8 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.cluster.controller import Controller
-from pybroker.cluster.image import (
+from pybroker.cluster.decisions.isr_changes import InSync, IsrChange, alter_partition
+from pybroker.cluster.decisions.plan import Step
+from pybroker.cluster.decisions.reassignments import Reassignment, alter_reassignments
+from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
     MetadataDelta,
@@ -18,9 +21,6 @@ from pybroker.cluster.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.cluster.isr_changes import InSync, IsrChange, alter_partition
-from pybroker.cluster.plan import Step
-from pybroker.cluster.reassignments import Reassignment, alter_reassignments
 from pybroker.config import BrokerConfig
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors

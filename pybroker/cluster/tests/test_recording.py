@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import journal
-from pybroker.cluster.image import MetadataDelta, MetadataImage
-from pybroker.cluster.leadership import Leadership
-from pybroker.cluster.plan import NewTopic, Step
-from pybroker.cluster.recording import Differs, Fenced, Recorder
+from pybroker.cluster.decisions.plan import NewTopic, Step
+from pybroker.cluster.metadata import journal
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
+from pybroker.cluster.nodes.leadership import Leadership
+from pybroker.cluster.nodes.recording import Differs, Fenced, Recorder
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.coordination.embedded import EmbeddedStore
-from pybroker.coordination.interface import (
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import (
     BadVersion,
     ConnectionLoss,
     CoordinationError,
@@ -57,7 +57,7 @@ class Refusing:
 def test_who_may_not_write_any_more_is_not_the_controller(
     refusal: CoordinationError, told: type[errors.KafkaError]
 ) -> None:
-    """Whoever asked then tries the next one, which UNKNOWN_SERVER_ERROR would keep him from."""
+    """The client that asked then tries the next one, which UNKNOWN_SERVER_ERROR would keep him from."""
     recorder = Recorder(Refusing(refusal), Leadership(1, 0), ())  # type: ignore[arg-type]
     with pytest.raises(told) as raised:
         asyncio.run(recorder.write(Step((), MetadataDelta(version=1)), MetadataImage()))

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import membership, namesake, owner_process, znodes
-from pybroker.cluster.image import BrokerRegistration, MetadataImage
+from pybroker.cluster import membership, namesake, owner_process
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode, _boot
 from pybroker.cluster.owner_process import Owner, own_process
@@ -29,8 +30,8 @@ from pybroker.cluster.tests.harness import (
     run,
 )
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.coordination.interface import ConnectionLoss, Session
-from pybroker.coordination.tests.suite import eventually
+from pybroker.store.interface import ConnectionLoss, Session
+from pybroker.store.tests.suite import eventually
 from pybroker.topic_partition import TopicPartition
 
 
@@ -212,7 +213,7 @@ def test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once
                 await members.server.connect(), BrokerConfig({}), 2, ManualClock(), members.alive[1].node.cluster_id
             )
             await own.remove_past(["disk"])
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 with pytest.raises(BrokerIdTaken, match="on a copy of these log dirs"):
                     await own.join({}, directory_ids=["disk"])
             assert await members.alive[1].store.get(znodes.broker_path(2)) == before
@@ -228,7 +229,7 @@ def test_the_registration_of_a_killed_process_is_taken_off_at_once(tmp_path: Pat
             await registered_by(members, process)
             killed.kill()
             killed.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await members.start(2, directory_ids=["disk"])
         assert set((await members.settled()).brokers) == {1, 2}
 

@@ -1,4 +1,4 @@
-"""Several brokers on one store: all have the controller's image, whoever that is."""
+"""Several brokers on one store: all have the image of the controller, which one it may be."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster import journal, znodes
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.image import (
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.isr_changes import InSync
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import (
     NO_LEADER,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
-from pybroker.cluster.isr_changes import InSync
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.tests.harness import (
     Members,
     assigned,

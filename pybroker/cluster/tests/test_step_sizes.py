@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pybroker.cluster import journal, znodes
-from pybroker.cluster.controller import Controller
-from pybroker.cluster.image import (
+from pybroker.cluster.decisions.plan import NewTopic, Step
+from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import (
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
-from pybroker.cluster.plan import NewTopic, Step
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.coordination.interface import Create, Operation, Set
+from pybroker.store.interface import Create, Operation, Set
 
 LIMIT = (1 << 20) - 1024
 """ZooKeeper's jute.maxbuffer of 1 MiB, and its own words."""

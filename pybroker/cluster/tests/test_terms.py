@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import journal, znodes
-from pybroker.cluster.image import (
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import (
     MetadataDelta,
     MetadataImage,
 )
 from pybroker.cluster.namesake import Overtaken
-from pybroker.cluster.plan import NewTopic
 from pybroker.cluster.tests.harness import (
     Members,
     assigned,
     run,
 )
-from pybroker.coordination.embedded import EmbeddedStore
-from pybroker.coordination.interface import BadVersion, Operation, OperationResult
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import BadVersion, Operation, OperationResult
 from pyclient.protocol import errors
 
 
@@ -55,7 +55,7 @@ def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_stor
             path = znodes.state_path("t", index)
             await other.set(path, (await other.get(path))[0])
         await members.die(members.controller.id)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             after = await members.settled()
         assert {p.leader for topic in after.topics.values() for p in topic.partitions} <= set(members.alive)
         assert after.controller_epoch <= before.controller_epoch + 5

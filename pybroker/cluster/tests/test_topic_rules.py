@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.controller import Controller
-from pybroker.cluster.image import (
+from pybroker.cluster.decisions.topic_rules import TopicRules
+from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
     NO_LEADER,
     BrokerRegistration,
@@ -15,7 +16,6 @@ from pybroker.cluster.image import (
     ResourceType,
     TopicImage,
 )
-from pybroker.cluster.topic_rules import TopicRules
 from pybroker.config import BrokerConfig, stored_topic_config
 
 PARTITION = PartitionImage(0, 1, 0, 0, (1, 2, 3), (1, 2, 3))

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster import znodes
-from pybroker.cluster.config_changes import ConfigChange, KeyChange
-from pybroker.cluster.image import MetadataImage, ResourceType
-from pybroker.cluster.loading import load_image
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataImage, ResourceType
+from pybroker.cluster.nodes.loading import load_image
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.config import BrokerConfig, stored_topic_config
-from pybroker.coordination.interface import CoordinationStore
+from pybroker.store.interface import CoordinationStore
 from pyclient.protocol import errors
 
 PATH = znodes.config_path(ResourceType.TOPIC, "t")

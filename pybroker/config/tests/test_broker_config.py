@@ -20,8 +20,8 @@ from pybroker.config import (
     listeners,
     parse_topic_overrides,
     topic_config,
-    unknown_variables,
 )
+from pybroker.config.remarks import of_environment
 from pybroker.log.config import LogConfig
 
 HOUR_MS = 3_600_000
@@ -96,7 +96,7 @@ def test_the_load_factor_of_the_cleaners_map_is_a_share(factor: str) -> None:
 def test_a_variable_of_a_client_is_left_out_and_told() -> None:
     variables = {"KAFKA_BOOTSTRAP_SERVERS": "b:9092", "KAFKA_NUM_PARTITION": "2", "KAFKA_NUM_IO_THREADS": "2"}
     BrokerConfig.load([], variables)
-    assert list(unknown_variables(variables)) == [
+    assert list(of_environment(variables)) == [
         "KAFKA_BOOTSTRAP_SERVERS is ignored: bootstrap.servers is unknown",
         "KAFKA_NUM_PARTITION is ignored: num.partition is unknown: did you mean num.partitions?",
     ]

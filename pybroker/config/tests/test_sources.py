@@ -62,7 +62,7 @@ def test_a_broken_unicode_escape_names_its_line() -> None:
 def test_a_file_gives_each_setting_its_place(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("# the broker\nlog.retention.hours=1\n")
-    assert from_file(str(path)) == {"log.retention.hours": ("1", f"{path}:2")}
+    assert from_file(str(path)) == {"log.retention.hours": ("1", f"{path}:2", True)}
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_the_environment_is_mapped_to_keys(variable: str, key: str) -> None:
-    assert from_environment({variable: "1", "PATH": "/bin"}) == {key: ("1", variable)}
+    assert from_environment({variable: "1", "PATH": "/bin"}) == {key: ("1", variable, True)}
 
 
 def test_variables_of_scripts_and_of_kubernetes_are_no_settings() -> None:
@@ -94,7 +94,7 @@ def test_variables_of_scripts_and_of_kubernetes_are_no_settings() -> None:
 
 
 def test_an_argument_is_key_equals_value() -> None:
-    assert from_arguments(["a=b=c"]) == {"a": ("b=c", "--set")}
+    assert from_arguments(["a=b=c"]) == {"a": ("b=c", "--set", True)}
     for wrong in ("a", "=b"):
         with pytest.raises(ConfigError, match="key=value"):
             from_arguments([wrong])

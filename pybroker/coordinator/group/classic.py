@@ -1,42 +1,334 @@
-"""A classic group, as its shard sees it: who may commit, what stays, what the log says of it.
+"""A classic group: members that elect a leader, which assigns the partitions (KIP-62, KIP-345).
 
-The rebalance, by far the larger part, is ``rebalancing``; ``joining`` and ``syncing`` decide about
-requests.
+A *rebalance* is a barrier in two parts. While the group is preparing, every member has to send a
+JoinGroup and waits; when all have, or the longest rebalance timeout is over (who has not joined is
+out then, static members excepted), a new generation begins and all are answered, the leader with
+everybody's metadata. Then each member sends a SyncGroup and waits until the leader's brings the
+assignments, which are written to the log before they are told: the group is stable. Who does not
+sync within the rebalance timeout is out.
+
+The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members,
+and again as long as more keep coming, up to the rebalance timeout.
+
+A member's session ends when it is silent for its session timeout; waiting in a join or a sync
+counts as a sign of life, but for a new member's first join, which may last five minutes.
+
+``joining`` and ``syncing`` decide about JoinGroup and SyncGroup, with what is here.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.group import describing
+from pybroker.coordinator.group.context import GroupContext
 from pybroker.coordinator.group.group import CLASSIC, CheckPartition, Commit, RetentionStart
-from pybroker.coordinator.group.members import Members
-from pybroker.coordinator.group.rebalancing import (
-    NO_TIMESTAMP,
-    GroupContext,
-    Rebalancing,
-    refusal,
+from pybroker.coordinator.group.join_responses import JoinedMember, joined_members, refusal
+from pybroker.coordinator.group.members import Member, Members
+from pybroker.coordinator.group.records import (
+    CONSUMER,
+    group_record,
+    no_group_record,
+    read_member,
+    subscribed_by_all,
 )
-from pybroker.coordinator.group.records import no_group_record, read_member
-from pybroker.coordinator.group.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
-from pybroker.coordinator.shard import Record, Result
-from pyclient.protocol import errors
+from pybroker.coordinator.group.state import (
+    CAN_REBALANCE,
+    COMES_FROM,
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    GroupState,
+)
+from pybroker.coordinator.shard import Event, Record, Result
+from pybroker.coordinator.timer_wheel import Timer
+from pyclient.protocol import JoinGroup, errors
 
 if TYPE_CHECKING:
     from pyclient.protocol import DescribeGroups, ListGroups
     from pyclient.protocol.records import GroupMetadataValue
 
-__all__ = ("NO_TIMESTAMP", "ClassicGroup", "GroupContext", "refusal")
+NO_TIMESTAMP = -1
+MOST_PENDING = 1_000
+"""Member ids that were given out and wait for their member; with one more the oldest is nobody's."""
+
+logger = logging.getLogger(__name__)
 
 
-class ClassicGroup(Rebalancing):
+class ClassicGroup:
     """One group; fulfils ``group.Group``, where its methods are told.
 
     A group without a protocol type is a *simple* one: it has committed offsets and no members yet.
     """
 
     kind = CLASSIC
+
+    def __init__(self, id: str, context: GroupContext) -> None:
+        self.id = id
+        self.context = context
+        self.settings = context.settings
+        self.timers = context.timers
+        self.state = EMPTY
+        self.previous = EMPTY
+        self.since_ms = NO_TIMESTAMP
+        """When the phase began, by the wall clock."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.subscribed: frozenset[str] | None = None
+        """Topics of a consumer group's members, None where they are not known."""
+        self.members = Members()
+        self.pending: dict[str, Timer[Event]] = {}
+        """Member ids that were given out (KIP-394) and have not joined yet."""
+        self.unsynced: set[str] = set()
+        """Members of this generation that have not sent their SyncGroup."""
+        self._phase: Timer[Event] | None = None
+        self._more_came = False
+
+    def __repr__(self) -> str:
+        return f"ClassicGroup({self.id!r}, {self.state}, generation {self.generation})"
+
+    # What others ask
+
+    @property
+    def is_simple(self) -> bool:
+        """Offsets only: no member has ever joined."""
+        return self.protocol_type is None
+
+    @property
+    def has_consumers(self) -> bool:
+        """The members are consumers, so the coordinator can read what they subscribe to."""
+        return self.protocol_type == CONSUMER
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest among the members."""
+        return max((member.rebalance_timeout_ms for member in self.members), default=0)
+
+    def supports(self, protocol_type: str, names: list[str]) -> bool:
+        """Whether a member with these protocols fits in."""
+        if self.state is EMPTY:
+            return bool(protocol_type and names)
+        return protocol_type == self.protocol_type and self.members.agree_on(names)
+
+    def check_alive(self) -> None:
+        """Raises CoordinatorNotAvailable for a group that has just been deleted."""
+        if self.state is DEAD:
+            raise errors.CoordinatorNotAvailable(f"group {self.id} is being deleted")
+
+    def check_generation(self, generation: int) -> None:
+        """Raises IllegalGeneration unless it is the current one."""
+        if generation != self.generation:
+            raise errors.IllegalGeneration(f"{self.id} is in generation {self.generation}")
+
+    # Sessions
+
+    def touch(self, member: Member, result: Result, timeout_ms: int | None = None) -> None:
+        """A sign of life: the session lasts another ``timeout_ms`` (default: its timeout)."""
+        lasts_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        member.deadline_ms = result.now.monotonic_ms + lasts_ms
+        if member.session is None or member.session.deadline_ms > member.deadline_ms:
+            self.timers.cancel(member.session)
+            self._watch(member)
+
+    def _watch(self, member: Member) -> None:
+        ended = partial(self._session_ended, member)
+        member.session = self.timers.schedule(member.deadline_ms, ended)
+
+    def _session_ended(self, member: Member, result: Result) -> None:
+        member.session = None
+        if result.now.monotonic_ms < member.deadline_ms:
+            self._watch(member)
+        elif member.is_new or (member.join_token is None and member.sync_token is None):
+            self.remove(member, result)
+            self.react(result)
+
+    def add_pending(self, member_id: str, session_timeout_ms: int, result: Result) -> None:
+        """Holds a place for a member that has been told its id."""
+        if len(self.pending) >= MOST_PENDING:
+            self.drop_pending(next(iter(self.pending)))
+        deadline_ms = result.now.monotonic_ms + session_timeout_ms
+        ended = partial(self._pending_ended, member_id)
+        self.pending[member_id] = self.timers.schedule(deadline_ms, ended)
+
+    def drop_pending(self, member_id: str) -> bool:
+        """Gives the place up; False where there was none."""
+        timer = self.pending.pop(member_id, None)
+        self.timers.cancel(timer)
+        return timer is not None
+
+    def _pending_ended(self, member_id: str, result: Result) -> None:
+        self.drop_pending(member_id)
+        self.maybe_complete_join(result)
+        if self.is_simple and not self.pending:
+            self.context.forsaken(self.id)
+
+    # Who is in
+
+    def add(self, member: Member, protocol_type: str, result: Result) -> None:
+        """A member joins for the first time. ``react`` must follow."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.state is PREPARING and self.previous is EMPTY:
+            self._more_came = True
+        member.is_new = True
+        self.drop_pending(member.id)
+        self.members.add(member)
+        self.members.wait_for_join(member, result.token)
+        self.touch(member, result, self.settings.new_member_join_timeout_ms)
+
+    def remove(self, member: Member, result: Result) -> None:
+        """The member is out; what it waits for is answered. ``react`` must follow."""
+        self.timers.cancel(member.session)
+        token = self.members.stop_waiting(member)
+        result.reply(token, refusal(errors.UnknownMemberId, ""))
+        result.reply(member.sync_token, errors.UnknownMemberId())
+        member.sync_token = None
+        self.members.remove(member)
+        self.unsynced.discard(member.id)
+
+    def react(self, result: Result) -> None:
+        """Members have gone, or said something new: a rebalance begins, or ends."""
+        if self.state in CAN_REBALANCE:
+            self.prepare_rebalance(result)
+        else:
+            self.maybe_complete_join(result)
+
+    # The rebalance
+
+    def _enter(self, state: GroupState, result: Result) -> None:
+        if self.state not in COMES_FROM[state]:
+            raise RuntimeError(f"{self!r} cannot become {state}")
+        self.previous, self.state = self.state, state
+        self.since_ms = result.now.wall_ms
+
+    def _in(self, delay_ms: int, event: Event, result: Result) -> None:
+        """Sets the timer of the phase: what ends it if nothing else does."""
+        self.timers.cancel(self._phase)
+        self._phase = self.timers.schedule(result.now.monotonic_ms + delay_ms, event)
+
+    def prepare_rebalance(self, result: Result) -> None:
+        """Everybody has to join again."""
+        if self.state is COMPLETING:
+            self._give_up_sync(result)
+        self.timers.cancel(self._phase)
+        is_initial = self.state is EMPTY
+        self._enter(PREPARING, result)
+        if is_initial:
+            self._more_came = False
+            delay_ms = self.settings.initial_rebalance_delay_ms
+            left_ms = max(self.rebalance_timeout_ms - delay_ms, 0)
+            self._in(delay_ms, partial(self._end_initial_delay, delay_ms, left_ms), result)
+        elif self._all_joined:
+            self.complete_join(result)
+        else:
+            self._in(self.rebalance_timeout_ms, self.complete_join, result)
+
+    def _give_up_sync(self, result: Result) -> None:
+        """The generation ends before its assignments have come."""
+        for member in self.members:
+            member.assignment = b""
+            if member.sync_token is not None:
+                result.reply(member.sync_token, errors.RebalanceInProgress())
+                member.sync_token = None
+                self.touch(member, result)
+
+    def _end_initial_delay(self, delay_ms: int, left_ms: int, result: Result) -> None:
+        if self._more_came and left_ms:
+            self._more_came = False
+            next_ms = min(self.settings.initial_rebalance_delay_ms, left_ms)
+            left_ms = max(left_ms - delay_ms, 0)
+            self._in(next_ms, partial(self._end_initial_delay, next_ms, left_ms), result)
+        else:
+            self.complete_join(result)
+
+    @property
+    def _all_joined(self) -> bool:
+        return self.members.joining == len(self.members) and not self.pending
+
+    def maybe_complete_join(self, result: Result) -> None:
+        """Ends the first part of a rebalance when nobody is missing; not an initial one's delay."""
+        if self.state is PREPARING and self.previous is not EMPTY and self._all_joined:
+            self.complete_join(result)
+
+    def complete_join(self, result: Result) -> None:
+        """The first part is over: a new generation of those who have joined."""
+        self.timers.cancel(self._phase)
+        for member in list(self.members):
+            if member.join_token is None and member.instance_id is None:
+                self.remove(member, result)
+        if not self.members:
+            self._become_empty(result)
+        elif self.members.elect_joined_leader():
+            self._begin_generation(result)
+        else:
+            self._in(self.rebalance_timeout_ms, self.complete_join, result)
+
+    def _become_empty(self, result: Result) -> None:
+        self.generation += 1
+        self.protocol = None
+        self.subscribed = frozenset() if self.has_consumers else None
+        self._enter(EMPTY, result)
+        result.write(group_record(self, {}))
+        logger.info("group %s has no members in generation %d", self.id, self.generation)
+
+    def _begin_generation(self, result: Result) -> None:
+        self.generation += 1
+        self.protocol = self.members.choose_protocol()
+        self.subscribed = self.find_subscribed()
+        self._enter(COMPLETING, result)
+        logger.info(
+            "group %s begins generation %d with %d members, %s",
+            self.id,
+            self.generation,
+            len(self.members),
+            self.protocol,
+        )
+        self.unsynced = {member.id for member in self.members}
+        everybody = joined_members(self.members, self.protocol)
+        for member in self.members:
+            member.is_new = False
+            self.touch(member, result)
+            token = self.members.stop_waiting(member)
+            if token is not None:
+                leads = member.id == self.members.leader_id
+                result.reply(token, self.join_response(member, everybody if leads else []))
+        self._in(self.rebalance_timeout_ms, self._end_sync, result)
+
+    def find_subscribed(self) -> frozenset[str] | None:
+        """What the members subscribe to by the chosen protocol; None where that is not known of all."""
+        if not self.has_consumers:
+            return None
+        return subscribed_by_all(member.metadata(self.protocol) for member in self.members)
+
+    def join_response(self, member: Member, members: list[JoinedMember]) -> JoinGroup.Response:
+        """The current generation, as ``member`` is told."""
+        return JoinGroup.Response(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.members.leader_id or "",
+            member_id=member.id,
+            members=members,
+        )
+
+    def synced(self, member: Member) -> None:
+        """The member has sent its SyncGroup."""
+        self.unsynced.discard(member.id)
+        if not self.unsynced:
+            self.timers.cancel(self._phase)
+
+    def _end_sync(self, result: Result) -> None:
+        late = [member for member in self.members if member.id in self.unsynced]
+        for member in late:
+            self.remove(member, result)
+        if late:
+            self.react(result)
 
     @property
     def is_empty(self) -> bool:
@@ -51,7 +343,7 @@ class ClassicGroup(Rebalancing):
     # Offsets
 
     def may_commit(self, commit: Commit, result: Result) -> CheckPartition | None:
-        """Members of the generation may, and whoever likes while there are none.
+        """Members of the generation may; while there are none, any client may.
 
         A commit keeps a member's session alive. The rules of transactions are looser, as their old
         versions name no member. Raises CoordinatorNotAvailable, UnknownMemberId, FencedInstanceId,

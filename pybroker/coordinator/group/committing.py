@@ -6,29 +6,35 @@ only, has no retention, and its group asks for less (``Group.may_commit``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from pybroker.coordinator.group.group import CheckPartition, Commit, Group
 from pybroker.coordinator.group.offsets import NEVER_MS, CommittedOffset
 from pybroker.coordinator.group.records import offset_record
+from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.shard import Producer, Result
 from pyclient.protocol import ZERO_UUID, OffsetCommit, TxnOffsetCommit, errors
 
-if TYPE_CHECKING:
-    from pybroker.coordinator.group.shard import GroupShard
-
-    Topic = (
-        OffsetCommit.Request.OffsetCommitRequestTopic
-        | TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic
-    )
+Topic = OffsetCommit.Request.OffsetCommitRequestTopic | TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _LATEST_MS = 2**63 - 1
 
 
+class Groups(Protocol):
+    """What is needed of the shard."""
+
+    settings: GroupSettings
+
+    @property
+    def groups(self) -> Mapping[str, Group]: ...
+
+    def simple_group(self, group_id: str) -> Group: ...
+
+
 def commit(
-    shard: GroupShard, request: OffsetCommit.Request, version: int, result: Result
+    shard: Groups, request: OffsetCommit.Request, version: int, result: Result
 ) -> OffsetCommit.Response:
     """The outcome of each partition; the records are in ``result``.
 
@@ -58,7 +64,7 @@ def commit(
 
 
 def commit_in_transaction(
-    shard: GroupShard,
+    shard: Groups,
     request: TxnOffsetCommit.Request,
     version: int,
     topic_id: Callable[[str], bytes],
@@ -91,8 +97,8 @@ def commit_in_transaction(
     return response
 
 
-def _group(shard: GroupShard, group_id: str, who: Commit) -> Group:
-    """The group; a new simple one for whoever commits without being a member."""
+def _group(shard: Groups, group_id: str, who: Commit) -> Group:
+    """Returns the group, or a new simple one for a client that commits without being a member."""
     group = shard.groups.get(group_id)
     if group is not None:
         return group
@@ -104,7 +110,7 @@ def _group(shard: GroupShard, group_id: str, who: Commit) -> Group:
 
 
 def _commit_topic(
-    shard: GroupShard,
+    shard: Groups,
     group_id: str,
     topic: Topic,
     topic_id: bytes,

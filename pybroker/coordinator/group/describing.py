@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pybroker.coordinator.group.group import CLASSIC
-from pybroker.coordinator.group.state import STABLE
+from pybroker.coordinator.group.members import Members
+from pybroker.coordinator.group.state import STABLE, GroupState
 from pyclient.protocol import DescribeGroups, ListGroups
 
-if TYPE_CHECKING:
-    from pybroker.coordinator.group.classic import ClassicGroup
-
-    Listed = ListGroups.Response.ListedGroup
+Listed = ListGroups.Response.ListedGroup
 
 
-def describe(group: ClassicGroup) -> DescribeGroups.Response.DescribedGroup:
+class DescribedGroup(Protocol):
+    """What is told of a group."""
+
+    id: str
+    state: GroupState
+    protocol_type: str | None
+    protocol: str | None
+    members: Members
+
+
+def describe(group: DescribedGroup) -> DescribeGroups.Response.DescribedGroup:
     """The group and its members; what they said is only told while the group is stable."""
     stable = group.state is STABLE
     return DescribeGroups.Response.DescribedGroup(
@@ -37,7 +45,7 @@ def describe(group: ClassicGroup) -> DescribeGroups.Response.DescribedGroup:
     )
 
 
-def listed(group: ClassicGroup) -> ListGroups.Response.ListedGroup:
+def listed(group: DescribedGroup) -> ListGroups.Response.ListedGroup:
     """The group in one line."""
     return ListGroups.Response.ListedGroup(
         group_id=group.id,

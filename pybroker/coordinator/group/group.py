@@ -27,7 +27,7 @@ class Commit(NamedTuple):
     member_id: str
     instance_id: str | None
     epoch: int
-    """Generation of a classic member, epoch of another; negative for who is no member."""
+    """The generation of a classic member, or the epoch of another; negative for a client that is no member."""
     version: int
     """Of the request's API."""
     transactional: bool
@@ -64,7 +64,7 @@ class Group(Protocol):
 
     @property
     def may_go(self) -> bool:
-        """Empty and awaited by nobody: the group goes with its last offset."""
+        """Whether the group is empty and not expected to return, so that it is removed with its last offset."""
         ...
 
     def may_commit(self, commit: Commit, result: Result) -> CheckPartition | None:
@@ -78,8 +78,8 @@ class Group(Protocol):
         ...
 
     def may_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """OffsetFetch 9: None and -1 for who is no member. Raises UnknownMemberId,
-        StaleMemberEpoch, IllegalGeneration; GroupIdNotFound where nothing is there to fetch.
+        """Checks an OffsetFetch 9; None and -1 stand for a client that is no member. Raises UnknownMemberId,
+        StaleMemberEpoch, IllegalGeneration, and GroupIdNotFound if there is nothing to fetch.
         """
         ...
 

@@ -1,9 +1,9 @@
 """JoinGroup: who may join, under which id, and whether that starts a rebalance.
 
-A member that comes back with what it said before gets the current generation again (its response
-may have been lost); the leader, and whoever says something new, starts a rebalance. A static member
-that comes back under no member id takes its instance's place at once: the member that held it is
-fenced, and where the chosen protocol stays the same nothing is rebalanced (KIP-345, KIP-814).
+A member that joins again with unchanged metadata gets the current generation again, because its response may have been
+lost. The leader, and any member with changed metadata, starts a rebalance. A static member that comes back under no
+member id takes its instance's place at once: the member that held it is fenced, and where the chosen protocol stays
+the same nothing is rebalanced (KIP-345, KIP-814).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from pybroker.coordinator.group.classic import ClassicGroup, refusal
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.join_responses import joined_members, refusal
 from pybroker.coordinator.group.members import Member, Protocols
 from pybroker.coordinator.group.records import group_record
 from pybroker.coordinator.group.state import COMPLETING, EMPTY, PREPARING, STABLE
@@ -143,7 +144,7 @@ def _rejoin(group: ClassicGroup, member: Member, join: Join, result: Result) -> 
     if group.state is EMPTY:
         raise errors.UnknownMemberId(f"{member.id} joins the empty group {group.id}")
     if group.state is COMPLETING and says_the_same:
-        everybody = group.joined_members() if leads else []
+        everybody = joined_members(group.members, group.protocol) if leads else []
         result.answer(group.join_response(member, everybody))
     elif group.state is STABLE and says_the_same and not leads:
         result.answer(group.join_response(member, []))
@@ -190,15 +191,15 @@ def _fence(group: ClassicGroup, member: Member, result: Result) -> None:
 def _unchanged(group: ClassicGroup, member: Member, led: str, join: Join) -> JoinGroup.Response:
     """The generation goes on.
 
-    A leader of old clients is told its former id as the leader's, so that it does not assign;
-    newer ones lead and are told to skip the assignment.
+    A leader with an old client gets its former id as the leader's, so that it does not assign. Newer clients lead and
+    are asked to skip the assignment.
     """
     leads = member.id == group.members.leader_id
     if join.caller.version < _FIRST_WITH_SKIP_ASSIGNMENT:
         response = group.join_response(member, [])
         response.leader = led
     else:
-        response = group.join_response(member, group.joined_members() if leads else [])
+        response = group.join_response(member, joined_members(group.members, group.protocol) if leads else [])
         response.skip_assignment = leads
     return response
 

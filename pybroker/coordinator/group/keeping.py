@@ -1,34 +1,43 @@
 """How long offsets stay: OffsetFetch, OffsetDelete, deleted topics, and time (KIP-211).
 
-An offset names the topic that it was committed for by its id. It counts as long as that topic may be
-there: once another topic has the name, it is *outdated*. That is looked at in every fetch, as nobody
-may have coordinated the group when the topic was deleted.
+An offset names its topic by id. It counts as long as that topic may exist. Once another topic has the name, the offset
+is *outdated*. Every fetch checks this, because the group may have had no coordinator when the topic was deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from pybroker.coordinator.group.context import GroupContext
+from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.group.offsets import NONE, UNSTABLE, CommittedOffset, Offsets
 from pybroker.coordinator.group.records import no_offset_record
+from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.shard import Record, Result
 from pyclient.protocol import ZERO_UUID, OffsetDelete, errors
 
 if TYPE_CHECKING:
     from pybroker.coordinator.group.group import Group
-    from pybroker.coordinator.group.shard import GroupShard
 
 Wanted = Iterable[tuple[str, list[int]]]
 Committed = list[tuple[str, Mapping[int, CommittedOffset]]]
 
 
+class Keeper(Protocol):
+    """What is needed of the shard."""
+
+    settings: GroupSettings
+    context: GroupContext
+    offsets: OffsetStore
+
+
 def fetch(
-    shard: GroupShard, group_id: str, wanted: Wanted | None, *, stable: bool
+    shard: Keeper, group_id: str, wanted: Wanted | None, *, stable: bool
 ) -> Committed:
     """The offsets by topic and partition: of all topics where ``wanted`` is None.
 
-    What is not committed is NONE, what a transaction holds UNSTABLE if ``stable`` is wanted.
+    A partition without an offset is NONE. With ``stable``, an offset held by a transaction is UNSTABLE.
     """
     topics = shard.offsets.of(group_id).topics()
     pending = shard.offsets.pending(group_id) if stable else ()
@@ -50,7 +59,7 @@ def fetch(
 
 
 def _current(
-    shard: GroupShard, topic: str, offsets: Mapping[int, CommittedOffset]
+    shard: Keeper, topic: str, offsets: Mapping[int, CommittedOffset]
 ) -> dict[int, CommittedOffset]:
     """Without the outdated ones."""
     image = shard.context.image().topic(topic)
@@ -61,7 +70,7 @@ def _current(
 
 
 def delete(
-    shard: GroupShard, group: Group, request: OffsetDelete.Request, result: Result
+    shard: Keeper, group: Group, request: OffsetDelete.Request, result: Result
 ) -> OffsetDelete.Response:
     """Forgets offsets of topics that the group does not read; an outcome for each partition."""
     response = OffsetDelete.Response()
@@ -78,14 +87,14 @@ def delete(
                     partition_index=index, error_code=code
                 )
             )
-            held = index in known or offsets.is_pending(group.id, topic.name, index)
-            if held and not subscribed:
+            is_kept = index in known or offsets.is_pending(group.id, topic.name, index)
+            if is_kept and not subscribed:
                 result.write(no_offset_record(group.id, topic.name, index))
         response.topics.append(outcome)
     return response
 
 
-def delete_all(shard: GroupShard, group_id: str) -> Iterator[Record]:
+def delete_all(shard: Keeper, group_id: str) -> Iterator[Record]:
     """Tombstones of all offsets of the group, pending ones too."""
     offsets = shard.offsets.of(group_id)
     for topic, partition, _ in offsets:
@@ -95,7 +104,7 @@ def delete_all(shard: GroupShard, group_id: str) -> Iterator[Record]:
             yield no_offset_record(group_id, topic, partition)
 
 
-def forget_topics(shard: GroupShard, gone: Mapping[str, bytes]) -> Iterator[Record]:
+def forget_topics(shard: Keeper, gone: Mapping[str, bytes]) -> Iterator[Record]:
     """Tombstones of what is committed for deleted topics (ids by name).
 
     Offsets that were committed for another topic of the name stay.
@@ -107,8 +116,8 @@ def forget_topics(shard: GroupShard, gone: Mapping[str, bytes]) -> Iterator[Reco
                 yield no_offset_record(group_id, topic, partition)
 
 
-def _outdated(shard: GroupShard, offsets: Offsets, until_ms: int) -> Iterator[tuple[str, int]]:
-    """Those that were committed until then; whether somebody reads the new topic does not matter."""
+def _outdated(shard: Keeper, offsets: Offsets, until_ms: int) -> Iterator[tuple[str, int]]:
+    """Returns the offsets committed until then, whether or not the new topic has readers."""
     for topic, partitions in offsets.topics().items():
         current = _current(shard, topic, partitions)
         if len(current) < len(partitions):
@@ -117,7 +126,7 @@ def _outdated(shard: GroupShard, offsets: Offsets, until_ms: int) -> Iterator[tu
                     yield topic, partition
 
 
-def outlived(shard: GroupShard, group: Group, now_ms: int) -> Iterator[Record]:
+def outlived(shard: Keeper, group: Group, now_ms: int) -> Iterator[Record]:
     """Tombstones of the group's offsets that have been kept long enough, and of the group itself
     where it is empty and nothing is left.
     """

@@ -169,7 +169,7 @@ class Members:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader has joined; False where there is nobody who has."""
+        """Makes sure that the leader has joined; False if no member has."""
         leader = self._by_id.get(self.leader_id or "")
         if leader is None or leader.join_token is None:
             leader = next((each for each in self if each.join_token is not None), None)

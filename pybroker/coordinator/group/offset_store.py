@@ -72,9 +72,9 @@ class OffsetStore:
         for group_id in self._groups_of.get(topic, ()):
             for partition in self._groups[group_id].topics()[topic]:
                 yield group_id, partition
-        for group_id, held in self._open.items():
+        for group_id, places in self._open.items():
             known = self.of(group_id).topics().get(topic, {})
-            for name, index in held:
+            for name, index in places:
                 if name == topic and index not in known:
                     yield group_id, index
 
@@ -111,11 +111,11 @@ class OffsetStore:
                 del self._groups_of[topic]
             if not offsets:
                 del self._groups[group_id]
-        held = self._open.get(group_id)
-        if held is not None and (topic, partition) in held:
-            for producer_id in held.pop((topic, partition)):
+        places = self._open.get(group_id)
+        if places is not None and (topic, partition) in places:
+            for producer_id in places.pop((topic, partition)):
                 del self._pending[producer_id].offsets[key]
-            if not held:
+            if not places:
                 del self._open[group_id]
 
     def end(self, producer_id: int, *, committed: bool) -> None:

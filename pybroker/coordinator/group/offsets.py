@@ -54,7 +54,7 @@ class Offsets:
         return self._topics
 
     def get(self, topic: str, partition: int) -> CommittedOffset:
-        """What is committed for the partition, or NONE."""
+        """Returns the committed offset of the partition, or NONE."""
         return self._topics.get(topic, {}).get(partition, NONE)
 
     def set(self, topic: str, partition: int, committed: CommittedOffset) -> None:

@@ -6,12 +6,12 @@ group. A value begins with its own version. Versions written: those of Kafka 4.3
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from cy.buffer import DecodeError
-from pybroker.coordinator.group.members import Member
+from cy.wire.buffer import DecodeError
+from pybroker.coordinator.group.members import Member, Members
 from pybroker.coordinator.group.offsets import NEVER_MS, CommittedOffset
 from pybroker.coordinator.shard import Record
 from pyclient.protocol.records import (
@@ -21,9 +21,6 @@ from pyclient.protocol.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-
-if TYPE_CHECKING:
-    from pybroker.coordinator.group.rebalancing import Rebalancing
 
 OFFSET_TYPES: Final = (0, 1)
 GROUP_TYPE: Final = 2
@@ -39,6 +36,17 @@ _GROUP_VALUE_VERSION = 3
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
+
+
+class RecordedGroup(Protocol):
+    """What a group's record tells of it."""
+
+    id: str
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    members: Members
+    since_ms: int
 
 
 def record_type(key: bytes) -> int:
@@ -96,7 +104,7 @@ def read_offset(value: bytes, number: int = 0) -> CommittedOffset:
     )
 
 
-def group_record(group: Rebalancing, assignments: Mapping[str, bytes]) -> Record:
+def group_record(group: RecordedGroup, assignments: Mapping[str, bytes]) -> Record:
     """The group as it is, with these assignments by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -120,7 +128,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def _member(
-    member: Member, group: Rebalancing, assignments: Mapping[str, bytes]
+    member: Member, group: RecordedGroup, assignments: Mapping[str, bytes]
 ) -> GroupMetadataValue.MemberMetadata:
     return GroupMetadataValue.MemberMetadata(
         member_id=member.id,
@@ -155,3 +163,14 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
         return frozenset(ConsumerProtocolSubscription.decode(metadata).topics)
     except DecodeError:
         return None
+
+
+def subscribed_by_all(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics of several consumers together, None where one of them cannot be read."""
+    found: set[str] = set()
+    for each in metadata:
+        topics = subscribed_topics(each)
+        if topics is None:
+            return None
+        found |= topics
+    return frozenset(found)

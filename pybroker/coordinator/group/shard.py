@@ -12,15 +12,17 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.group import committing, describing, joining, keeping, records, syncing
-from pybroker.coordinator.group.classic import ClassicGroup, GroupContext, refusal
+from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import classic_members
 from pybroker.coordinator.group.consumer import records as consumer_records
-from pybroker.coordinator.group.consumer.context import ConsumerContext, ConsumerFacts
+from pybroker.coordinator.group.consumer.context import ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
+from pybroker.coordinator.group.context import GroupContext
 from pybroker.coordinator.group.group import Group
+from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.joining import Caller, Join
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.group.settings import GroupSettings
@@ -99,14 +101,11 @@ class GroupShard:
         """How many offset records have been replayed."""
         self.context = GroupContext(settings, self.timers, new_id, image, self._forsaken)
         self.consumers = ConsumerProtocol(
-            ConsumerContext(
-                facts or ConsumerFacts.default(image),
-                self.groups,
-                self.timers,
-                new_id,
-                self.simple_group,
-            ),
+            facts or ConsumerFacts.default(image),
             self.groups,
+            self.timers,
+            new_id,
+            self.simple_group,
             self.forget,
         )
         self._gone: dict[str, bytes] = {}
@@ -178,7 +177,7 @@ class GroupShard:
             self.groups[group.id] = self.simple_group(group.id)
 
     def _forsaken(self, group_id: str) -> None:
-        """Nobody but this memory knows of the group, unless offsets have been committed."""
+        """Whether the group exists only in memory, without committed offsets."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup) and group.is_empty and not self.offsets.holds(group_id):
             group.die()
@@ -298,8 +297,8 @@ class GroupShard:
         result.atomic = False
 
     def guard(self, producer: Producer, *, bumps_epochs: bool) -> Guard | None:
-        """What has to hold until the producer's transaction has been admitted; None where it has
-        been, as it holds offsets here.
+        """Returns the guard that must hold until the producer's transaction is admitted, or None if it holds offsets
+        here already.
         """
         if self.offsets.has_transaction(producer):
             return None
@@ -308,7 +307,7 @@ class GroupShard:
         return guard
 
     def drop_guard(self, producer: Producer, guard: Guard) -> None:
-        """The guard is needed no more."""
+        """Releases the guard."""
         guards = self._guards.get(producer.id, set())
         guards.discard(guard)
         if not guards:
@@ -360,8 +359,8 @@ class GroupShard:
     def forget_topics(self, gone: Mapping[str, bytes], result: Result) -> None:
         """The topics (ids by name) have been deleted: nothing is committed for them any more.
 
-        Many offsets go in several events, so that nobody waits long; what cannot be written is
-        tried again.
+        Many offsets are removed in several events, so that other requests do not wait long. A failed write is
+        repeated.
         """
         self._gone.update(gone)
         self._forget_some(result)

@@ -46,7 +46,9 @@ def _wait(member: Member, result: Result) -> None:
 
 
 def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> None:
-    """The leader has spoken: whom it has left out gets nothing. All are told once it is written."""
+    """Takes the leader's assignments; members that it left out get nothing. All are answered once the record is
+    written.
+    """
     brought = {each.member_id: bytes(each.assignment) for each in request.assignments}
     assignments = {member.id: brought.get(member.id, b"") for member in group.members}
     result.on_failure = partial(_not_assigned, group)
@@ -73,8 +75,8 @@ def _response(group: ClassicGroup, assignment: bytes) -> SyncGroup.Response:
 def heartbeat(group: ClassicGroup, request: Heartbeat.Request, result: Result) -> None:
     """A member is alive.
 
-    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, and RebalanceInProgress: the member
-    should join anew, which it is given time for.
+    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, and RebalanceInProgress: the member should join again,
+    and gets time for that.
     """
     group.check_alive()
     member = group.members.known(request.member_id, request.group_instance_id)

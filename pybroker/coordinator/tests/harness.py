@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cy.batch import Builder
-from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.coordinator.groups import GroupCoordinator

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.coordination.embedded import EmbeddedServer, EmbeddedStore
-from pybroker.coordination.interface import NoNode, ensure_path
 from pybroker.coordinator import group_nodes
 from pybroker.coordinator.group.group import Subscription
 from pybroker.coordinator.group_nodes import GroupNodes
+from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
+from pybroker.store.interface import NoNode, ensure_path
 from pyclient.protocol.records import ConsumerProtocolSubscription
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cy.batch import Builder
-from pybroker.cluster.image import OFFSETS_TOPIC, MetadataDelta
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator import loading, runtime
 from pybroker.coordinator.group import records
 from pybroker.coordinator.group.offsets import CommittedOffset
@@ -17,8 +17,9 @@ from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
 from pybroker.coordinator.shard import Result
 from pybroker.coordinator.tests.harness import Node, code
 from pybroker.log.log import Log
+from pybroker.testing.garbage import leaves_nothing
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import ListGroups, SyncGroup, errors
+from pyclient.protocol import DeleteGroups, ListGroups, SyncGroup, errors
 from pyclient.protocol.errors import KafkaError
 
 
@@ -152,6 +153,60 @@ def test_a_damaged_partition_is_not_served_and_the_others_are(
     assert node.committed("h") == {("t", 0): 5}
 
 
+def _refusing(node: Node, monkeypatch: pytest.MonkeyPatch, times: int) -> list[GroupShard]:
+    """A broker that starts without a descriptor for the group's partition; the shards that were begun."""
+    node.offsets_topic()
+    node.create("t")
+    node.run(node.commit(5))
+    node.stop()
+    monkeypatch.setattr(runtime, "FIRST_LOAD_PAUSE_S", 0.01)
+    load, begun, partition = loading.load, list[GroupShard](), node.groups.partition_of("g")
+
+    async def refused(log: Log, shard: GroupShard) -> int:
+        end = await load(log, shard)
+        if log.topic_partition.partition == partition:
+            begun.append(shard)
+            if len(begun) <= times:
+                raise errors.KafkaStorageError("Too many open files")
+        return end
+
+    monkeypatch.setattr(loading, "load", refused)
+    node.start()
+    return begun
+
+
+def test_a_partition_that_could_not_be_loaded_is_loaded_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = _refusing(node, monkeypatch, 3)
+    partition = node.groups.partition_of("g")
+    node.until(lambda: node.groups.runtime.loaded_shard(partition) is not None)
+    assert node.committed() == {("t", 0): 5}
+    assert len(begun) == len(set(map(id, begun))) == 4, "nothing is replayed into a shard that has it in part"
+    assert code(node.run(node.commit(6))) == errors.NONE
+
+
+def test_what_happens_while_a_partition_cannot_be_loaded_counts_when_it_is(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = _refusing(node, monkeypatch, 2)
+    node.until(lambda: begun)
+    node.delete("t")
+    partition = node.groups.partition_of("g")
+    node.until(lambda: node.groups.runtime.loaded_shard(partition) is not None)
+    assert node.committed() == {}
+
+
+def test_a_partition_that_cannot_be_loaded_is_let_go_with_its_leadership(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = _refusing(node, monkeypatch, 1000)
+    node.until(lambda: begun)
+    node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), epoch=1)
+    count = len(begun)
+    node.run(asyncio.sleep(0.1))
+    assert len(begun) == count
+    assert code(node.run(node.commit(6))) == errors.NotCoordinator.code
+
+
 def test_a_large_commit_is_written_in_several_batches(node: Node) -> None:
     node.offsets_topic()
     request = node.many(20_000)
@@ -240,6 +295,17 @@ def test_a_timer_that_a_refused_request_has_set_rings(node: Node) -> None:
     assert hosted.alarm_ms == hosted.shard.timers.next_deadline_ms
     node.pass_ms(1)
     assert rung
+
+
+def test_refused_requests_leave_nothing_to_the_garbage_collector(node: Node) -> None:
+    """Their futures and frames knew each other: a request of a hundred thousand groups left that many."""
+    node.offsets_topic()
+    request = DeleteGroups.Request(groups_names=[f"none-{number}" for number in range(100)])
+    node.run(node.groups.delete_groups(request))
+    with leaves_nothing(KafkaError):
+        results = node.run(node.groups.delete_groups(request)).results
+        assert {each.error_code for each in results} == {errors.GroupIdNotFound.code}
+        del results
 
 
 def test_the_last_of_many_records_of_a_key_counts(node: Node) -> None:

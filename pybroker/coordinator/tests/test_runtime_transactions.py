@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator import loading
 from pybroker.coordinator.group.offsets import UNSTABLE
 from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
@@ -16,7 +16,7 @@ from pybroker.coordinator.groups import MOST_ADMISSIONS
 from pybroker.coordinator.shard import Record, Result, Shard
 from pybroker.coordinator.tests.harness import Node
 from pybroker.log.log import Log
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import TxnOffsetCommit, errors
 from pyclient.protocol.errors import KafkaError
@@ -229,12 +229,20 @@ def test_effects_come_when_the_records_are_safe_and_in_order(node: Node) -> None
 def test_effects_of_a_refused_write_never_come(node: Node) -> None:
     def decide(shard: GroupShard, result: Result) -> None:
         result.write(Record(b"\0\x63", b""))
-        result.effects.append("never")
+        result.effects.append("of the write")
+        result.answer(None)
 
+    seen: list[object] = []
+    node.groups.runtime._do = lambda partition, effect: seen.append(effect)
     node.offsets_topic()
     node.run(node.commit(1))
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
+    with pytest.raises(errors.CoordinatorNotAvailable):
+        node.run(node.groups.runtime.submit(1, decide))
     node.groups.runtime.tell(1, decide)
+    node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=2)
+    node.run(node.groups.runtime.submit(1, decide))
+    assert seen == ["of the write"]  # of the one that was not refused
 
 
 def test_effects_of_a_late_promise_come_nevertheless(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cy.batch import InvalidBatch, iterate
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator import loading
 from pybroker.coordinator.group import records
 from pybroker.coordinator.group.consumer import records as consumer_records

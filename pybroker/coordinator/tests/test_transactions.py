@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from cy.batch import scan
-from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.tests.harness import PARTITIONS
 from pybroker.coordinator.tests.transactions import A, B, Node
-from pybroker.log.marker import ABORT, COMMIT, Marker, decode
+from pybroker.log.producers.marker import ABORT, COMMIT, Marker, decode
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pybroker.cluster.image import TRANSACTIONS_TOPIC, TopicImage
+from pybroker.cluster.metadata.image import TRANSACTIONS_TOPIC, TopicImage
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.tests import harness
 from pybroker.coordinator.transactions import FEATURE, TransactionCoordinator

@@ -13,7 +13,7 @@ of an exhausted producer id):
 
 A v2 producer may abort what has never begun: it cannot know whether its first write arrived.
 
-While the markers of the transaction before are written nobody is told more than to come back.
+While the markers of the previous transaction are written, every caller is only asked to retry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether a producer may write to partitions: the question of the partitions' leaders (KIP-890).
 
-Part 1 asks only (``add=False``): a partition that the client has not added, because its request is
-late or its transaction is over, must not get an open transaction that nobody ends. Part 2
-(``add=True``) has the leader add the partition on behalf of the client.
+Part 1 asks only (``add=False``): a partition that the client has not added, because its request is late or its
+transaction is over, must not get an open transaction that never ends. Part 2 (``add=True``) has the leader add the
+partition on behalf of the client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class Coordinator(Protocol):
-    """What is asked: the coordinator of the transactional id."""
+    """The coordinator of the transactional id."""
 
     def add(
         self,

@@ -1,9 +1,9 @@
 """InitProducerId: who owns a transactional id from now on.
 
-Without an id and epoch of its own the caller takes the id over: whoever had it is fenced. With them
-(KIP-360) it goes on after an error, provided that nobody has taken over since; that call may be
-repeated with the same outcome, which ``last_epoch`` is for. A transaction that is going on has to
-be aborted first (``ending.fence``); the caller is told to come back.
+Without an id and epoch of its own, the caller takes over the transactional id and fences the previous owner. With them
+(KIP-360), it goes on after an error, provided that no other producer has taken over since. That call may be repeated
+with the same outcome; ``last_epoch`` serves this. An open transaction has to be aborted first (``ending.fence``); the
+caller is asked to retry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyclient.protocol import errors
 
 
 def first(transactional_id: str, timeout_ms: int, ids: SpareIds, now_ms: int) -> Transaction:
-    """A transactional id that nobody has had. Raises OutOfIds."""
+    """Makes a new transactional id. Raises OutOfIds."""
     producer_id = ids.take()
     return Transaction(
         transactional_id,

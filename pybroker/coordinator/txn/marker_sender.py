@@ -1,10 +1,10 @@
 """Brings the markers of an ended transaction to the leaders of its partitions.
 
 An ending is a task that lasts until each partition has its marker and the shard has written that
-the transaction is complete; or until this broker no longer coordinates the partition in that epoch:
-whoever does then begins anew. What fails is tried again after a pause that doubles, at whoever is
-the leader by then. Not even a leader that knows a newer coordinator or producer epoch ends it: as
-long as this broker is the coordinator, nobody else would.
+the transaction is complete; or until this broker no longer coordinates the partition in that epoch; the new
+coordinator then starts again. A failed attempt is repeated after a pause that doubles, with the leader of that time.
+Even a leader that knows a newer coordinator or producer epoch does not end the task: as long as this broker is the
+coordinator, no other broker would finish it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.txn.marker_writer import Outcomes
 from pybroker.coordinator.txn.transaction import Ending
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
@@ -121,16 +121,20 @@ class MarkerSender:
     def _by_leader(
         self, left: set[TopicPartition], transactional_id: str
     ) -> dict[int, list[TopicPartition]]:
-        """The partitions by their leader; those of deleted topics need no marker."""
+        """The partitions by their leader. Those of deleted topics need no marker; one that the metadata have lost may
+        come back with the transaction open, so its marker waits.
+        """
         image = self._image()
         leaders: dict[int, list[TopicPartition]] = {}
         for each in sorted(left):
             found = image.partition(each.topic, each.partition)
-            if found is None:
+            if found is not None:
+                leaders.setdefault(found.leader, []).append(each)
+            elif image.topic(each.topic) is None and each.topic in image.lost:
+                logger.info("%s of %s's transaction is not in the metadata: its marker waits", each, transactional_id)
+            else:
                 logger.info("%s of %s's transaction has been deleted", each, transactional_id)
                 left.discard(each)
-            else:
-                leaders.setdefault(found.leader, []).append(each)
         return leaders
 
 

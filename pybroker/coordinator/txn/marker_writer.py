@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from pybroker.clock import Clock
-from pybroker.cluster.image import OFFSETS_TOPIC
-from pybroker.log.marker import EndTxnMarker
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
+from pybroker.log.producers.marker import EndTxnMarker
+from pybroker.replication.replica_manager import Appended
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
@@ -25,15 +26,15 @@ _TURN: Final = 100
 
 
 class Replicas(Protocol):
-    """What is needed of ``pybroker.replication.ReplicaManager``."""
+    """The part of ``pybroker.replication.ReplicaManager`` that is used here."""
 
     def append_marker(
         self, topic_partition: TopicPartition, marker: EndTxnMarker, now_ms: int, timeout_ms: int
-    ) -> Any: ...
+    ) -> Appended: ...
 
 
 class Offsets(Protocol):
-    """What is needed of the group coordinator's runtime."""
+    """The part of the group coordinator's runtime that is used here."""
 
     def complete_transaction(self, partition: int, marker: EndTxnMarker) -> Awaitable[None]: ...
 
@@ -93,7 +94,7 @@ _NOT_READY = (
 
 
 def _error(outcome: object) -> KafkaError | None:
-    """What a transaction coordinator is told: it knows no group coordinators."""
+    """The interface for transaction coordinators, which do not know group coordinators."""
     if isinstance(outcome, _NOT_READY):
         return errors.NotLeaderOrFollower(str(outcome))
     if outcome is None or isinstance(outcome, KafkaError):

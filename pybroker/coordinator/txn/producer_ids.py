@@ -1,4 +1,4 @@
-"""Spare producer ids. Where one is wanted nobody can wait; so some are laid by."""
+"""A stock of producer ids, because a caller that needs one cannot wait."""
 
 from __future__ import annotations
 

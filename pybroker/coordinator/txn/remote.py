@@ -14,7 +14,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.adding import Admission
 from pybroker.coordinator.txn.gate import Coordinator
 from pybroker.coordinator.txn.marker_writer import Outcomes
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, WriteTxnMarkers, errors
 from pyclient.protocol.errors import KafkaError
@@ -24,7 +24,7 @@ ADMISSION = "admission"
 
 
 class Peers(Protocol):
-    """What is needed of ``pybroker.net.peer.Peers``."""
+    """The part of ``pybroker.net.peer.Peers`` that is used here."""
 
     def request(self, node_id: int, message: Any, *, timeout_ms: int, purpose: str) -> Awaitable[Any]: ...
 

@@ -1,13 +1,11 @@
 """The transactional ids of one partition of ``__transaction_state``.
 
-Kafka keeps, beside the state of an id, the state that a write under way will lead to, and refuses
-everything else with CONCURRENT_TRANSACTIONS meanwhile. There is no such thing here: a record that
-the log has taken counts at once for the next event, and what that event writes lies behind it in
-the log; only who was told has waited for the promise of both.
+Beside the state of an id, Kafka keeps the state to which a pending write will lead, and refuses everything else with
+CONCURRENT_TRANSACTIONS until then. There is no pending state here: a record in the log counts at once for the next
+event, whose own records come after it in the log. Only the replies wait until both are safe.
 
-When a transaction has been prepared, and the record is safe, an ``Ending`` goes out; whoever has
-written its markers comes back with ``complete``. Loading begins the endings anew that it finds: a
-marker that is written twice is harmless.
+When a transaction has been prepared and the record is safe, an ``Ending`` goes out. When its markers are written,
+``complete`` is called. Loading starts the endings that it finds again; a marker that is written twice is harmless.
 """
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class TransactionShard:
         """Nothing here is written in transactions."""
 
     def _write(self, transaction: Transaction, result: Result) -> None:
-        """Only one per event: ``_written`` holds no more."""
+        """Only one per event, because ``_written`` holds only one."""
         record = records.record(transaction, records.value_version(self._version()))
         self._written = (record, transaction)
         result.write(record)
@@ -259,7 +257,7 @@ class TransactionShard:
         self.timers.schedule(result.now.monotonic_ms + delay_ms, self._expire)
 
     def _expire(self, result: Result) -> None:
-        """Forgets ids that nobody has used for long, some at a time."""
+        """Forgets ids that were not used for long, some at a time."""
         latest_ms = result.now.wall_ms - self.settings.id_expiration_ms
         delay_ms = self.settings.expiration_check_interval_ms
         result.atomic = False

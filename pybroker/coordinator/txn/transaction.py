@@ -2,11 +2,10 @@
 
 Each event makes the next value of it, whose record is written; only ``replay`` puts it in place.
 
-Epochs. A producer that takes the id over gets a greater epoch; with transactions v2 (KIP-890) so
-does every transaction: the markers that end it carry its epoch plus one, in which the producer goes
-on. The greatest epoch is never given to a producer, so that whoever has the last but one can still
-be fenced: that id is *exhausted* and replaced by a new producer id (``next_producer_id`` while the
-markers of its last transaction are under way).
+Epochs. A producer that takes the id over gets a greater epoch; with transactions v2 (KIP-890) so does every
+transaction: the markers that end it carry its epoch plus one, in which the producer goes on. The greatest epoch is
+never given to a producer, so that the owner of the last but one can still be fenced: that id is *exhausted* and
+replaced by a new producer id (``next_producer_id`` while the markers of its last transaction are under way).
 """
 
 from __future__ import annotations
@@ -77,8 +76,8 @@ class Transaction(NamedTuple):
     def check_not_prepared(self) -> None:
         """Raises ConcurrentTransactions while markers are written.
 
-        To be looked at before the producer is: whoever goes on after the markers is not yet known
-        by his new epoch or id, and would be taken for a stranger.
+        Check this before the producer: a producer that goes on after the markers is not yet known by its new epoch or
+        id, and would be taken for a stranger.
         """
         if self.state in PREPARED:
             raise errors.ConcurrentTransactions(f"{self.transactional_id} is being ended")
@@ -133,7 +132,7 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self) -> Transaction:
-        """The same in the next epoch, which no producer is told: before a v1 abort."""
+        """Returns the same in the next epoch, which no producer gets: before a v1 abort."""
         return self._replace(epoch=min(self.epoch + 1, MAX_EPOCH), last_epoch=NO_EPOCH)
 
     @property

@@ -4,7 +4,9 @@
 
 One record of 100 bytes a request, one partition, acks=1, to a log in a temporary folder: decoding
 the request, the log's append alone (with its write), the whole handler, encoding the response; then
-the same with a fetch waiting for every record. Best of several runs, in microseconds.
+the same with a fetch waiting for every record. The transactional batch is one that the log knows already, of an open
+transaction, so that nothing is written and what the handler does about transactions shows. Best of several runs, in
+microseconds.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ import uvloop
 
 from cy.batch import Builder
 from pybroker.clock import SystemClock
-from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig, topic_config
 from pybroker.handlers import fetch, produce
-from pybroker.handlers.call import Call
-from pybroker.handlers.lane import Lane
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.turns import Turns
+from pybroker.log.files.storage import Storage
 from pybroker.log.manager import LogManager
-from pybroker.log.storage import Storage
 from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.topic_partition import TopicPartition
@@ -72,7 +74,7 @@ class Bench:
             clock=clock,
             config=config,
             metadata=SimpleNamespace(image=image),
-            lane=Lane(),
+            turns=Turns(),
         )
         self.call = Call(broker, VERSION, "bench", connection)
         self.fetch_call = Call(broker, FETCH_VERSION, "bench", connection)
@@ -85,6 +87,9 @@ class Bench:
         self.request = self.decode()
         self.request_records: Any = self.request.topic_data[0].partition_data[0].records
         self.response: Any = produce.handle(self.request, self.call)
+        self.transactional = self.transactional_request(bytes(100))
+        batch = self.transactional_records = self.transactional.topic_data[0].partition_data[0].records
+        self.replicas.append_to(self.partition, batch, 1, self.now_ms, transaction_version=1)
 
     def request_frame(self) -> bytes:
         """The request as a client sends it."""
@@ -100,6 +105,24 @@ class Bench:
         )
         frame = Produce.encode_request(VERSION, 1, "bench", request)
         return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]
+
+    def transactional_request(self, value: bytes) -> Any:
+        """The first batch of a transaction."""
+        builder = Builder(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        builder.append(self.now_ms, None, value)
+        data = Produce.Request.PartitionProduceData(index=0, records=bytearray(builder.build()))
+        topic = Produce.Request.TopicProduceData(name="bench", partition_data=[data])
+        return Produce.Request(acks=1, timeout_ms=1000, transactional_id="x", topic_data=[topic])
+
+    def append_transactional(self) -> None:
+        """The log's part: it finds that it has the batch."""
+        self.transactional_records[:8] = NO_OFFSET
+        self.replicas.append_to(self.partition, self.transactional_records, 1, self.now_ms, transaction_version=1)
+
+    def handle_transactional(self) -> None:
+        """The handler, the log's part included."""
+        self.transactional_records[:8] = NO_OFFSET
+        produce.handle(self.transactional, self.call)
 
     def decode(self) -> Produce.Request:
         """The request as its handler gets it."""
@@ -170,6 +193,7 @@ def main() -> None:
             "log.append_as_leader": append,
             "handler": handle,
             "handler above the log": handle - append,
+            "transactional, above log": measure(bench.handle_transactional) - measure(bench.append_transactional),
             "encode the response": measure(bench.encode),
             "all": measure(bench.whole),
             "all, and a waiting fetch": measure(bench.whole_with_fetch),

@@ -13,11 +13,11 @@ from typing import Any
 from pybroker.clock import ManualClock
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.coordination.embedded import EmbeddedStore
 from pybroker.handlers import rows
-from pybroker.handlers.call import Call
-from pybroker.handlers.lane import Lane
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import FakeConnection
+from pybroker.store.embedded import EmbeddedStore
 from pyclient.protocol import errors
 from pyclient.protocol.apis import Api
 
@@ -46,7 +46,7 @@ class Administration:
             forwarding=SimpleNamespace(ask=nobody),
             endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),
             clock=ManualClock(),
-            lane=Lane(),
+            turns=Turns(),
             loop=asyncio.get_running_loop(),
         )
 

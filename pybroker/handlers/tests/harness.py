@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from pybroker.cluster.image import TopicImage
+from pybroker.cluster.metadata.image import TopicImage
 from pybroker.cluster.suspects import Suspects
-from pybroker.handlers.call import Call
-from pybroker.handlers.lane import Lane
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.turns import Turns
 from pybroker.replication.tests import harness
 
 
@@ -46,7 +46,7 @@ class Node(harness.Node):
         self.endpoints = {harness.NODE: ("broker1", 9092), 2: ("broker2", 9093)}
         self.connection: Any = FakeConnection()
         self.transactions: Any = None
-        self.lane = Lane()
+        self.turns = Turns()
         super().start(deleted)
         self.unpackers = self.pools.syncs
         self.suspects = Suspects(self.metadata, self.clock)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cy.compression import Codec
-from pybroker.cluster.image import MetadataDelta
+from cy.batch.compression import Codec
+from pybroker.cluster.metadata.image import MetadataDelta
 from pybroker.handlers import produce
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_produce import Request, code, request, send
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
+from pybroker.log.producers.verification import MAX_ENTRIES
 from pybroker.log.validation import UNPACKED_ON_LOOP
-from pybroker.log.verification import MAX_ENTRIES
 from pybroker.replication.tests.harness import NOW, TP, batch, idempotent, topic_id
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Produce, errors
@@ -368,3 +368,20 @@ def test_verifications_are_bounded_and_expire(node: Node) -> None:
     assert len(producers.verifications) == MAX_ENTRIES
     producers.remove_expired(NOW + 1000, 1000)
     assert len(producers.verifications) == 0
+
+
+@pytest.mark.parametrize(("version", "lookup"), [(12, "find"), (13, "by_id")])
+def test_the_partition_of_a_batch_in_an_open_transaction_is_looked_up_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch, version: int, lookup: str
+) -> None:
+    assert write(node, version=version) == "NONE"
+    found: list[Any] = []
+    whole = getattr(node.replicas, lookup)
+
+    def noted(*given: Any) -> Any:
+        found.append(given)
+        return whole(*given)
+
+    monkeypatch.setattr(node.replicas, lookup, noted)
+    assert write(node, 1, version=version) == "NONE"
+    assert len(found) == 1

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from pybroker.cluster.image import ResourceType
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata.image import ResourceType
 from pybroker.config import KEYS, TOPICS, Source, Type
 from pybroker.handlers.tests.administration import Administration, run
 from pyclient.protocol import (
@@ -249,7 +249,7 @@ def test_without_the_controller_settings_cannot_be_changed() -> None:
         ask.node.controller.step_down()
         code, _ = await alter(ask, BROKER, "1", ("log.retention.ms", SET, "8"))
         assert code == errors.NotController.code
-        resource = AlterConfigs.Request.AlterConfigsResource(resource_type=4, resource_name="1")
+        resource = AlterConfigs.Request.AlterConfigsResource(resource_type=BROKER, resource_name="1")
         response = await ask(AlterConfigs, 2, AlterConfigs.Request(resources=[resource]))
         assert response.responses[0].error_code == errors.NotController.code
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pybroker.handlers import describe_producers
 from pybroker.handlers.tests.harness import Node
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.replication.tests.harness import NOW, TP, batch, idempotent
 from pyclient.protocol import DescribeProducers, errors
 

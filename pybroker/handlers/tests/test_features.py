@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pybroker.cluster import features
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.decisions import features
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.handlers import api_versions, update_features
 from pybroker.handlers.tests.harness import Node
 from pyclient.protocol import ApiVersions, UpdateFeatures, errors

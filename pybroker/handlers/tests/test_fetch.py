@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cy.sendfile import FileSlice
+from cy.wire.sendfile import FileSlice
 from pybroker.handlers import fetch
 from pybroker.handlers.tests.harness import Node
 from pybroker.log.appending import Origin

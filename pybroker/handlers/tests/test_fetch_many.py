@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from pybroker import waiting
-from pybroker.handlers import fetch, lane
+from pybroker.handlers import fetch
+from pybroker.handlers.common import turns
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_fetch import partitions, request
 from pybroker.replication import fetch_session, purgatory
+from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSession
-from pybroker.replication.fetching import PartitionRead
 from pybroker.replication.purgatory import Purgatory
 from pybroker.replication.tests.harness import values
 from pybroker.testing.garbage import leaves_nothing
@@ -29,7 +30,7 @@ MANY = 7
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "PIECE", 2)
-    monkeypatch.setattr(lane, "PIECE", 2)
+    monkeypatch.setattr(turns, "PIECE", 2)
     monkeypatch.setattr(purgatory, "PIECE", 2)
     monkeypatch.setattr(purgatory, "FEW", 2)
 
@@ -172,7 +173,7 @@ def test_all_that_a_fetch_of_many_needs_is_done_in_several_turns(node: Node, mon
 
 
 def test_what_all_fetches_wait_for_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has waited longest is answered; a fetch of few does not count."""
+    """The one that has waited longest is answered; a fetch of few does not count."""
     monkeypatch.setattr(purgatory, "MOST_WATCHED", 2 * MANY)
     node.create(partitions=MANY)
     few = node.ask(fetch, request(0, max_wait_ms=60_000), 12)

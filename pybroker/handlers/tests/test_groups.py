@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import harness as groups
 from pybroker.handlers import rows
@@ -194,7 +194,7 @@ def test_leaving_a_group_that_does_not_exist_fails_for_each_member(node: Node) -
     response = ask(node, LeaveGroup, 3, group_id="g", members=[leaving])
     assert response.error_code == errors.NONE
     assert response.members[0].error_code == errors.UnknownMemberId.code
-    assert ask(node, LeaveGroup, 2, group_id="g", member_id="m").error_code == 25
+    assert ask(node, LeaveGroup, 2, group_id="g", member_id="m").error_code == errors.UnknownMemberId.code
 
 
 # Offsets
@@ -210,6 +210,17 @@ def test_what_is_committed_is_fetched_in_every_version(node: Node, version: int)
         [topic] = ask(node, OffsetFetch, fetch_version, group_id="g", topics=topics).topics
         told = [(each.partition_index, each.committed_offset) for each in topic.partitions]
         assert (topic.name, told) == ("t", [(3, 13), (1, -1)])
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_an_error_of_the_group_is_each_partitions_too(node: Node, version: int) -> None:
+    """aiokafka took a partition that was left out for one that was never committed, and read it from its beginning."""
+    node.groups.close()
+    topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[3, 1])]
+    response = ask(node, OffsetFetch, version, group_id="g", topics=topics)
+    code = errors.NotCoordinator.code
+    assert [(p.partition_index, p.error_code) for p in response.topics[0].partitions] == [(3, code), (1, code)]
+    assert response.error_code == (code if version > 1 else errors.NONE)
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
@@ -264,9 +275,9 @@ def test_without_coordinator_a_fetch_tells_the_error_where_its_version_can(node:
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     first = ask(node, OffsetFetch, 1, group_id="g", topics=topics)
     assert first.topics[0].partitions[0].error_code == errors.NotCoordinator.code
-    assert ask(node, OffsetFetch, 7, group_id="g", topics=topics).error_code == 16
+    assert ask(node, OffsetFetch, 7, group_id="g", topics=topics).error_code == errors.NotCoordinator.code
     group = OffsetFetch.Request.OffsetFetchRequestGroup(group_id="g", topics=None)
-    assert ask(node, OffsetFetch, 8, groups=[group]).groups[0].error_code == 16
+    assert ask(node, OffsetFetch, 8, groups=[group]).groups[0].error_code == errors.NotCoordinator.code
 
 
 def test_offsets_are_deleted_one_by_one(node: Node) -> None:
@@ -276,7 +287,7 @@ def test_offsets_are_deleted_one_by_one(node: Node) -> None:
     topics = [topic(name="t", partitions=[asked(partition_index=index) for index in (0, 9)])]
     assert outcomes(ask(node, OffsetDelete, 0, group_id="g", topics=topics)) == {0: 0, 9: 3}
     assert node.committed() == {("t", 1): 11}
-    assert ask(node, OffsetDelete, 0, group_id="h", topics=topics).error_code == 69
+    assert ask(node, OffsetDelete, 0, group_id="h", topics=topics).error_code == errors.GroupIdNotFound.code
 
 
 # Offsets in transactions

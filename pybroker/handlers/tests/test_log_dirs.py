@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers import alter_replica_log_dirs, describe_log_dirs, lane
+from pybroker.handlers import alter_replica_log_dirs, describe_log_dirs
+from pybroker.handlers.common import turns
 from pybroker.handlers.tests.harness import Node
 from pybroker.replication.tests.harness import TP, batch
 from pyclient.protocol import AlterReplicaLogDirs, DescribeLogDirs, errors
@@ -76,7 +77,7 @@ def test_many_replicas_are_described_in_several_turns_as_few_are(
         sizes.append(len(rows))
         plain(self, rows)
 
-    monkeypatch.setattr(lane, "PIECE", 2)
+    monkeypatch.setattr(turns, "PIECE", 2)
     monkeypatch.setattr(describe_log_dirs.Found, "add", add)
     assert (describe(node), describe(node, [topic])) == whole
     assert max(sizes) == 2
@@ -132,4 +133,4 @@ def test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere(
     node.logs.dir_at(failed).fail(OSError(5, "bad disk"), "testing")
     node.create()
     assert ("t", 0) in describe(node)[free]
-    assert f"{TP} is wanted in {failed}, which is offline" in caplog.text
+    assert f"{TP} belongs in offline {failed}: it is created in another log dir" in caplog.text

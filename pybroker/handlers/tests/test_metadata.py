@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.image import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, BrokerRegistration
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata.image import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, BrokerRegistration
 from pybroker.config import Endpoint
-from pybroker.handlers import authorized_operations, lane, metadata
+from pybroker.handlers import metadata
+from pybroker.handlers.common import authorized_operations, turns
 from pybroker.handlers.tests.administration import LOCAL, Administration, run
 from pyclient.protocol import (
     ZERO_UUID,
@@ -271,7 +272,7 @@ def test_many_partitions_are_described_in_several_turns_as_few_are(monkeypatch: 
             sizes.append(len(rows))
             plain(*arguments[:-1], rows)
 
-        for module in (metadata, lane):
+        for module in (metadata, turns):
             monkeypatch.setattr(module, "PIECE", 2)
         monkeypatch.setattr(metadata, "_add", add)
         assert [await ask(Metadata, 12, request) for request in requests] == whole

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cy.batch import Builder
-from cy.compression import Codec
+from cy.batch.compression import Codec
 from pybroker.handlers import produce
-from pybroker.handlers.lane import Lane
+from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
 from pybroker.log.validation import Rules
@@ -363,7 +363,7 @@ def test_a_large_batch_is_repacked_on_a_thread(node: Node, monkeypatch: pytest.M
 def test_a_request_of_many_batches_is_served_in_several_turns(node: Node) -> None:
     node.create()
     asked = of_many([batch(b"%d" % number) for number in range(50)])
-    node.lane = Lane(itertools.count(0, 0.002).__next__)  # each look at this clock is later
+    node.turns = Turns(itertools.count(0, 0.002).__next__)  # each look at this clock is later
     result = produce.handle(asked, node.call(9))
     assert inspect.iscoroutine(result)
     response = node.run(result)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.config import TOPICS, Source
-from pybroker.handlers import envelope, forwarding
-from pybroker.handlers.call import Call
+from pybroker.handlers import envelope
+from pybroker.handlers.common import forwarding
+from pybroker.handlers.common.call import Call
 from pybroker.handlers.tests.administration import Administration, run
 from pybroker.handlers.tests.harness import FakeConnection
 from pyclient.protocol import (

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import transactions
 from pybroker.coordinator.tests.harness import PARTITIONS
 from pybroker.handlers import rows
-from pybroker.handlers.lane import PIECE, Lane, Turn
+from pybroker.handlers.common.turns import PIECE, Turn, Turns
+from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.handlers.tests import harness
 from pyclient.protocol import (
     AddOffsetsToTxn,
@@ -172,12 +173,12 @@ def test_many_partitions_are_added_in_several_turns(node: Node, version: int) ->
     init(node)
     rounds: list[int] = []
 
-    class Counted(Lane):
+    class Counted(Turns):
         def turn(self) -> AbstractAsyncContextManager[Turn]:
             rounds.append(1)
             return super().turn()
 
-    node.lane = Counted()
+    node.turns = Counted()
     names = ["t"] * (2 * PIECE + 1)
     assert add(node, version, (1000, 0), *names)[0] == 0
     assert len(rounds) == 4
@@ -235,7 +236,7 @@ def test_markers_of_other_coordinators_are_written(node: Node, version: int) -> 
     assert node.replicas.find("t", 1).log.log_end_offset == 1
     marker.coordinator_epoch = 2
     answer = ask(node, WriteTxnMarkers, version, markers=[marker])
-    assert answer.markers[0].topics[0].partitions[0].error_code == 52
+    assert answer.markers[0].topics[0].partitions[0].error_code == errors.TransactionCoordinatorFenced.code
 
 
 @pytest.mark.parametrize(("id", "epoch"), [(-1, 0), (5, -1)])
@@ -296,7 +297,7 @@ def test_a_transactional_id_has_a_coordinator(node: Node, version: int) -> None:
     keys = {"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}
     node.state_topic(leader=2, replicas=(2,), epoch=1)
     if version > 0:
-        answer = ask(node, FindCoordinator, version, key_type=1, **keys)
+        answer = ask(node, FindCoordinator, version, key_type=CoordinatorType.TRANSACTION, **keys)
         found = answer.coordinators[0] if version >= 4 else answer
         assert (found.error_code, found.node_id) == (0, 2)
 

@@ -21,17 +21,17 @@ from typing import NamedTuple
 
 from cy.batch import Builder, iterate, scan
 from pybroker.clock import ManualClock
-from pybroker.log import marker as markers
 from pybroker.log.appending import Origin
-from pybroker.log.cleaner import Cleaner
-from pybroker.log.compaction import Resources
+from pybroker.log.compaction.cleaner import Cleaner
+from pybroker.log.compaction.compaction import Resources
+from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers import marker as markers
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage
-from pybroker.log.throttle import Throttle
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -252,7 +252,7 @@ class History:
     def kill(self) -> None:
         self.advance_to(self.log.log_end_offset)
         self.logs.checkpoint_log_start_offsets()
-        self.log.release()
+        self.log.files.release()
         self.open()
         self.check()
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
 from pybroker.log.config import LogConfig
-from pybroker.log.file_cache import FileCache
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.dirs.move import Move
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.storage import DataFile, Storage
 from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
 from pybroker.log.manager import LogManager
-from pybroker.log.move import Move
 from pybroker.log.recovery import Checkpointed, load
-from pybroker.log.storage import DataFile, Storage
 from pybroker.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000

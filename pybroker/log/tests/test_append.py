@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cy.batch import iterate, read_header
-from cy.compression import Codec
+from cy.batch.compression import Codec
 from pybroker.log.appending import Origin, UnexpectedOffset
 from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import (
@@ -19,6 +19,7 @@ from pybroker.log.tests.helpers import (
     numbered,
     open_log,
 )  # fmt: skip
+from pybroker.log.timestamps import newest_record
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
@@ -101,7 +102,7 @@ def test_log_append_time_dates_every_record_and_is_told(tmp_path):
     info = log.append_as_leader(batch(b"a", b"b", timestamp=5), 0, NOW)
     assert info.log_append_time_ms == NOW
     assert [record.timestamp for record in iterate(log.read_bytes(0, 1000))] == [NOW, NOW]
-    assert log.max_timestamp_offset().timestamp == NOW
+    assert newest_record(log).timestamp == NOW
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from cy.batch import iterate
-from pybroker.log.cleaner import Cleaner
+from pybroker.log.compaction.cleaner import Cleaner
+from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.tests.helpers import NOW
 from pybroker.log.tests.test_compaction import CONFIG, SMALL, Compacted, records
-from pybroker.log.throttle import Throttle
 
 
 def before_each_turn(made: Compacted, happens) -> None:
@@ -44,7 +44,7 @@ def test_a_log_whose_first_segment_is_empty_is_compacted(tmp_path):
 
 @pytest.mark.parametrize("turn", range(2, 6))
 def test_what_a_log_became_after_a_cut_is_not_compacted_as_what_it_was(tmp_path, turn):
-    """The log is cut and written anew, beyond its high watermark: a record that may yet be cut
+    """The log is cut and written again, beyond its high watermark: a record that may yet be cut
     away must not take an older one along.
     """
     made = Compacted(tmp_path)
@@ -87,7 +87,7 @@ def test_a_log_whose_compaction_fails_unexpectedly_does_not_keep_others_waiting(
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.roll()
-    monkeypatch.setattr("pybroker.log.cleaner.groups", lambda todo, end: [][0])
+    monkeypatch.setattr("pybroker.log.compaction.cleaner.groups", lambda todo, end: [][0])
     assert not made.clean(roll=False)
     assert made.cleaner.uncleanable == {made.log.topic_partition}
     assert "cannot be compacted and is left alone" in caplog.text

@@ -11,17 +11,19 @@ import pytest
 
 from cy.batch import Builder, iterate, scan
 from pybroker.clock import ManualClock
-from pybroker.log import checkpoints
 from pybroker.log.appending import AppendInfo, Origin
-from pybroker.log.cleanable import cleanable
-from pybroker.log.cleaner import Cleaner
-from pybroker.log.compaction import Resources
+from pybroker.log.compaction.cleanable import cleanable
+from pybroker.log.compaction.cleaner import Cleaner
+from pybroker.log.compaction.compaction import Resources
+from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files import checkpoints
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, complete, marker
-from pybroker.log.throttle import Throttle
+from pybroker.log.timestamps import first_record_since
 from pybroker.log.validation import TooHeavy
 
 HOUR_MS = 3_600_000
@@ -373,7 +375,7 @@ def test_indexes_of_a_compacted_segment_find_every_offset_and_time(tmp_path):
     made.clean()
     for offset, _, value in records(made.log):
         assert next(iterate(made.log.read_bytes(offset, 1))).offset == offset
-        assert made.log.offset_for_timestamp(NOW + int(value)).offset == offset
+        assert first_record_since(made.log, NOW + int(value)).offset == offset
     assert len(made.log.segments[0].offset_index) > 10
 
 
@@ -479,7 +481,7 @@ def test_retention_may_take_segments_meanwhile(tmp_path):
     def on_loop(work):
         calls.append(work)
         if len(calls) == 6:
-            made.log.apply_retention(NOW)
+            apply_retention(made.log, NOW)
         return work()
 
     made.cleaner = Cleaner(made.logs, made.clock, Throttle(), on_loop)
@@ -632,7 +634,7 @@ def test_a_swap_waits_for_a_sync_that_is_at_the_files(tmp_path):
     tries = []
 
     def sync() -> None:
-        with made.log.undisturbed():
+        with made.log.files.undisturbed():
             syncing.set()
             ended.wait(60)
 

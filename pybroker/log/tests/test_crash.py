@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from cy.batch import iterate
-from pybroker.log import checkpoints
 from pybroker.log.config import LogConfig
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files import checkpoints
 from pybroker.log.log import Log
-from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, idempotent, manager
+from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, batch, contents, idempotent, manager
 from pybroker.testing.crash import CrashImage, RecordingStorage, crash_images
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1)
@@ -90,7 +91,7 @@ def live(root: str) -> Life:
     life.sync()
     life.log.update_high_watermark(life.log.log_end_offset)
     life.log.raise_log_start_offset(12)
-    life.log.apply_retention(NOW)
+    apply_retention(life.log, NOW)
     logs.checkpoint_log_start_offsets()
     logs.checkpoint_high_watermarks()
     life.append(6, epoch=1)
@@ -169,6 +170,29 @@ def test_case_13_nothing_synced_is_lost_whenever_the_power_is_cut(tmp_path):
     assert images > 400
 
 
+def test_case_13_no_jump_of_the_offsets_stands_in_for_records_that_were_lost(tmp_path):
+    storage = RecordingStorage(str(tmp_path / "life"))
+    logs = manager(tmp_path / "life/data", config=CONFIG, storage=storage)
+    logs.load()
+    log = logs.get_or_create(TP, TOPIC_ID, CONFIG)
+    log.log_dir.on_roll = lambda log: None  # the sync in the background may come at any time, or never
+    far, written = 3 << 30, []
+    for offset in (0, 1, 2, far, far + 1, far + 2, 2 * far, 2 * far + 1):
+        log.append_as_follower(batch(b"%d" % offset, base_offset=offset), 0, NOW)
+        written.append((offset, b"%d" % offset))
+        storage.mark(len(written))
+    for number, image in enumerate(crash_images(storage.changes, losses=5)):
+        root = tmp_path / str(number)
+        image.write_to(str(root))
+        again = manager(root / "data", config=CONFIG, storage=UnsyncedStorage())
+        again.load()
+        opened = again.get(TP)
+        found = contents(opened) if opened else []
+        assert found == written[: len(found)], f"prefix {image.prefix}, seed {image.seed}"
+        assert image.seed or len(found) >= max(image.promises, default=0), f"prefix {image.prefix}: {found}"
+        shutil.rmtree(root)
+
+
 def test_images_are_the_same_for_the_same_seed(tmp_path):
     life = live(str(tmp_path / "life"))
     changes = life.storage.changes
@@ -189,7 +213,7 @@ class NoNamesSynced(Life):
     """The planted bug: data is synced, the names of the files are not."""
 
     def sync(self) -> None:
-        self.log._durability.names_synced = True
+        self.log.files.durability.names_synced = True
         self.log.log_dir.names_synced = True
         super().sync()
 

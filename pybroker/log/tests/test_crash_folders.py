@@ -103,7 +103,7 @@ class Life:
 
 
 def live(root: str) -> Life:
-    """A log moves there and back while it is written, is deleted, made anew, moved again."""
+    """A log moves there and back while it is written, is deleted, made again, moved again."""
     storage = RecordingStorage(root)
     logs = manager(f"{root}/a", f"{root}/b", config=CONFIG, storage=storage)
     logs.load()
@@ -151,7 +151,7 @@ def broken(logs: LogManager, promise: Promise, life: Life, *, killed: bool) -> s
         return "the log is gone" if safe else None
     if log.topic_id in promise.deleted:
         return "a deleted log is back"
-    if log.topic_id != promise.topic_id:  # deleted or made anew behind the promise, or its id was not on the disk
+    if log.topic_id != promise.topic_id:  # deleted or made again behind the promise, or its id was not on the disk
         return "the log is another one" if safe else None
     if log.log_end_offset < safe:
         return f"the log ends at {log.log_end_offset}, {safe} was promised"

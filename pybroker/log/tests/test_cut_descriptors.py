@@ -6,8 +6,11 @@ import errno
 
 import pytest
 
+from cy.batch import assign
+from pybroker.log import truncation
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.files.index_file import IndexFile
 from pybroker.log.log import Log
 from pybroker.log.tests.helpers import NOW, batch, contents, idempotent, marker, open_log
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -42,7 +45,7 @@ def make(root, storage) -> Log:
     log.append_as_leader(idempotent(0, b"y", producer=8, transactional=True), 4, NOW)
     log.append_as_leader(marker(0, producer=8), 4, NOW, origin=Origin.COORDINATOR)
     log.flush()
-    log.save_lagging_files()
+    log.files.save_lagging()
     return log
 
 
@@ -55,7 +58,7 @@ def told(log: Log) -> tuple[object, ...]:
 
 def idle(log: Log) -> None:
     for segment in log.segments:
-        segment.forget()
+        segment.files.forget()
 
 
 @pytest.mark.parametrize("is_deep", [False, True])
@@ -116,3 +119,73 @@ def test_a_log_starts_over_without_descriptors_or_stays_as_it_is(tmp_path, offse
     log.update_high_watermark(offset + 1)
     log.close()
     assert contents(open_log(tmp_path, CONFIG)) == [(offset, b"next")]
+
+
+class LastDescriptor(FaultyStorage):
+    """From some moment on nothing can be opened."""
+
+    is_exhausted = False
+
+    def open(self, path, *, create=False):
+        if self.is_exhausted:
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return super().open(path, create=create)
+
+    def read(self, path):
+        return self.open(path).read(1 << 20, 0)
+
+    def map(self, path):
+        return self.read(path)
+
+
+def cut_with_the_last_descriptors(log: Log, storage: LastDescriptor, offset: int) -> None:
+    """When all is ready for the cut, other files are opened until the cache has closed what it may; then none can be
+    opened any more.
+    """
+    lower = truncation._lower
+
+    def lower_and_take_all(log: Log, end: int) -> None:
+        lower(log, end)
+        cache = log.log_dir.cache
+        for _ in range(2 * cache._limit + 1):
+            cache.admit(IndexFile(storage, cache, log.folder, 0))
+        storage.is_exhausted = True
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(truncation, "_lower", lower_and_take_all)
+        log.truncate_to(offset, NOW)
+    storage.is_exhausted = False
+    assert not log.log_dir.offline
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+@pytest.mark.parametrize("offset", [19, 17, 11, 7, 1])
+def test_what_a_cut_needs_stays_open_until_it_is_over(tmp_path, offset, is_deep):
+    """The cache of open files closed the segment's between its opening and the cut, when no descriptor was left."""
+    storage = LastDescriptor()
+    log, expected = make(tmp_path / "a", storage), make(tmp_path / "b", FaultyStorage())
+    if is_deep:
+        for each in (log, expected):
+            each.producers._journal.begin_at(each.log_end_offset)
+    idle(log)
+    cut_with_the_last_descriptors(log, storage, offset)
+    expected.truncate_to(offset, NOW)
+    assert told(log) == told(expected)
+    assert log.active_segment.files in log.log_dir.cache._holders
+
+
+def test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun(tmp_path):
+    """The end fell below what the journal of producers knows: the log was read in the middle of the cut."""
+    storage = LastDescriptor()
+    log = open_log(tmp_path, CONFIG, storage=storage)
+    log.append_as_follower(idempotent(0, b"x"), 0, NOW)
+    log.roll(NOW)
+    after_a_gap = idempotent(1, b"y")
+    assign(after_a_gap, 5, 0)
+    log.append_as_follower(after_a_gap, 0, NOW)
+    log.producers.take_snapshot(3)
+    log.producers._journal.begin_at(5)
+    idle(log)
+    cut_with_the_last_descriptors(log, storage, 5)
+    assert log.log_end_offset == log.producers.end_offset == 1
+    assert log.producers._snapshots == [1]

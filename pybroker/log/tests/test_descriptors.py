@@ -8,9 +8,10 @@ import errno
 import pytest
 
 from cy.batch import assign
-from pybroker.log import checkpoints, partition_metadata
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files import checkpoints, partition_metadata
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, contents, idempotent, manager, marker, open_log
@@ -42,7 +43,7 @@ def test_a_roll_without_descriptors_refuses_the_append_and_the_next_one_is_good(
     log = open_log(tmp_path, LogConfig(segment_bytes=1024), storage=storage)
     for index in range(5):
         log.append_as_leader(batch(b"%d" % index * 100), 0, NOW)
-    log.release()
+    log.files.release()
     storage.fail("open", number, lambda path: failing in path)
     with pytest.raises(errors.KafkaStorageError):
         fill_up(log)
@@ -61,7 +62,7 @@ def test_a_read_without_descriptors_is_refused_and_the_next_one_is_good(tmp_path
     log = open_log(tmp_path, storage=storage)
     log.append_as_leader(batch(b"a"), 0, NOW)
     log.update_high_watermark(1)
-    log.release()
+    log.files.release()
     storage.fail("open", errno.EMFILE)
     with pytest.raises(errors.KafkaStorageError):
         log.read(0, 1000)
@@ -74,7 +75,7 @@ def test_a_disk_that_fails_is_offline_as_ever(tmp_path):
     storage = FaultyStorage()
     log = open_log(tmp_path, storage=storage)
     log.append_as_leader(batch(b"a"), 0, NOW)
-    log.release()
+    log.files.release()
     storage.fail("open", errno.EIO)
     with pytest.raises(errors.KafkaStorageError):
         log.append_as_leader(batch(b"b"), 0, NOW)
@@ -93,7 +94,7 @@ def test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one(
     log.append_as_leader(idempotent(0, transactional=True), 3, NOW)
     log.append_as_leader(marker(0), 3, NOW, origin=Origin.COORDINATOR)
     log.set_topic_id(b"\2" * 16)
-    log.release()
+    log.files.release()
     for kind in ("open", "sync_folder"):
         storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2])
     with pytest.raises(errors.KafkaStorageError):
@@ -131,7 +132,7 @@ def test_a_log_that_could_not_be_closed_without_descriptors_is_whole(tmp_path):
     storage = FaultyStorage()
     log = open_log(tmp_path, storage=storage)
     log.append_as_leader(batch(b"a"), 0, NOW)
-    log.release()
+    log.files.release()
     storage.fail("open", errno.EMFILE)
     with pytest.raises(errors.KafkaStorageError):
         log.close()
@@ -152,17 +153,17 @@ def test_retention_without_descriptors_waits(tmp_path):
     log.update_high_watermark(10)
     storage.fail("open", errno.EMFILE)
     with pytest.raises(errors.KafkaStorageError):
-        log.apply_retention(NOW + 10_000)
+        apply_retention(log, NOW + 10_000)
     assert not log.log_dir.offline
     storage.heal()
-    assert log.apply_retention(NOW + 10_000)
+    assert apply_retention(log, NOW + 10_000)
 
 
 @pytest.mark.parametrize("kind", ["open", "sync_folder"])
 @pytest.mark.parametrize("failing", [".log", "stray.json", "root"])
 def test_a_log_that_cannot_be_set_aside_without_descriptors_is_set_aside_later(tmp_path, failing, kind):
     storage, logs, log = with_a_record(tmp_path / "root")
-    log.release()
+    log.files.release()
     storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2] or kind == "sync_folder")
     with contextlib.suppress(errors.KafkaStorageError):
         logs.set_aside(*logs.take_out([TP]), "it is nobody's")
@@ -176,7 +177,7 @@ def test_a_log_that_cannot_be_set_aside_without_descriptors_is_set_aside_later(t
 
 def test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside(tmp_path):
     storage, logs, log = with_a_record(tmp_path)
-    log.release()
+    log.files.release()
     storage.fail("open", errno.EMFILE)
     with pytest.raises(errors.KafkaStorageError):
         logs.set_aside(*logs.take_out([TP]), "of another topic")
@@ -271,8 +272,8 @@ def test_an_append_that_cannot_read_what_it_needs_is_refused_whole(tmp_path, mon
     for number in range(3):
         log.append_as_leader(idempotent(number, transactional=True), 0, NOW)
     log.flush()
-    log.save_lagging_files()
-    log.active_segment.forget()
+    log.files.save_lagging()
+    log.active_segment.files.forget()
     reading = storage.map
 
     def read(path):

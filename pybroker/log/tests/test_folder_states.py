@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import folder_states
 from pybroker.log.config import LogConfig
-from pybroker.log.folder_states import Start, file_state, folder_state
-from pybroker.log.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name
+from pybroker.log.dirs import folder_states
+from pybroker.log.dirs.folder_states import Start, file_state, folder_state
+from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name
 from pybroker.log.tests.helpers import TOPIC_ID, TP, fill, manager, numbered
 from pybroker.topic_partition import TopicPartition
 

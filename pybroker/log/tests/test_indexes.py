@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
-from pybroker.log.file_cache import FileCache
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.offset_index import OffsetIndex, OffsetPosition
+from pybroker.log.files.storage import Storage
+from pybroker.log.files.time_index import TimeIndex, TimestampEntry
+from pybroker.log.files.txn_index import AbortedTransaction, TransactionIndex
 from pybroker.log.intervals import Intervals
-from pybroker.log.offset_index import OffsetIndex, OffsetPosition
-from pybroker.log.storage import Storage
-from pybroker.log.time_index import TimeIndex, TimestampEntry
-from pybroker.log.txn_index import AbortedTransaction, TransactionIndex
 
 
 @pytest.fixture

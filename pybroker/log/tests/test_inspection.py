@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cy.compression import Codec
+from cy.batch.compression import Codec
 from pybroker.log import inspection
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig

@@ -22,19 +22,21 @@ import pytest
 
 from cy.batch import scan
 from pybroker.clock import ManualClock
-from pybroker.log import checkpoints, durability, index_file, log_dir, log_files
+from pybroker.log import durability, log_files
 from pybroker.log.appending import Origin
 from pybroker.log.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
-from pybroker.log.cleaner import Cleaner
-from pybroker.log.compaction import Resources
+from pybroker.log.compaction.cleaner import Cleaner
+from pybroker.log.compaction.compaction import Resources
+from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.config import LogConfig
+from pybroker.log.dirs import log_dir
+from pybroker.log.files import checkpoints, index_file
+from pybroker.log.files.storage import DataFile, Storage
 from pybroker.log.group_commit import GroupCommit
 from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.storage import DataFile, Storage
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, idempotent, marker
-from pybroker.log.throttle import Throttle
 from pybroker.testing.interleaving import Interleaving, Schedule, Seeded, Switches
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
@@ -185,10 +187,10 @@ class Scenario:
 
     def wait(self) -> None:
         """As acks=all with flush.acks waits."""
-        end, cuts = self.log.log_end_offset, self.log.truncations
+        end, cuts = self.log.log_end_offset, self.log.files.durability.truncations
 
         def done(error: Exception | None) -> None:
-            if error is None and cuts == self.log.truncations:
+            if error is None and cuts == self.log.files.durability.truncations:
                 self.promised.append((end, cuts))
 
         if self.commit.wait(end, done):
@@ -230,7 +232,7 @@ class Scenario:
         self.run.start("group commit", run)
 
     def checkpoint(self) -> None:
-        self.log.save_lagging_files()
+        self.log.files.save_lagging()
         self.log.log_dir.checkpoint_recovery_points()
 
     def clean(self) -> None:
@@ -246,7 +248,7 @@ class Scenario:
 
     def check(self) -> None:
         """Everything below the recovery point is on the disk, whatever says so."""
-        now = (self.disk.changes, self.log.recovery_point, self.log.truncations, len(self.promised))
+        now = (self.disk.changes, self.log.recovery_point, self.log.files.durability.truncations, len(self.promised))
         if now == self.checked:
             return
         self.checked = now
@@ -254,7 +256,7 @@ class Scenario:
         path = self.log.log_dir.file(checkpoints.RECOVERY_POINT)
         if os.path.exists(path):
             points.append(checkpoints.read_offsets(self.disk, path).get(TP, 0))
-        points += [end for end, cuts in self.promised if cuts == self.log.truncations]
+        points += [end for end, cuts in self.promised if cuts == self.log.files.durability.truncations]
         self.check_synced(max(points))
 
     def check_synced(self, point: int) -> None:

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from pybroker.log import checkpoints, leader_epochs
 from pybroker.log.config import LogConfig
-from pybroker.log.folders import parse_folder
-from pybroker.log.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.dirs.folders import parse_folder
+from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.files import checkpoints, leader_epochs
+from pybroker.log.files.meta_properties import WrongOwner
+from pybroker.log.files.storage import Storage
 from pybroker.log.manager import NoLogDir
-from pybroker.log.meta_properties import WrongOwner
-from pybroker.log.storage import Storage
 from pybroker.log.tests.helpers import (
     NOW,
     TOPIC_ID,
@@ -27,6 +27,7 @@ from pybroker.log.tests.helpers import (
     manager,
     numbered,
 )  # fmt: skip
+from pybroker.log.validation import rules_for
 from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -405,7 +406,7 @@ def test_background_work_that_comes_too_late_leaves_a_deleted_log_alone(tmp_path
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(10))
     logs.delete(tp(0))
-    log.save_lagging_files()
+    log.files.save_lagging()
     with pytest.raises(errors.KafkaStorageError):
         log.flush()
     assert logs.online_dirs
@@ -527,7 +528,7 @@ def test_case_12_who_waits_for_a_sync_that_fails_does_not_try_again(tmp_path):
     storage = FaultyStorage()
     log = loaded(tmp_path, storage=storage).get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(3))
-    with ThreadPoolExecutor(1) as pool, log.undisturbed():
+    with ThreadPoolExecutor(1) as pool, log.files.undisturbed():
         waiting = pool.submit(log.flush)
         time.sleep(0.05)
         synced = storage.count("sync")
@@ -566,12 +567,12 @@ def test_a_segment_made_during_a_sync_of_names_needs_another_one(tmp_path, epoch
     fill(log, numbered(1))
     if not epoch_changes:
         log.flush()
-        log._durability.names_synced = False
+        log.files.durability.names_synced = False
         log.append_as_leader(batch(b"w"), 0, NOW)
     armed.append(1)
     log.flush()
     assert not armed
-    assert not log._durability.names_synced
+    assert not log.files.durability.names_synced
 
 
 def test_a_sync_while_a_segment_is_being_made_does_not_vouch_for_its_name(tmp_path):
@@ -588,4 +589,16 @@ def test_a_sync_while_a_segment_is_being_made_does_not_vouch_for_its_name(tmp_pa
     armed.append(1)
     log.roll(NOW)
     assert not armed
-    assert not log._durability.names_synced
+    assert not log.files.durability.names_synced
+
+
+def test_a_configuration_that_no_log_has_any_more_is_forgotten(tmp_path):
+    logs = loaded(tmp_path)
+    some = [logs.get_or_create(tp(number), TOPIC_ID, replace(CONFIG, retention_ms=7)) for number in range(2)]
+    assert some[0].config is some[1].config
+    for retention_ms in range(100):
+        logs.reconfigure("t", replace(CONFIG, retention_ms=retention_ms))
+    assert some[0].config is some[1].config
+    rules_for.cache_clear()  # it keeps the last ones for a while
+    gc.collect()
+    assert len(logs._configs) == 1

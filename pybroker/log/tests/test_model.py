@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.log.config import LogConfig
+from pybroker.log.expiry import apply_retention
 from pybroker.log.log import Log
 from pybroker.log.tests.helpers import NOW, UnsyncedStorage, batch, contents, idempotent, open_log
 
@@ -72,7 +73,7 @@ class Pair:
         self.log.update_high_watermark(self.log.log_end_offset)
         self.start += round(share * (self.log.log_end_offset - self.start))
         self.log.raise_log_start_offset(self.start)
-        self.log.apply_retention(NOW)
+        apply_retention(self.log, NOW)
 
     def restart(self, clean: bool) -> None:
         if clean:
@@ -91,7 +92,7 @@ class Pair:
         assert self.log.flush() == self.log.log_end_offset
 
     def distrust(self, _: None) -> None:
-        self.log.distrust()
+        self.log.files.distrust()
 
     def read(self, share: float) -> None:
         offset = self.start + round(share * (self.log.log_end_offset - self.start))

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pybroker.log import checkpoints, log_copy
 from pybroker.log.config import LogConfig
-from pybroker.log.log_copy import REST_SEGMENTS
+from pybroker.log.dirs import log_copy
+from pybroker.log.dirs.log_copy import REST_SEGMENTS
+from pybroker.log.dirs.move import Move
+from pybroker.log.files import checkpoints
+from pybroker.log.files.storage import DataFile, Storage
 from pybroker.log.manager import LogManager
-from pybroker.log.move import Move
-from pybroker.log.storage import DataFile, Storage
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
@@ -78,7 +79,7 @@ def test_the_loop_does_not_copy_a_log_anew_that_was_cut(tmp_path):
 def test_the_loop_does_not_wait_for_a_thread_that_is_at_the_files(tmp_path):
     move = begun(tmp_path)
     move.copy()
-    with move.log.undisturbed(), ThreadPoolExecutor(1) as pool:
+    with move.log.files.undisturbed(), ThreadPoolExecutor(1) as pool:
         assert not pool.submit(move.switch).result(5)
     assert move.switch()
 
@@ -243,7 +244,7 @@ def test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_n
     old = move.log.log_dir
     complete(move)
     assert (old.offline, move.target.offline) == (False, False)
-    assert "secret is none of the log's, and does not move with it" in caplog.text
+    assert "secret does not belong to the log, and does not move with it" in caplog.text
     assert [value for _, value in contents(move.log)] == numbered(40)
 
 

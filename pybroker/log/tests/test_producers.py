@@ -5,13 +5,14 @@ import os
 import pytest
 
 from cy.crc32c import crc32c
-from pybroker.log import producer_snapshot
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
-from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
-from pybroker.log.storage import DataFile
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files.storage import DataFile
+from pybroker.log.files.txn_index import AbortedTransaction
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.producers.producer_entry import BatchMetadata, ProducerEntry
 from pybroker.log.tests.helpers import NOW, batch, fill, idempotent, marker, open_log
-from pybroker.log.txn_index import AbortedTransaction
 from pyclient.protocol import errors
 
 LAST = 0x7FFF_FFFF
@@ -278,7 +279,7 @@ def test_a_snapshot_is_taken_when_a_segment_rolls_and_goes_with_its_segment(tmp_
     snapshots = {int(path.stem) for path in (tmp_path / "t-0").glob("*.snapshot")}
     assert snapshots == {segment.base_offset for segment in log.segments} - {0}
     log.update_high_watermark(8)
-    log.apply_retention(NOW + 2000)
+    apply_retention(log, NOW + 2000)
     snapshots = {int(path.stem) for path in (tmp_path / "t-0").glob("*.snapshot")}
     assert min(snapshots) >= log.first_segment_offset
 

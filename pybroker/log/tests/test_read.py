@@ -7,10 +7,12 @@ import zlib
 import pytest
 
 from cy.batch import Builder, first_since, iterate, read_header, set_log_append_time
-from cy.sendfile import FileSlice
+from cy.wire.sendfile import FileSlice
 from pybroker.log.config import LogConfig
-from pybroker.log.storage import DataFile
+from pybroker.log.expiry import apply_retention
+from pybroker.log.files.storage import DataFile
 from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_log
+from pybroker.log.timestamps import first_record_since, newest_record
 from pyclient.protocol import errors
 
 
@@ -107,7 +109,7 @@ def test_slices_name_a_place_in_a_file_that_stays_open_while_it_is_held(log):
     assert isinstance(part.records, FileSlice)
     log.config = LogConfig(retention_ms=0, segment_bytes=20_000)
     log.update_high_watermark(500)
-    assert log.apply_retention(NOW + 10**9) > 0
+    assert apply_retention(log, NOW + 10**9) > 0
     assert next(iterate(part.records.read())).offset == 0
 
 
@@ -162,8 +164,32 @@ def test_case_8_damage_is_seen_when_trust_has_lapsed(log):
     modified = os.stat(log.segments[0].path).st_mtime_ns
     flip(log, 42)
     os.utime(log.segments[0].path, ns=(modified, modified))
-    log.distrust()
+    log.files.distrust()
     with pytest.raises(errors.CorruptMessage):
+        log.read(42, 1000)
+
+
+@pytest.mark.parametrize(
+    "again", [lambda log: log.read(30, 100), lambda log: fill(log, [b"more"])], ids=["read", "append"]
+)
+def test_case_8_damage_is_seen_when_the_file_was_closed_and_is_open_again(log, again):
+    assert len(contents(log)) == 500
+    modified = os.stat(log.segments[0].path).st_mtime_ns
+    flip(log, 42)
+    os.utime(log.segments[0].path, ns=(modified, modified))
+    log.files.release()
+    again(log)
+    with pytest.raises(errors.CorruptMessage):
+        log.read(42, 1000)
+
+
+def test_case_8_damage_is_seen_when_the_file_was_open_again_for_a_cut(log):
+    assert len(contents(log)) == 500
+    modified = os.stat(log.segments[0].path).st_mtime_ns
+    flip(log, 42)
+    os.utime(log.segments[0].path, ns=(modified, modified))
+    log.files.release()
+    with log.segments[0].held(), pytest.raises(errors.CorruptMessage):
         log.read(42, 1000)
 
 
@@ -171,11 +197,11 @@ def test_bytes_are_checked_once_and_then_trusted(tmp_path, monkeypatch):
     log = open_log(tmp_path)
     fill(log, numbered(100))
     log = reopened(log)
-    from pybroker.log import segment
+    from pybroker.log import slicing
 
     checks = []
-    real = segment.walk_verified
-    monkeypatch.setattr(segment, "walk_verified", lambda *args: checks.append(args) or real(*args))
+    real = slicing.walk_verified
+    monkeypatch.setattr(slicing, "walk_verified", lambda *args: checks.append(args) or real(*args))
     contents(log)
     assert checks
     checks.clear()
@@ -205,7 +231,7 @@ def test_case_2_missing_or_corrupt_index_is_rebuilt(log, damage, suffix):
     log = open_log(log.log_dir.path, log.config)
     for offset in (0, 42, 77, 120):
         assert read_header(log.read(offset, 10).read()).base_offset == offset
-    assert log.offset_for_timestamp(NOW).offset == 0
+    assert first_record_since(log, NOW).offset == 0
     assert len(contents(log)) == 500
 
 
@@ -239,26 +265,26 @@ def timed(tmp_path):
 @pytest.mark.parametrize("number", [0, 1, 37, 55, 99])
 def test_first_record_as_new_as_a_timestamp_is_found(timed, number):
     for log in (timed, reopened(timed)):
-        assert log.offset_for_timestamp(NOW + number * 10)[:2] == (NOW + number * 10, number * 2)
-        assert log.offset_for_timestamp(NOW + number * 10 - 9)[:2] == (
+        assert first_record_since(log, NOW + number * 10)[:2] == (NOW + number * 10, number * 2)
+        assert first_record_since(log, NOW + number * 10 - 9)[:2] == (
             NOW + number * 10,
             number * 2,
         )
-    assert log.offset_for_timestamp(NOW + 991) is None
+    assert first_record_since(log, NOW + 991) is None
 
 
 def test_search_by_time_begins_at_the_log_start(timed):
     timed.update_high_watermark(200)
     timed.raise_log_start_offset(101)
-    assert timed.offset_for_timestamp(NOW)[:2] == (NOW + 500, 101)
+    assert first_record_since(timed, NOW)[:2] == (NOW + 500, 101)
 
 
 def test_newest_record_is_the_first_with_the_greatest_timestamp(tmp_path):
     log = open_log(tmp_path)
-    assert log.max_timestamp_offset() is None
+    assert newest_record(log) is None
     for timestamp in (NOW, NOW + 50, NOW + 20, NOW + 50):
         log.append_as_leader(batch(b"a", timestamp=timestamp), 7, NOW)
-    assert log.max_timestamp_offset() == (NOW + 50, 1, 7)
+    assert newest_record(log) == (NOW + 50, 1, 7)
 
 
 # Old formats
@@ -326,8 +352,8 @@ def test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start(tmp_pat
     read, sizes = DataFile.read, []
     monkeypatch.setattr(DataFile, "read", lambda self, n, at: sizes.append(n) or read(self, n, at))
     for timestamp in (0, NOW, NOW + 10):
-        assert log.offset_for_timestamp(timestamp).offset == start
-    assert log.offset_for_timestamp(NOW + start // 10 + 1).offset == start // 10 * 10 + 10
+        assert first_record_since(log, timestamp).offset == start
+    assert first_record_since(log, NOW + start // 10 + 1).offset == start // 10 * 10 + 10
     assert sum(sizes) < 200_000
 
 

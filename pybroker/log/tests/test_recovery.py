@@ -8,9 +8,10 @@ import struct
 import pytest
 
 from cy.batch import read_header
-from pybroker.log import checkpoints
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.files import checkpoints
+from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.replay import REACH_BYTES
 from pybroker.log.tests.helpers import (
     NOW,
@@ -357,6 +358,51 @@ def test_a_gap_that_a_compaction_has_left_is_no_hole_where_the_configuration_is_
     logs.load()
     assert [offset for offset, _ in contents(logs.get(TP))] == [*range(5), *range(10, 25)]
     assert not list(folder.glob("*quarantined*"))
+
+
+FAR = 3 << 30
+JUMPS = {
+    "one": (0, FAR),
+    "two": (0, 1, FAR, FAR + 1, 2 * FAR, 2 * FAR + 1),
+    "at the start": (FAR, FAR + 1),
+    "as far as an index reaches": (0, 9, 20, 20 + MAX_RELATIVE_OFFSET, 30 + MAX_RELATIVE_OFFSET),
+    "one farther": (0, 9, 11 + MAX_RELATIVE_OFFSET, 12 + MAX_RELATIVE_OFFSET),
+}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill(tmp_path, jump, together, clean):
+    batches = [batch(b"%d" % offset, base_offset=offset) for offset in JUMPS[jump]]
+    log = open_log(tmp_path)
+    for data in [b"".join(batches)] if together else batches:
+        log.append_as_follower(data, 0, NOW)
+    expected = [(offset, b"%d" % offset) for offset in JUMPS[jump]]
+    assert contents(log) == expected
+    for point in (0, *(offset + 1 for offset in JUMPS[jump])):
+        copy = tmp_path / str(point)
+        shutil.copytree(tmp_path / "t-0", copy / "t-0")
+        assert contents(open_log(copy, clean=clean, recovery_point=point)) == expected
+        assert not list((copy / "t-0").glob("*quarantined*"))
+
+
+@pytest.mark.parametrize("damage", ["before", "behind", "offset"])
+def test_a_jump_is_a_hole_where_something_before_or_behind_it_is_lost(tmp_path, damage):
+    log = open_log(tmp_path)
+    for offset in (0, 1, FAR):
+        log.append_as_follower(batch(b"%d" % offset, base_offset=offset), 0, NOW)
+    assert log.recovery_point == 2
+    first, second = logs(tmp_path / "t-0")
+    if damage == "before":
+        first.write_bytes(first.read_bytes()[: first.stat().st_size // 2])
+    else:
+        data = bytearray(second.read_bytes())
+        data[-3 if damage == "behind" else 7] ^= 1
+        second.write_bytes(data)
+    log = open_log(tmp_path, clean=False, recovery_point=2 if damage != "before" else log.recovery_point)
+    assert contents(log) == [(0, b"0"), (1, b"1")][: 1 if damage == "before" else 2]
+    assert (tmp_path / "t-0" / f"{second.name}.quarantined-0").exists()
 
 
 def test_case_5_recovery_can_be_cut_off_anywhere_and_begun_again(tmp_path):

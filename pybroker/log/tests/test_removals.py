@@ -10,7 +10,8 @@ import pytest
 
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
-from pybroker.log.segment import Segment
+from pybroker.log.log_files import LogFiles
+from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.tests.helpers import TOPIC_ID, TP, fill, manager, numbered
 from pyclient.protocol import errors
 
@@ -23,22 +24,22 @@ def deleted_at_the_first_sync(monkeypatch: pytest.MonkeyPatch, logs, log: Log) -
     synced: list[str] = []
     deletions: list[Future[None]] = []
     begun = threading.Event()
-    sync, forsake = Segment.sync, Log.forsake
+    sync, forsake = SegmentFiles.sync, LogFiles.forsake
 
-    def noted(self: Segment, *, with_indexes: bool) -> None:
+    def noted(self: SegmentFiles, *, with_indexes: bool) -> None:
         synced.append(str(self))
         if not deletions:
             deletions.append(pool.submit(logs.delete, TP))
             begun.wait(PATIENCE_S)
         sync(self, with_indexes=with_indexes)
 
-    def told(self: Log) -> None:
+    def told(self: LogFiles) -> None:
         forsake(self)
         begun.set()
 
     pool = ThreadPoolExecutor(1)
-    monkeypatch.setattr(Segment, "sync", noted)
-    monkeypatch.setattr(Log, "forsake", told)
+    monkeypatch.setattr(SegmentFiles, "sync", noted)
+    monkeypatch.setattr(LogFiles, "forsake", told)
     return synced, deletions
 
 

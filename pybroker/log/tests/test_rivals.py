@@ -11,8 +11,8 @@ import pytest
 
 from pybroker.log import recovery
 from pybroker.log.config import LogConfig
+from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.log import Log
-from pybroker.log.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
 from pybroker.topic_partition import TopicPartition
@@ -33,7 +33,7 @@ def two_copies(root: Path, count: int = 40) -> None:
     log = logs.get_or_create(TP, TOPIC_ID, CONFIG, str(root / "a"))
     fill(log, numbered(count), epoch=1)
     log.flush()
-    log.save_lagging_files()
+    log.files.save_lagging()
     shutil.copytree(root / "a" / "t-0", root / "b" / "t-0")
 
 
@@ -73,7 +73,7 @@ def test_a_log_that_has_what_the_better_one_lacks_is_kept_as_a_stray(tmp_path):
     logs = manager(tmp_path / "b", config=CONFIG)
     logs.load()
     fill(logs.get(TP), [b"in a later epoch"], epoch=2)
-    logs.get(TP).save_lagging_files()
+    logs.get(TP).files.save_lagging()
     log = loaded(tmp_path).get(TP)
     assert contents(log)[-1] == (40, b"in a later epoch")
     assert folders(tmp_path) == ["a/t-0-stray", "b/t-0"]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.log import checkpoints, leader_epochs, meta_properties, partition_metadata
-from pybroker.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochs
-from pybroker.log.storage import Storage
+from pybroker.log.files import checkpoints, leader_epochs, meta_properties, partition_metadata
+from pybroker.log.files.leader_epochs import EpochEnd, EpochEntry, LeaderEpochs
+from pybroker.log.files.storage import Storage
 from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from pybroker.log.file_cache import FileCache
-from pybroker.log.storage import SMALL_FILE_BYTES, Storage
+from pybroker.log.files.file_cache import FileCache
+from pybroker.log.files.storage import SMALL_FILE_BYTES, Storage
 from pybroker.log.trust import Trust
 
 

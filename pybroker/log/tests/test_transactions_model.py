@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
-from pybroker.log import marker as markers
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
+from pybroker.log.expiry import apply_retention
 from pybroker.log.log import Log
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers import marker as markers
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.tests.helpers import NOW, UnsyncedStorage, batch, idempotent, open_log
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=1000)
@@ -118,12 +119,12 @@ class Model:
 
     def kill(self) -> None:
         self.advance_to(len(self.entries))
-        self.log.release()
+        self.log.files.release()
         self.log = self.open("t-0", clean=False)
 
     def retain(self) -> None:
         if self.choice.random() < 0.3:
-            self.log.apply_retention(NOW + 2000)
+            apply_retention(self.log, NOW + 2000)
             self.start = self.log.log_start_offset
             self.restart()
 
@@ -140,7 +141,7 @@ class Model:
             mine, self.log = self.log, other
             self.check()
             self.log = mine
-            other.release()
+            other.files.release()
 
     # What must be so
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from cy.buffer import DecodeError, TooMuch
+from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.config import Endpoint
 from pybroker.net.connection import Connection
 from pybroker.net.limits import Limits
@@ -22,6 +22,8 @@ from pybroker.net.server import SocketServer, bind
 ECHO, WAIT, SILENT, FAIL, WORK, BULK = 3, 1, 0, 20, 19, 2
 UNSUPPORTED = b"unsupported"
 Handler = Callable[[bytes, Any], Any]
+STUBBORN = b"stubborn"
+"""The request of a worker that fails when it is cancelled."""
 
 
 class Answer(NamedTuple):
@@ -168,7 +170,12 @@ class Harness:
         if request == b"at once":
             return Answer(request)
         self.waiting.append(self.loop.create_future())
-        return Answer(request + await self.waiting[-1])
+        try:
+            return Answer(request + await self.waiting[-1])
+        except asyncio.CancelledError:
+            if request == STUBBORN:
+                raise RuntimeError("late") from None
+            raise
 
     def bulk(self, request: bytes, call: Any) -> Answer:
         self.seen.append(request)
@@ -198,7 +205,7 @@ def scenario(
                 await test(harness)
             finally:
                 await harness.server.close(grace_s=0)
-            assert harness.server.memory.held == 0
+            assert harness.server.memory.taken == 0
 
         @functools.wraps(test)
         def wrapper() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from cy.buffer import DecodeError
+from cy.wire.buffer import DecodeError
 from pybroker.net.tests.harness import ECHO, WORK, Answer, Harness, frame, scenario
 from pybroker.testing.garbage import leaves_nothing
 
 
 @scenario()
-async def test_many_requests_of_one_packet_are_served_in_several_turns(harness: Harness) -> None:
+async def test_many_requests_of_one_packet_are_served_in_several_visits(harness: Harness) -> None:
     served_by_then: list[int] = []
 
     def busy(request: bytes) -> Answer:

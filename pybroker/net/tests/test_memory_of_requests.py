@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cy.buffer import DecodeError, TooMuch
+from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.handlers import BETWEEN_BROKERS, SERVED, rows
 from pybroker.net.routes import Routes
 from pyclient.protocol.schema import Body, Field, read_bodies

@@ -11,7 +11,7 @@ import pytest
 from pybroker.cluster import peer_secret
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.remote import RemoteCoordinator, RemoteWriter
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.topic_partition import TopicPartition

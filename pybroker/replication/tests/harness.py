@@ -9,11 +9,11 @@ from typing import Any
 
 from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
-from pybroker.cluster.image import NOT_READ, MetadataDelta, MetadataImage, PartitionImage, Reading, TopicImage
+from pybroker.cluster.metadata.image import NOT_READ, MetadataDelta, MetadataImage, PartitionImage, Reading, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.config import BrokerConfig, topic_config
+from pybroker.log.files.storage import Storage
 from pybroker.log.manager import LogManager
-from pybroker.log.storage import Storage
 from pybroker.pools import Pools
 from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
@@ -137,7 +137,7 @@ class Node:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         topic = TopicImage(name, topic_id(name, generation), images, overrides)
         self.publish(MetadataDelta(changed={name: topic}))
-        return self.replicas.topics.get(name, {}).get(0)  # type: ignore[return-value]
+        return self.replicas.partitions.topics.get(name, {}).get(0)  # type: ignore[return-value]
 
     def delete(self, name: str = "t") -> None:
         """Deletes a topic."""

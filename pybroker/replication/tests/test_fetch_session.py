@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from pybroker.replication.fetch_partition import FetchPartition, PartitionRead
 from pybroker.replication.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
@@ -16,7 +17,6 @@ from pybroker.replication.fetch_session import (
     Key,
     next_epoch,
 )
-from pybroker.replication.fetching import FetchPartition, PartitionRead
 from pyclient.protocol import errors
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.replication.fetching import Fetch, FetchPartition
+from pybroker.replication.fetch_partition import FetchPartition
+from pybroker.replication.fetching import Fetch
 from pybroker.replication.tests.harness import NOW, Node, batch, values
 
 SIZE = len(batch(b"x" * 100))

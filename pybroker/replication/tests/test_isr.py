@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.replication.isr import Expand, IsrTracker, Shrink
+from pybroker.replication.isr import UNKNOWN_OFFSET, Expand, IsrTracker, Shrink
 
 LAG_MS = 30_000
 
@@ -76,7 +76,7 @@ def test_case_15_follower_comes_back_at_high_watermark_and_epoch_start() -> None
     isr = tracker((1, 2), epoch_start=50)
     assert fetch(isr, 3, 40, end=100, high_watermark=30) is None
     assert fetch(isr, 3, 60, end=100, high_watermark=70) is None
-    assert fetch(isr, 3, 70, end=100, high_watermark=70) == Expand(3, frozenset({1, 2, 3}))
+    assert fetch(isr, 3, 70, end=100, high_watermark=70) == Expand(3, frozenset({1, 2, 3}), UNKNOWN_OFFSET)
 
 
 def test_one_proposal_at_a_time() -> None:
@@ -84,7 +84,7 @@ def test_one_proposal_at_a_time() -> None:
     assert fetch(isr, 2, 10, end=10, high_watermark=10) is not None
     assert fetch(isr, 3, 10, end=10, high_watermark=10) is None
     isr.confirm((1, 2))
-    assert fetch(isr, 3, 10, end=10, high_watermark=10) == Expand(3, frozenset({1, 2, 3}))
+    assert fetch(isr, 3, 10, end=10, high_watermark=10) == Expand(3, frozenset({1, 2, 3}), UNKNOWN_OFFSET)
 
 
 def test_proposed_member_counts_before_the_controller_has_answered() -> None:
@@ -126,7 +126,7 @@ def test_what_is_known_of_replicas_that_stay_outlives_a_reassignment() -> None:
 
 def test_a_proposal_of_one_that_is_no_replica_any_more_is_dropped_and_any_other_is_not() -> None:
     isr = tracker((1, 2))
-    assert fetch(isr, 3, 10, end=10) == Expand(3, frozenset({1, 2, 3}))
+    assert fetch(isr, 3, 10, end=10) == Expand(3, frozenset({1, 2, 3}), UNKNOWN_OFFSET)
     isr.reassign((1, 2, 3, 4), now_ms=0)
     assert isr.pending is not None
     isr.reassign((1, 2), now_ms=0)
@@ -141,10 +141,32 @@ def test_a_follower_whose_registration_is_not_known_yet_waits_for_that() -> None
         3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=9, is_eligible=False
     )
     assert proposal is None
-    assert not isr.set_eligible(3, 8)
+    assert not isr.registered(3, 8)
     assert isr.next_expand(20) is None
-    assert isr.set_eligible(3, 9)
-    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}))
+    assert isr.registered(3, 9)
+    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}), 9)
+
+
+def test_a_registration_is_not_known_by_what_the_one_before_it_has_fetched() -> None:
+    isr = tracker((1,))
+    assert fetch(isr, 2, 20, end=20, high_watermark=20) is not None
+    isr.on_fetch(3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=9)
+    assert not isr.registered(3, 10)
+    isr.confirm((1, 2))
+    assert isr.next_expand(20) is None
+    isr.on_fetch(3, 0, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=10)
+    assert isr.next_expand(20) is None
+    proposal = isr.on_fetch(3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=10)
+    assert proposal == Expand(3, frozenset({1, 2, 3}), 10)
+
+
+def test_the_same_registration_goes_on_being_known_by_what_it_has_fetched() -> None:
+    isr = tracker((1,))
+    assert fetch(isr, 2, 20, end=20, high_watermark=20) is not None
+    isr.on_fetch(3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=9)
+    assert not isr.registered(3, 9)
+    isr.confirm((1, 2))
+    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}), 9)
 
 
 def test_the_next_follower_is_proposed_when_the_one_before_is_decided() -> None:
@@ -152,7 +174,7 @@ def test_the_next_follower_is_proposed_when_the_one_before_is_decided() -> None:
     assert fetch(isr, 2, 20, end=20, high_watermark=20) is not None
     assert fetch(isr, 3, 20, end=20, high_watermark=20) is None
     isr.confirm((1, 2))
-    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}))
+    assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}), UNKNOWN_OFFSET)
 
 
 def test_case_15_a_follower_that_had_everything_was_caught_up_at_its_last_fetch() -> None:

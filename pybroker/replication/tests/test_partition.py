@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.log.appending import Origin
 from pybroker.log.tests.helpers import marker
-from pybroker.replication.fetching import FetchPartition, Isolation, PartitionRead
+from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import NODE, NOW, TP, Node, batch, values
 from pyclient.protocol import errors

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 
-from pybroker.log.marker import EndTxnMarker
-from pybroker.log.txn_index import AbortedTransaction
+from pybroker.log.files.txn_index import AbortedTransaction
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.replication.deadlines import MIN_SWEEP, Deadlines
-from pybroker.replication.fetching import Fetch, FetchPartition, Isolation, PartitionRead
+from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
+from pybroker.replication.fetching import Fetch
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory, Waiting, WaitingAck, WaitingDelete
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, values
@@ -57,7 +59,7 @@ def is_empty(purgatory: Purgatory) -> bool:
 def test_wait_is_told_which_partition_has_changed(node: Node) -> None:
     purgatory = node.replicas.purgatory
     node.create(partitions=3)
-    partitions = list(node.replicas)
+    partitions = list(node.replicas.partitions)
     waiting = Counting(purgatory, enough=3)
     purgatory.park(waiting, partitions, LONG_MS)
     for number in (2, 0, 2):
@@ -74,7 +76,7 @@ def test_cancelled_wait_leaves_no_trace(node: Node) -> None:
     purgatory = node.replicas.purgatory
     node.create(partitions=3)
     waiting = Counting(purgatory)
-    purgatory.park(waiting, list(node.replicas), LONG_MS)
+    purgatory.park(waiting, list(node.replicas.partitions), LONG_MS)
     assert len(purgatory) == 1
     assert waiting.cancel()
     assert is_empty(purgatory)
@@ -112,7 +114,7 @@ def test_closing_cancels_everything(node: Node) -> None:
     node.create(partitions=2)
     waits = [Counting(purgatory) for _ in range(3)]
     for waiting in waits:
-        purgatory.park(waiting, list(node.replicas), LONG_MS)
+        purgatory.park(waiting, list(node.replicas.partitions), LONG_MS)
     purgatory.close()
     assert all(waiting.cancelled() for waiting in waits)
     assert is_empty(purgatory)
@@ -236,12 +238,22 @@ def test_deletion_waits_for_every_replica(node: Node) -> None:
 # Deadlines
 
 
+def until(loop: asyncio.AbstractEventLoop, holds: Callable[[], object]) -> None:
+    async def wait() -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                await asyncio.sleep(0.001)
+
+    loop.run_until_complete(wait())
+
+
 def test_deadlines_come_in_their_order_with_one_timer(loop: asyncio.AbstractEventLoop) -> None:
     deadlines = Deadlines(loop)
     order: list[int] = []
-    for delay_ms in (4, 1, 3, 2, 0):
-        deadlines.add(delay_ms, lambda n=delay_ms: order.append(n))  # type: ignore[misc]
-    loop.run_until_complete(asyncio.sleep(0.02))
+    with patch.object(loop, "time", return_value=loop.time()):  # all begin at once, however busy the machine is
+        for delay_ms in (4, 1, 3, 2, 0):
+            deadlines.add(delay_ms, lambda n=delay_ms: order.append(n))  # type: ignore[misc]
+    until(loop, lambda: len(order) == 5)
     assert order == [0, 1, 2, 3, 4]
     assert len(deadlines) == 0
 
@@ -253,7 +265,7 @@ def test_cancelled_deadline_does_not_come(loop: asyncio.AbstractEventLoop) -> No
     deadlines.add(2, lambda: told.append("late"))
     deadlines.cancel(early)
     deadlines.cancel(early)
-    loop.run_until_complete(asyncio.sleep(0.02))
+    until(loop, lambda: told)
     assert told == ["late"]
 
 

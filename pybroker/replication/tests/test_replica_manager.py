@@ -12,10 +12,19 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.image import MetadataDelta, PartitionImage, TopicImage
-from pybroker.log.marker import EndTxnMarker
-from pybroker.log.move import Move
-from pybroker.log.storage import Storage
+from pybroker.cluster.metadata.image import (
+    MISSING_CONFIGS,
+    UNREADABLE_CONFIGS,
+    Configs,
+    MetadataDelta,
+    PartitionImage,
+    TopicImage,
+)
+from pybroker.log.dirs.move import Move
+from pybroker.log.files.storage import Storage
+from pybroker.log.producers.marker import EndTxnMarker
+from pybroker.log.segment_files import SegmentFiles
+from pybroker.log.segments import REMOVED_PER_TURN
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -43,7 +52,7 @@ def test_deletion_is_durable_when_apply_returns(node: Node) -> None:
     node.append(b"a")
     node.delete()
     assert folders(node) == []
-    assert list(node.replicas) == []
+    assert list(node.replicas.partitions) == []
     assert node.led[2:] == [(TopicPartition("t", n), None) for n in range(2)]
     with pytest.raises(errors.UnknownTopicOrPartition):
         partition.append(batch(), 1, NOW)
@@ -199,6 +208,18 @@ def test_a_lower_broker_wide_min_insync_replicas_frees_what_waits(node: Node) ->
     assert partition.high_watermark == 1
 
 
+@pytest.mark.parametrize("unknown", [UNREADABLE_CONFIGS, MISSING_CONFIGS])
+def test_what_a_topic_asks_of_its_replicas_is_not_known_so_all_of_them_are_needed(node: Node, unknown: Configs) -> None:
+    """A broker that began while a topic's configuration was garbled acknowledged what only itself had."""
+    partition = node.create(replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
+    known = node.metadata.image.topics["t"]
+    node.publish(MetadataDelta(changed={"t": known._replace(configs=unknown)}))
+    with pytest.raises(errors.NotEnoughReplicas):
+        partition.append(batch(), -1, NOW)
+    node.publish(MetadataDelta(changed={"t": known}))
+    partition.append(batch(), -1, NOW)
+
+
 def test_configuration_of_another_version_does_not_stop_the_broker(node: Node) -> None:
     node.create()
     topic = node.metadata.image.topics["t"]._replace(configs={"key.of.tomorrow": "1"})
@@ -298,20 +319,20 @@ def test_case_11_disk_that_fails_while_a_topic_is_made_has_lost_what_it_could_no
     told: list[int] = []
 
     def tell() -> None:
-        told.append(len(node.replicas.lost()))
+        told.append(len(node.replicas.partitions.lost()))
 
     node.logs.on_dir_failure(lambda failed: tell())
     node.logs.on_dir_failure(lambda failed: node.loop.call_soon_threadsafe(tell))
     storage.fail("open", where=lambda path: path.startswith(f"{node.paths[0]}/"))
     node.create(partitions=10)
     node.turn()
-    lost = {index for _, index in node.replicas.lost()}
-    assert len(node.replicas.topics["t"]) == 10 - len(lost)
-    assert lost == set(range(10)) - node.replicas.topics["t"].keys()
+    lost = {index for _, index in node.replicas.partitions.lost()}
+    assert len(node.replicas.partitions.topics["t"]) == 10 - len(lost)
+    assert lost == set(range(10)) - node.replicas.partitions.topics["t"].keys()
     assert told
     assert max(told) <= len(lost) == 1
     node.delete()
-    assert node.replicas.lost() == frozenset()
+    assert node.replicas.partitions.lost() == frozenset()
 
 
 def test_case_13_flush_acks_waits_for_the_disk_and_one_sync_serves_many(
@@ -500,3 +521,32 @@ def test_marker_has_the_promise_of_all_replicas_in_sync(node: Node) -> None:
     node.replicas.purgatory.wake(partition)
     assert appended.done.done()
     assert partition.log.last_stable_offset == 2
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_deleted_records_take_many_segments_along_in_several_turns(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    partition = node.create()
+    log = partition.log
+    for _ in range(2 * REMOVED_PER_TURN + 1):
+        node.append(b"a")
+        log.roll(NOW)
+    counts = [0]
+    delete = SegmentFiles.delete
+
+    def counted(files: SegmentFiles) -> list[str]:
+        counts[-1] += 1
+        return delete(files)
+
+    async def sleep(delay: float) -> None:
+        counts.append(0)
+        await turn(delay)
+        if is_deleted:
+            node.logs.take_out([TP])
+
+    turn = asyncio.sleep
+    monkeypatch.setattr(SegmentFiles, "delete", counted)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert node.run(node.replicas.delete_records(partition, -1, 1000)) == log.log_end_offset
+    assert counts == ([REMOVED_PER_TURN, 0] if is_deleted else [REMOVED_PER_TURN, REMOVED_PER_TURN, 1])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cluster.image import MetadataDelta, MetadataImage, Reading, TopicImage
-from pybroker.log.strays import find
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, Reading, TopicImage
+from pybroker.log.dirs.strays import find
 from pybroker.replication.tests.harness import NOW, TP, Node, topic_id, values
 from pyclient.protocol import errors
 
@@ -34,7 +34,7 @@ def topic_of(node: Node, name: str = "t") -> TopicImage:
 
 
 def lose(node: Node, name: str = "t") -> TopicImage:
-    """The topic is missing in an image that was read anew."""
+    """The topic is missing in an image that was read again."""
     topic = topic_of(node, name)
     node.publish(MetadataDelta(missing={name: topic}, reading=Reading()))
     return topic
@@ -61,7 +61,7 @@ def test_the_log_of_a_topic_that_is_missing_is_kept_and_served_no_more(node: Nod
     lose(node)
     assert strays(node) == [("t", 0, 2)]
     assert node.led == [(TP, 4), (TP, None)]
-    assert list(node.replicas) == list(node.logs) == []
+    assert list(node.replicas.partitions) == list(node.logs) == []
     with pytest.raises(errors.UnknownTopicOrPartition):
         node.replicas.partition(TP)
 
@@ -130,7 +130,7 @@ def test_partitions_that_the_topic_has_no_more_are_kept(node: Node) -> None:
     topic = topic_of(node)
     node.publish(MetadataDelta(changed={"t": topic._replace(partitions=topic.partitions[:1])}, reading=Reading()))
     assert strays(node) == [("t", 1, 1)]
-    assert list(node.replicas) == [node.replicas.partition(TP)]
+    assert list(node.replicas.partitions) == [node.replicas.partition(TP)]
 
 
 @pytest.mark.parametrize("is_running", [False, True])
@@ -169,7 +169,7 @@ def test_the_log_of_a_topic_that_cannot_be_read_stays_where_it_is(node: Node) ->
     assert topic is None
     node.start(reading=reading)
     assert folders(node) == ["t-0"]
-    assert list(node.replicas) == []
+    assert list(node.replicas.partitions) == []
 
 
 def test_what_belongs_to_no_topic_is_not_under_retention(node: Node) -> None:

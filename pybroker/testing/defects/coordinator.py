@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cy.messages import Message
+from cy.wire.messages import Message
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator import groups
-from pybroker.coordinator.group import keeping, rebalancing
+from pybroker.coordinator.group import classic, keeping
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import upgrading
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
@@ -16,13 +17,25 @@ from pybroker.coordinator.runtime import Runtime
 from pybroker.coordinator.shard import Producer, Record, Result, Shard
 from pybroker.coordinator.skipping import Skipped
 from pybroker.coordinator.txn import remote
-from pybroker.handlers import admission
+from pybroker.handlers import offset_fetch
+from pybroker.handlers.common import admission
 from pybroker.net.peer import CONTROL, Peers
 from pybroker.testing.defects import Patch, defect
+from pyclient.protocol import OffsetFetch, errors
 
 SKIPPING = "pybroker/coordinator/tests/test_skipping.py::"
 RUNTIME = "pybroker/coordinator/tests/test_runtime.py::"
 MIGRATION = "pybroker/coordinator/group/consumer/tests/test_migration.py::"
+
+
+@defect("pybroker/handlers/tests/test_groups.py::test_an_error_of_the_group_is_each_partitions_too")
+def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
+    """As in Kafka; aiokafka then reads from the beginning what a coordinator that had moved could not tell."""
+
+    def refused(request: OffsetFetch.Request, error: errors.KafkaError, version: int) -> OffsetFetch.Response:
+        return OffsetFetch.Response(error_code=error.code)
+
+    return [(offset_fetch, "_refused", refused)]
 
 
 @defect(SKIPPING + "test_a_batch_whose_inside_cannot_be_read_is_skipped")
@@ -60,7 +73,7 @@ def clients_write_to_internal_topics() -> list[Patch]:
 
 @defect(RUNTIME + "test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had")
 def answers_of_an_event_that_raises_are_lost() -> list[Patch]:
-    """Whoever waits for an answer that an event had taken out before it raised waits for ever."""
+    """If an event took an answer out and then raised, its client waited for ever."""
     return [(Runtime, "_abandon", lambda self, *abandoned: None)]
 
 
@@ -127,4 +140,40 @@ def a_late_marker_refuses_the_next_transaction() -> list[Patch]:
 )
 def ids_that_nobody_comes_for_are_unbounded() -> list[Patch]:
     """A client that only asks for member ids has the broker remember each for up to half an hour."""
-    return [(rebalancing, "MOST_PENDING", 1 << 60)]
+    return [(classic, "MOST_PENDING", 1 << 60)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_admission.py"
+    "::test_the_partition_of_a_batch_in_an_open_transaction_is_looked_up_once"
+)
+def partitions_of_a_transaction_are_looked_up_for_each_question() -> list[Patch]:
+    """Once before the coordinator is asked, and once more for the append."""
+    from pybroker.handlers import produce
+
+    whole = produce.append
+
+    def append(request: Any, call: Any, said: Any, topic: Any, data: Any, seen: Any, *more: Any) -> Any:
+        return whole(request, call, said, topic, data, seen and seen._replace(partition=None), *more)
+
+    return [(produce, "append", append)]
+
+
+@defect(RUNTIME + "test_a_partition_that_could_not_be_loaded_is_loaded_again")
+def a_partition_that_could_not_be_loaded_stays_so() -> list[Patch]:
+    """NOT_COORDINATOR for all of its groups until another leader was elected, after one lack of a descriptor."""
+    return [(Runtime, "_begin_load", _load_once)]
+
+
+def _load_once(self: Runtime[Any], hosted: Any) -> None:
+    if hosted.loading is None:
+        hosted.loading = self._loop.create_task(self._load(hosted))
+
+
+@defect(
+    "pybroker/coordinator/txn/tests/test_marker_sender.py"
+    "::test_a_topic_that_the_metadata_have_lost_gets_its_marker_when_it_comes_back"
+)
+def a_topic_that_the_metadata_have_lost_needs_no_marker() -> list[Patch]:
+    """The transaction was complete without it, and stayed open in the topic when that came back."""
+    return [(MetadataImage, "_apply_losses", lambda self, delta: frozenset())]

@@ -5,23 +5,37 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from pybroker.log import truncation
 from pybroker.log.cleaned_segment import CleanedSegment, finish_swap
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.dirs.move import Move
+from pybroker.log.dirs.removals import Removals
+from pybroker.log.dirs.strays import Strays
 from pybroker.log.durability import Durability
-from pybroker.log.index_file import IndexFile
+from pybroker.log.files.index_file import IndexFile
 from pybroker.log.log import Log
-from pybroker.log.log_dir import LogDir
 from pybroker.log.log_files import LogFiles
-from pybroker.log.move import Move
-from pybroker.log.producer_state import ProducerStates
-from pybroker.log.removals import Removals
-from pybroker.log.segment import Segment
+from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.replay import replay_producers
 from pybroker.log.segment_files import SegmentFiles
-from pybroker.log.strays import Strays
 from pybroker.net import limits
 from pybroker.testing.defects import Patch, defect
 from pyclient.protocol import errors
 
 TESTS = "pybroker/log/tests/test_descriptors.py"
+CUTS = "pybroker/log/tests/test_cut_descriptors.py"
+
+
+def _reads_in_the_cut() -> Patch:
+    """What cannot be undone is read when the files have been cut."""
+    ends_at, can_undo_to = truncation._ends_at, ProducerStates.can_undo_to
+
+    def read_and_end(log: Log, offset: int, producers: ProducerStates | None) -> None:
+        if producers is None and not can_undo_to(log.producers, offset):
+            replay_producers(log.producers, log.segments, log.log_start_offset, offset)
+        ends_at(log, offset, producers)
+
+    return (truncation, "_ends_at", read_and_end)
 
 
 @defect(f"{TESTS}::test_a_roll_without_descriptors_refuses_the_append_and_the_next_one_is_good")
@@ -35,10 +49,10 @@ def a_sync_without_descriptors_fails_the_log_dir() -> list[Patch]:
     """It was treated as an fsync that had failed, of which nothing is known."""
 
     def sync(self: LogFiles, find_end: Callable[[], int]) -> int:
-        with self.undisturbed(), self._failing("syncing"):
-            return self._durability.sync(find_end)
+        with self.undisturbed(), self.failing("syncing"):
+            return self.durability.sync(find_end)
 
-    return [(LogFiles, "_sync", sync)]
+    return [(LogFiles, "sync", sync)]
 
 
 @defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one[partition.metadata]")
@@ -71,14 +85,14 @@ def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Pa
 @defect(f"{TESTS}::test_a_log_that_could_not_be_closed_without_descriptors_is_whole")
 def closing_without_descriptors_fails_the_log_dir() -> list[Patch]:
     """Setting one log aside took all others of its dir offline."""
-    refusing = LogFiles._refusing
+    refusing = LogFiles.refusing
 
     @contextlib.contextmanager
     def failing(self: LogFiles, doing: str) -> Iterator[None]:
-        with self._failing(doing) if doing == "closing" else refusing(self, doing):
+        with self.failing(doing) if doing == "closing" else refusing(self, doing):
             yield
 
-    return [(LogFiles, "_refusing", failing)]
+    return [(LogFiles, "refusing", failing)]
 
 
 @defect(f"{TESTS}::test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside")
@@ -120,27 +134,51 @@ def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
     return [(CleanedSegment, "to_final", to_final)]
 
 
-@defect("pybroker/log/tests/test_cut_descriptors.py::test_a_cut_without_descriptors_is_whole_or_is_refused")
+@defect(f"{CUTS}::test_a_cut_without_descriptors_is_whole_or_is_refused")
 def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
     """It stopped half-way, and took the log dir offline."""
-    return [(SegmentFiles, "hold", lambda self: None)]
+    return [(SegmentFiles, "held", lambda self: contextlib.nullcontext())]
 
 
-@defect("pybroker/log/tests/test_cut_descriptors.py::test_a_cut_without_descriptors_is_whole_or_is_refused")
+@defect(f"{CUTS}::test_what_a_cut_needs_stays_open_until_it_is_over")
+def the_cache_closes_what_a_cut_needs() -> list[Patch]:
+    """So did one whose segment was opened in time, where others opened files before it was cut."""
+
+    @contextlib.contextmanager
+    def held(self: SegmentFiles) -> Iterator[None]:
+        (self.data or self.open()).read(0, 0)
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.hold()
+        yield
+
+    return [(SegmentFiles, "held", held)]
+
+
+@defect(f"{CUTS}::test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun")
+def a_cut_undoes_to_the_end_that_is_left() -> list[Patch]:
+    """That lies lower than what was cut off where compaction has left nothing; producers were read from the log."""
+    return [_reads_in_the_cut()]
+
+
+@defect(f"{CUTS}::test_a_cut_without_descriptors_is_whole_or_is_refused")
 def a_deep_cut_reads_the_log_when_it_is_cut() -> list[Patch]:
     """So did one that the journal of producers does not reach."""
-    return [(ProducerStates, "can_undo_to", lambda self, offset: True)]
+    return [(ProducerStates, "can_undo_to", lambda self, offset: True), _reads_in_the_cut()]
 
 
-@defect("pybroker/log/tests/test_cut_descriptors.py::test_a_log_starts_over_without_descriptors_or_stays_as_it_is")
+@defect(f"{CUTS}::test_a_log_starts_over_without_descriptors_or_stays_as_it_is")
 def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Patch]:
     """It had no segment then."""
 
-    def place(self: Segment) -> None:
-        self._file = None
-        self._adopt(self._begin(self.path))
+    def place(self: SegmentFiles) -> None:
+        self.data = None
+        file = self.storage.open(self.path, create=True)
+        file.truncate(0)
+        self.offset_index.start_empty()
+        self.time_index.start_empty()
+        self.adopt(file)
 
-    return [(Segment, "place", place)]
+    return [(SegmentFiles, "place", place)]
 
 
 @defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")
@@ -181,3 +219,13 @@ def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
         drop_old(self, old_dir, folder)
 
     return [(Move, "_drop_old", drop_once)]
+
+
+@defect("pybroker/log/tests/test_read.py::test_case_8_damage_is_seen_when_the_file_was_closed_and_is_open_again")
+def what_was_read_before_the_file_was_closed_stays_trusted() -> list[Patch]:
+    """The cache closes a file to make room; what is in it may come from the disk again, and was not checked."""
+
+    def release(self: SegmentFiles) -> None:
+        self.data = None
+
+    return [(SegmentFiles, "release", release)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.cluster import internal_topics
+from pybroker.cluster.decisions import internal_topics
 from pybroker.config import BrokerConfig
 from pybroker.handlers import metadata
 from pybroker.testing.defects import Patch, defect
@@ -30,5 +30,5 @@ def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_client.py::test_a_topic_for_which_there_are_too_few_brokers_is_waited_for")
 def clients_take_a_lack_of_brokers_as_final() -> list[Patch]:
-    """Whoever starts before the second broker fails."""
+    """A client that starts before the second broker fails."""
     return [(client_metadata, "may_pass", lambda error: error.retriable)]

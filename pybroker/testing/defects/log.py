@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cy.aborted_transactions import AbortedTransactions
 from cy.batch import Batch, recompress
-from cy.batch_filter import BatchFilter
-from cy.key_scanner import KeyScanner
-from pybroker.log import cleaner, compaction, recovery
+from cy.batch.aborted_transactions import AbortedTransactions
+from cy.compaction.batch_filter import BatchFilter
+from cy.compaction.key_scanner import KeyScanner
+from pybroker.log import deep_cut, recovery, shared_configs
+from pybroker.log.compaction import cleaner, compaction
 from pybroker.log.config import MAX_LONG
+from pybroker.log.files.storage import Bytes
 from pybroker.log.log import Log
 from pybroker.log.log_files import LogFiles
-from pybroker.log.producer_state import ProducerStates
+from pybroker.log.producers import idle_producers
+from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.segment import Segment
-from pybroker.log.storage import Bytes
 from pybroker.log.validation import Rules
 from pybroker.testing.defects import Patch, defect
 
 TESTS = "pybroker/log/tests"
+
 ENTRY_BYTES = 34
 LAST_OFFSET = slice(18, 26)
 
@@ -55,26 +58,26 @@ def a_delete_horizon_overflows() -> list[Patch]:
 @defect(f"{TESTS}/test_interleavings.py")
 def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
     """The log may be cut between the look at its end and the look at its number of cuts."""
-    sync = LogFiles._sync
+    sync = LogFiles.sync
 
     def sync_to_old_end(self: LogFiles, find_end: Callable[[], int]) -> int:
         end = find_end()
         return sync(self, lambda: end)
 
-    return [(LogFiles, "_sync", sync_to_old_end)]
+    return [(LogFiles, "sync", sync_to_old_end)]
 
 
 @defect(f"{TESTS}/test_interleavings.py")
 def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
     """The old segments leave the list before the new one is there."""
-    remove = Log._remove_segments
+    remove = LogFiles.remove
 
-    def remove_before(self: Log, removed: list[Segment]) -> None:
+    def remove_before(self: LogFiles, removed: list[Segment]) -> None:
         if len(removed) == len(self.segments):
             self.segments.remove_from(0)
         remove(self, removed)
 
-    return [(Log, "_remove_segments", remove_before)]
+    return [(LogFiles, "remove", remove_before)]
 
 
 @defect(f"{TESTS}/test_compaction.py::test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed")
@@ -130,4 +133,45 @@ def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
 @defect(f"{TESTS}/test_producers.py::test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again[False]")
 def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
     """However little is cut, the loop reads all headers of the segment."""
-    return [(ProducerStates, "undo_to", lambda self, offset: False)]
+    return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
+
+
+@defect(f"{TESTS}/test_deep_cut.py::test_a_log_that_changes_meanwhile_is_read_again[cut]")
+def what_was_read_for_a_cut_counts_whatever_the_log_has_become() -> list[Patch]:
+    """Producers would be those of records that are not there any more."""
+    return [(deep_cut, "_state_of", lambda log: None)]
+
+
+@defect(f"{TESTS}/test_manager.py::test_a_configuration_that_no_log_has_any_more_is_forgotten")
+def every_configuration_is_kept() -> list[Patch]:
+    """Each change of a topic's configuration left one behind, for good."""
+    return [(shared_configs, "WeakKeyDictionary", dict)]
+
+
+@defect(f"{TESTS}/test_recovery.py::test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill[one-True-False]")
+def a_jump_of_the_offsets_is_taken_for_a_loss() -> list[Patch]:
+    """A follower's records behind 2^31 offsets that the leader's log lacks were put aside after a kill."""
+    return [(recovery, "_is_jump", lambda end, following: False)]
+
+
+@defect(f"{TESTS}/test_crash.py::test_case_13_no_jump_of_the_offsets_stands_in_for_records_that_were_lost")
+def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
+    """The records before it may be lost, and nobody could tell."""
+    return [(Log, "flush", lambda self: self.recovery_point)]
+
+
+@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_so_many_producers_whoever_invents_them")
+def any_number_of_invented_producers_is_remembered() -> list[Patch]:
+    """Each cost the broker 440 bytes for a day, and its sender 70."""
+    return [(ProducerStates, "_make_room", lambda self: None)]
+
+
+@defect(f"{TESTS}/test_idle_producers.py::test_a_producer_with_an_open_transaction_is_not_forgotten")
+def a_producer_is_forgotten_in_the_middle_of_its_transaction() -> list[Patch]:
+    """What it has written would become visible, or the last stable offset would stand still for good."""
+
+    class AnyOffset:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    return [(idle_producers, "NO_OFFSET", AnyOffset())]

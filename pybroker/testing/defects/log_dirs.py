@@ -5,14 +5,16 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pybroker.log import folder_states, recovery, rivals
+from pybroker.log import recovery
+from pybroker.log.dirs import folder_states, log_dir, rivals
+from pybroker.log.dirs.log_copy import LogCopy
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.dirs.move import Move
+from pybroker.log.dirs.removals import Removals
+from pybroker.log.dirs.running_moves import RunningMoves
 from pybroker.log.log import Log
-from pybroker.log.log_copy import LogCopy
-from pybroker.log.log_dir import LogDir
+from pybroker.log.log_start import LogStart
 from pybroker.log.manager import LogManager
-from pybroker.log.move import Move
-from pybroker.log.removals import Removals
-from pybroker.log.running_moves import RunningMoves
 from pybroker.pools import Pools
 from pybroker.replication.moves import Moves
 from pybroker.replication.preferred_dirs import PreferredDirs
@@ -20,11 +22,24 @@ from pybroker.testing.defects import Patch, defect
 from pybroker.topic_partition import TopicPartition
 
 TESTS = "pybroker/log/tests"
+STARTS = f"{TESTS}/test_log_start.py"
 CRASHES = f"{TESTS}/test_crash_folders.py::test_no_crash_loses_a_log_that_moves_or_brings_back_one_that_was_deleted[3]"
 
 
 def _first_dir_wins() -> list[Patch]:
     return [(rivals, "has_more", lambda first, second: False)]
+
+
+@defect(f"{TESTS}/test_failing_dirs.py::test_a_dir_fails_at_once_though_a_checkpoint_hangs")
+def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
+    """One lock for both: a disk that hung in a sync held the event loop."""
+    fail = LogDir.fail
+
+    def after_the_checkpoint(self: LogDir, error: OSError, doing: str) -> Any:
+        with self._checkpointing:
+            return fail(self, error, doing)
+
+    return [(LogDir, "fail", after_the_checkpoint)]
 
 
 @defect(CRASHES)
@@ -72,7 +87,7 @@ def files_of_a_deleted_log_go_before_it_has_lost_its_name() -> list[Patch]:
 
     def delete(self: Removals, log_dir: LogDir, logs: list[Log]) -> None:
         for log in logs:
-            log.abandon()
+            log.files.abandon()
             log_dir.storage.remove_folder(log.folder)
 
     return [(Removals, "delete", delete)]
@@ -242,3 +257,49 @@ def a_wish_for_a_log_dir_that_failed_keeps_the_replica_unmade() -> list[Patch]:
         return self._preferred.take(topic_partition, self._clock.monotonic_ms())
 
     return [(Moves, "preferred_dir", preferred_dir)]
+
+
+@defect(f"{STARTS}::test_records_deleted_at_a_segments_end_stay_so_when_the_power_is_cut")
+def segments_tell_a_start_before_their_folder_is_synced() -> list[Patch]:
+    """The checkpoint file left out a log that begins where its first segment does: a power cut undid the renames of
+    those before it, and deleted records were back.
+    """
+    must_be_told = log_dir._must_be_told
+
+    def told(log: Log) -> bool:
+        return must_be_told(log) and log.log_start_offset > log.first_segment_offset
+
+    return [(log_dir, "_must_be_told", told)]
+
+
+def _old_dir_forgets() -> list[Patch]:
+    switch = Move._switch
+
+    def forgetting(self: Move) -> bool:
+        old = self.log.log_dir
+        has_switched = switch(self)
+        if has_switched:
+            old.leaving.clear()
+            self.log.files.has_left(old)
+            old.stale.add(self.log.topic_partition)
+        return has_switched
+
+    return [(Move, "_switch", forgetting)]
+
+
+@defect(f"{STARTS}::test_records_deleted_before_a_move_has_settled_stay_so_when_the_process_is_killed")
+def records_are_deleted_in_the_new_dir_only() -> list[Patch]:
+    """The old folder, which has the log's name still, won at the next start: it had more."""
+    return _old_dir_forgets()
+
+
+@defect(f"{STARTS}::test_records_deleted_before_a_move_stay_so_when_the_power_is_cut_before_it_has_settled")
+def the_old_dir_forgets_a_log_that_has_switched() -> list[Patch]:
+    """The old folder may win after a power cut, and nothing said where its log begins."""
+    return _old_dir_forgets()
+
+
+@defect(f"{STARTS}::test_a_log_that_is_cut_below_its_start_keeps_what_is_appended_then")
+def a_start_is_told_that_is_beyond_the_cut() -> list[Patch]:
+    """The next start of the broker threw away what was appended behind the cut."""
+    return [(LogStart, "take_back", lambda self, offset: None)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker import handlers
-from pybroker.handlers import admission, fetch, metadata, slices
-from pybroker.handlers import lane as lanes
-from pybroker.handlers.lane import Turn
+from pybroker.handlers import fetch, metadata
+from pybroker.handlers.common import admission, slices, turns
+from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.produce import Appends
 from pybroker.log import log, validation
 from pybroker.net import connection, routes
-from pybroker.replication import fetching, purgatory
+from pybroker.replication import fetch_partition, purgatory
 from pybroker.replication.fetch_session import FetchSessions
 from pybroker.replication.fetching import Fetch
 from pybroker.replication.purgatory import WaitingForMany
@@ -19,10 +19,10 @@ from pybroker.testing.defects import Patch, defect
 from pyclient.protocol import errors
 
 
-@defect("pybroker/net/tests/test_long_requests.py::test_many_requests_of_one_packet_are_served_in_several_turns")
-def a_packet_of_requests_is_served_in_one_turn() -> list[Patch]:
+@defect("pybroker/net/tests/test_long_requests.py::test_many_requests_of_one_packet_are_served_in_several_visits")
+def a_packet_of_requests_is_served_in_one_visit() -> list[Patch]:
     """All that was received was served before anybody else."""
-    return [(connection, "TURN_S", float("inf"))]
+    return [(connection, "VISIT_S", float("inf"))]
 
 
 @defect("pybroker/handlers/tests/test_produce.py::test_a_request_of_many_batches_is_served_in_several_turns")
@@ -57,19 +57,19 @@ def batches_are_repacked_on_the_loop() -> list[Patch]:
 )
 def what_is_open_when_a_request_comes_is_taken_for_open_in_its_later_turns() -> list[Patch]:
     """A batch that was unpacked on a thread came behind the marker, and began a transaction that nobody ended."""
-    return [(admission, "nothing_said", lambda request, call: None)]
+    return [(admission, "nothing_said", lambda seen: None)]
 
 
-@defect("pybroker/handlers/tests/test_lane.py::test_a_rest_that_ends_late_is_followed_by_another_one")
+@defect("pybroker/handlers/tests/test_turns.py::test_a_rest_that_ends_late_is_followed_by_another_one")
 def long_requests_take_half_of_a_machine_that_is_busy() -> list[Patch]:
-    """However late the lane's rest ended, the next turn followed: on a busy machine all others waited behind it."""
-    return [(lanes, "MOST_RESTS", 1)]
+    """However late the rest between turns ended, the next turn followed: on a busy machine all others waited."""
+    return [(turns, "MOST_RESTS", 1)]
 
 
 @defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
 def the_partitions_of_a_transaction_are_looked_at_in_one_turn() -> list[Patch]:
     """AddPartitionsToTxn of 260,000 partitions held the loop for half a second."""
-    return [(lanes, "PIECE", 1 << 40)]
+    return [(turns, "PIECE", 1 << 40)]
 
 
 @defect("pybroker/handlers/tests/test_slices.py::test_others_are_served_between_two_slices")
@@ -80,6 +80,30 @@ def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
         return False
 
     return [(slices, "exceeds", exceeds)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_slices.py"
+    "::test_a_group_that_one_slice_meets_an_error_of_is_answered_with_that_error_alone"
+)
+def a_group_whose_slices_differ_is_answered_twice() -> list[Patch]:
+    """OffsetFetch of many partitions: clients took what stood in the first answer for all that was committed."""
+
+    def is_cut(left: Any, right: Any, field: str) -> bool:
+        names = type(left).__layout__.names
+        return all(name == field or getattr(left, name) == getattr(right, name) for name in names)
+
+    return [(slices, "is_cut", is_cut)]
+
+
+@defect("pybroker/handlers/tests/test_slices.py::test_the_first_error_of_a_request_is_told_with_its_message")
+def the_error_of_a_later_slice_loses_its_message() -> list[Patch]:
+    """Only its code was taken over."""
+
+    def refuse(answer: Any, refusal: Any) -> None:
+        answer.error_code = refusal.error_code
+
+    return [(slices, "refuse", refuse)]
 
 
 @defect(
@@ -128,10 +152,10 @@ def requests_hold_as_much_as_fits() -> list[Patch]:
 def a_fetch_of_many_partitions_is_read_in_one_turn() -> list[Patch]:
     """Thirty thousand of them held the loop for a seventh of a second."""
 
-    async def in_pieces(self: lanes.Lane, items: Any, do: Any) -> None:
+    async def in_pieces(self: turns.Turns, items: Any, do: Any) -> None:
         do(list(items))
 
-    return [(lanes.Lane, "in_pieces", in_pieces)]
+    return [(turns.Turns, "in_pieces", in_pieces)]
 
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_is_appended_between_two_turns_is_not_waited_for")
@@ -194,7 +218,7 @@ def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_errors_of_partitions_leave_nothing_to_the_garbage_collector")
 def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[Patch]:
     """Thirty thousand of them held 26 MB, and the collection that found them held the loop for 160 ms."""
-    return [(fetching, "without_frames", lambda error: error)]
+    return [(fetch_partition, "without_frames", lambda error: error)]
 
 
 @defect("pybroker/handlers/tests/test_topic_administration.py::test_a_topic_that_a_long_request_names_twice_is_refused")
@@ -219,10 +243,10 @@ def all_partitions_are_described_in_one_turn() -> list[Patch]:
 def all_replicas_are_described_in_one_turn() -> list[Patch]:
     """DescribeLogDirs of sixty thousand held the loop for 100 ms."""
 
-    async def in_pieces(self: lanes.Lane, items: Any, do: Any) -> None:
+    async def in_pieces(self: turns.Turns, items: Any, do: Any) -> None:
         do(list(items))
 
-    return [(lanes.Lane, "in_pieces", in_pieces)]
+    return [(turns.Turns, "in_pieces", in_pieces)]
 
 
 @defect(
@@ -239,3 +263,16 @@ def slices_shrink_to_a_topic_each() -> list[Patch]:
     """A write takes more than a turn, however little it writes: four thousand topics took eleven seconds."""
     splits = {api: tuple(each._replace(least=1) for each in rows) for api, rows in slices.SPLITS.items()}
     return [(slices, "SPLITS", splits)]
+
+
+@defect("pybroker/handlers/tests/test_slices.py::test_a_slice_is_as_large_as_a_wait_for_other_replicas_is_worth")
+def slices_that_wait_for_replicas_shrink_to_an_item_each() -> list[Patch]:
+    """Of three brokers OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 were not answered in 20 s."""
+    splits = {api: tuple(each._replace(least=1) for each in rows) for api, rows in slices.SPLITS.items()}
+    return [(slices, "SPLITS", splits)]
+
+
+@defect("pybroker/coordinator/tests/test_runtime.py::test_refused_requests_leave_nothing_to_the_garbage_collector")
+def refused_requests_to_coordinators_stay_until_the_garbage_is_collected() -> list[Patch]:
+    """DeleteGroups of 130,000 unknown groups left as many errors; collections of them held the loop for 130 ms."""
+    return [(errors, "without_frames", lambda error: error)]

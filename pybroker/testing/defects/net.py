@@ -38,3 +38,19 @@ def a_handler_has_no_task_until_it_has_waited() -> list[Patch]:
         return loop.create_task(rest)
 
     return [(waiting, "start", start)]
+
+
+@defect(
+    "pybroker/net/tests/test_connection.py::test_a_future_that_fails_after_its_connection_closed_is_no_complaint"
+)
+def nobody_looks_at_what_fails_after_its_connection_closed() -> list[Patch]:
+    """asyncio complains of each when it is collected."""
+    from pybroker.net.connection import Connection
+
+    whole = Connection._on_result
+
+    def on_result(self: Any, reply: Any, source: asyncio.Future[Any]) -> None:
+        if self._socket is not None:
+            whole(self, reply, source)
+
+    return [(Connection, "_on_result", on_result)]

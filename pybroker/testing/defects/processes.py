@@ -7,10 +7,12 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker import data_folder, diagnostics, fleet, foreground, loop_watch, private_files
+from pybroker import data_folder, loop_watch, private_files
 from pybroker.cluster.node import ClusterNode
-from pybroker.coordination import tree
 from pybroker.data_folder import Locks
+from pybroker.process import diagnostics, fleet, foreground
+from pybroker.process.fleet import Member
+from pybroker.store import tree
 from pybroker.testing.defects import Patch, defect
 
 
@@ -34,6 +36,12 @@ def a_broker_that_stops_waits_for_a_store_that_has_gone() -> list[Patch]:
     return [(ClusterNode, "_while_store_lives", wait)]
 
 
+@defect("pybroker/tests/test_owner.py::test_a_halted_broker_whose_supervisor_was_killed_stops_in_order")
+def a_halted_broker_outlives_its_supervisor() -> list[Patch]:
+    """It stands still for good, and holds its folder."""
+    return [(foreground, "go_on_without_parent", lambda: None)]
+
+
 @defect("pybroker/tests/test_owner.py::test_a_terminal_that_is_closed_stops_a_broker_in_order")
 def a_closed_terminal_kills_a_broker() -> list[Patch]:
     """SIGHUP does what it does by default."""
@@ -44,6 +52,30 @@ def a_closed_terminal_kills_a_broker() -> list[Patch]:
 def a_signal_without_a_name_ends_the_keeper() -> list[Patch]:
     """The broker is never started again."""
     return [(fleet, "_signal", lambda number: signal.Signals(number).name)]
+
+
+@defect(
+    "pybroker/tests/test_members.py::test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_restarted"
+)
+def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
+    """The keeper looks at nothing but its delay."""
+
+    async def is_wanted(self: Member) -> bool:
+        return not self._stopping.is_set()
+
+    return [(Member, "_is_wanted", is_wanted)]
+
+
+@defect("pybroker/tests/test_members.py::test_a_broker_that_is_killed_while_its_process_comes_up_has_none_afterwards")
+def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
+    """There was no process to kill."""
+
+    async def kill_and_hold(self: Member) -> None:
+        self.kill()
+        await self._until(lambda: self._process is None)
+        self._wanted.clear()
+
+    return [(Member, "kill_and_hold", kill_and_hold)]
 
 
 @defect("pybroker/tests/test_fleet.py::test_the_folder_of_a_broker_that_is_to_be_started_again_is_not_for_others")

@@ -6,15 +6,16 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from pybroker.cluster import corrections, loading
-from pybroker.cluster.image import NO_CONFIGS, MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster import corrections
+from pybroker.cluster.controller import ControllerService
+from pybroker.cluster.metadata.image import NO_CONFIGS, MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
-from pybroker.cluster.service import ControllerService
+from pybroker.cluster.nodes import loading
 from pybroker.config import topic_config
-from pybroker.log import missing_directories
 from pybroker.log.config import LogConfig
+from pybroker.log.dirs import missing_directories
+from pybroker.log.dirs.strays import Stray, Strays
 from pybroker.log.log import Log
-from pybroker.log.strays import Stray, Strays
 from pybroker.replication import replica_manager
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.defects import Patch, defect
@@ -121,13 +122,13 @@ def one_topic_that_differs_stops_the_changes_of_all() -> list[Patch]:
 
 @defect("pybroker/cluster/tests/test_missing_topics.py::test_a_new_controller_begins_and_elects_leaders_of_the_others")
 def no_term_begins_while_a_topic_differs() -> list[Patch]:
-    """Each was refused, and its controller read everything anew."""
+    """Each was refused, and its controller read everything again."""
     return [(ControllerService, "_freeze", lambda self, names: None)]
 
 
 @defect("pybroker/tests/test_missing_directory.py")
 def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
-    """What had been on the disk alone began anew at offset 0."""
+    """What had been on the disk alone started again at offset 0."""
     return [(missing_directories, "compare", lambda known, found, given_up: missing_directories.Directories())]
 
 

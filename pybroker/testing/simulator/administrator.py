@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pybroker.cluster.config_changes import ConfigChange, ConfigOperation, KeyChange
-from pybroker.cluster.image import ResourceType, TopicImage
-from pybroker.cluster.plan import NewPartitions, NewTopic, TopicName
-
-if TYPE_CHECKING:
-    from pybroker.testing.simulator.faults import Faults
+from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata.image import ResourceType, TopicImage
+from pybroker.testing.simulator.surroundings import Surroundings
 
 DOOMED = "d"
 MOST_PARTITIONS = 2
@@ -30,7 +28,7 @@ PAUSE_S = 0.5
 class Administrator:
     """Draws what happens to the topic."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Surroundings) -> None:
         self.faults = faults
         self.cluster = faults.cluster
         self.rng = faults.rng

@@ -8,26 +8,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pybroker.cluster import elections, isr_changes, reassignments
-from pybroker.cluster.elections import Standing
+from pybroker.cluster.decisions import elections, isr_changes, reassignments
+from pybroker.cluster.decisions.elections import Standing
+from pybroker.cluster.decisions.topic_rules import MIN_ISR, TopicRules
 from pybroker.cluster.following import newest
-from pybroker.cluster.loading import load_deleted
 from pybroker.cluster.membership import Membership
-from pybroker.cluster.topic_rules import MIN_ISR, TopicRules
+from pybroker.cluster.nodes.loading import load_deleted
 from pybroker.coordinator import runtime
 from pybroker.coordinator.replies import send
 from pybroker.coordinator.runtime import Runtime
 from pybroker.coordinator.txn import ending, initialising
 from pybroker.coordinator.txn.marker_sender import MarkerSender
 from pybroker.coordinator.txn.shard import TransactionShard
-from pybroker.handlers import admission
-from pybroker.log import partition_metadata, recovery
+from pybroker.handlers.common import admission
+from pybroker.log import expiry, recovery
+from pybroker.log.config import LogConfig
 from pybroker.log.durability import Durability
-from pybroker.log.leader_epochs import EpochEnd
+from pybroker.log.files import partition_metadata
+from pybroker.log.files.leader_epochs import EpochEnd
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.marker import EndTxnMarker
-from pybroker.log.producer_state import ProducerStates
+from pybroker.log.producers.marker import EndTxnMarker
+from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.segment_files import SegmentFiles
 from pybroker.replication import follower
 from pybroker.replication.follower import Followed
@@ -139,9 +142,10 @@ def expands_too_soon() -> list[Patch]:
     """A follower is proposed before it has caught up."""
 
     def expand(self: IsrTracker, replica: int, high_watermark: int) -> Any:
-        if not self.followers[replica].is_eligible:
+        follower = self.followers[replica]
+        if not follower.is_eligible:
             return None
-        return self._propose(Expand(replica, self.members | {replica}))
+        return self._propose(Expand(replica, self.members | {replica}, follower.broker_epoch))
 
     return [(IsrTracker, "_expand", expand)]
 
@@ -156,7 +160,7 @@ def any_min_insync() -> list[Patch]:
 
 
 def largest_min_insync() -> list[Patch]:
-    """Who leaves the ISR stays eligible by the largest of the replicas' min.insync.replicas, under whoever leads."""
+    """Who leaves the ISR stays eligible by the largest of the replicas' min.insync.replicas, under any leader."""
 
     def min_isr(self: TopicRules, topic: Any, partition: Any) -> int:
         own = topic.configs.get(MIN_ISR)
@@ -192,7 +196,7 @@ def same_epoch() -> list[Patch]:
 
 
 def unclean() -> list[Patch]:
-    """Whoever is alive leads."""
+    """Any broker that is alive leads."""
 
     def elect(partition: Any, alive: Any, *, unclean: bool = False, lost: Any = (), min_isr: int = 1) -> Any:
         return before(partition, alive, unclean=True, lost=lost, min_isr=min_isr)
@@ -202,10 +206,10 @@ def unclean() -> list[Patch]:
 
 
 def no_partition_epochs() -> list[Patch]:
-    """AlterPartition of a leader of the past, or with whoever has gone."""
+    """AlterPartition of a leader of the past, or with a broker that has gone."""
 
     def check(image: Any, topic: Any, partition: Any, leader: int, change: Any) -> None:
-        """Whoever proposes is believed."""
+        """Every proposal is believed."""
 
     return [(isr_changes, "_check", check)]
 
@@ -244,10 +248,7 @@ def keeps_epoch_of_moves() -> list[Patch]:
 def starts_over() -> list[Patch]:
     """A log that diverges is cut below what both have."""
 
-    def cut(log: Log, leader: EpochEnd, wall_ms: int) -> None:
-        log.truncate_to(0, wall_ms)
-
-    return [(follower, "cut_to_agree", cut)]
+    return [(follower, "agreed_end", lambda log, leader: 0)]
 
 
 def never_cuts() -> list[Patch]:
@@ -369,18 +370,12 @@ def aborted_unnamed() -> list[Patch]:
 
 def keeps_no_limit() -> list[Patch]:
     """Retention by size removes all that it can."""
-    before = Log.apply_retention
+    before = expired_count
 
-    def apply(self: Log, now_ms: int) -> int:
-        own = self.config
-        if own.retention_bytes > 0:
-            self.config = replace(own, retention_bytes=0)
-        try:
-            return before(self, now_ms)
-        finally:
-            self.config = own
+    def count(segments: list[Candidate], config: LogConfig, *facts: int) -> int:
+        return before(segments, replace(config, retention_bytes=min(config.retention_bytes, 0)), *facts)
 
-    return [(Log, "apply_retention", apply)]
+    return [(expiry, "expired_count", count)]
 
 
 def topics_share_a_log() -> list[Patch]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.data_folder import DataFolder
-from pybroker.handlers.lane import Lane
-from pybroker.housekeeping import Housekeeping
+from pybroker.handlers.common.turns import Turns
+from pybroker.log.housekeeping import Housekeeping
 from pybroker.net.peer import Peers
 from pybroker.pools import Pools
 from pybroker.server import Broker
@@ -69,7 +69,7 @@ class SimulatedBroker(Broker):
             storage=process.storage,
             store=open_store,
         )
-        self.lane = Lane(lambda: 0.0, lambda: 0.0)
+        self.turns = Turns(lambda: 0.0, lambda: 0.0)
         self.pools = Pools.one(Pool(process.loop))  # type: ignore[arg-type]
         self.unpackers = Pool(process.loop)  # type: ignore[assignment]
         self.process = process
@@ -83,7 +83,7 @@ class SimulatedBroker(Broker):
         self._bound = [SimpleNamespace(endpoint=endpoint)]  # type: ignore[list-item]
 
     def _make_peers(self) -> Peers:
-        peers = SimulatedPeers(self.node_id, self.peer_secret, self.loop)
+        peers = SimulatedPeers(self.node_id, lambda: self.peer_secret, self.loop)
         peers.process = self.process
         return peers
 

@@ -10,7 +10,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from pybroker.log.storage import Bytes
+from pybroker.log.files.storage import Bytes
 
 _header = struct.Struct(">qii")
 _END_DELTA = struct.Struct(">i")
@@ -69,6 +69,17 @@ class Chain:
             self.ends.append(other.ends[number])
             self.digests.append(other.digests[number])
             self.batches.append(other.batches[number])
+
+    def forget_below(self, other: Chain, offset: int) -> None:
+        """The log begins at the offset: what it had below is nobody's business, and the other stands for it."""
+        count, others = self.index(offset), other.index(offset)
+        if count == others and self.digests[:count][-1:] == other.digests[:others][-1:]:
+            return
+        kept = list(zip(self.batches[count:], self.ends[count:], strict=True))
+        self.cut(0)
+        self.take(other, offset)
+        for batch, end in kept:
+            self.add(batch, end)
 
     def cut(self, offset: int) -> None:
         """Ends at or before the offset."""

@@ -7,10 +7,11 @@ from random import Random
 from typing import Any
 
 import pyclient.protocol
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.testing.simulator.cluster import Cluster, Process
 from pybroker.testing.simulator.connection import ClientEnd, connect
 from pyclient.protocol import errors
+from pyclient.protocol.answers import answer_on
 
 CONNECT_TIMEOUT_S = 0.3
 
@@ -62,16 +63,7 @@ class Client(Process):
             except OSError as error:
                 raise errors.NetworkException(str(error)) from error
             self._connections[broker] = connection
-        answer: asyncio.Future[Any] = self.loop.create_future()
-
-        def done(response: Any, error: errors.KafkaError | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(response)
-
+        answer, done = answer_on(self.loop)
         connection.send(_api_of(message), version, message, done)
         return await answer
 

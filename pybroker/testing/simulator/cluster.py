@@ -161,9 +161,9 @@ class Cluster:
 
     def _end(self, process: Process) -> None:
         process.loop.kill()
-        process.storage.is_closed = True
-        if self.watcher is not None:
+        if self.watcher is not None:  # first: it may have to open a log that a stop has closed
             self.watcher.process_ended(process)
+        process.storage.is_closed = True
 
     def cut_power(self, node_id: int, *, loses_disk: bool = False) -> None:
         """The machine stops, and nobody is told."""

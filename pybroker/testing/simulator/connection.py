@@ -14,17 +14,17 @@ from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from pybroker import waiting
+from pybroker.cluster import peer_secret
 from pybroker.handlers import BETWEEN_BROKERS, SERVED, rows
-from pybroker.handlers.call import Call
+from pybroker.handlers.common.call import Call
 from pybroker.testing.simulator.disk import Slice
 from pyclient.protocol import Fetch, Produce, errors
+from pyclient.protocol.answers import OnDone
 
 if TYPE_CHECKING:
     from pybroker.testing.simulator.cluster import Cluster, Process
 
 HANDLERS = {row.api.key: row.handle for row in rows({**SERVED, **BETWEEN_BROKERS})}
-
-OnDone = Callable[[Any, "errors.KafkaError | None"], object]
 
 
 async def connect(cluster: Cluster, client: Process, place: int, on_lost: Callable[[Any], object]) -> ClientEnd:
@@ -129,7 +129,7 @@ class ServerEnd:
 
     listener_name = "PLAINTEXT"
     client_software_name = client_software_version = "simulated"
-    authentication = None
+    authentication: peer_secret.Server | None = None
 
     def __init__(self, process: Process, client: ClientEnd, channel: Any, broker_id: int | None) -> None:
         self.process = process

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from pybroker.log.folders import DELETE_SUFFIX
-from pybroker.log.storage import Bytes, DataFile, Storage
+from pybroker.log.dirs.folders import DELETE_SUFFIX
+from pybroker.log.files.storage import Bytes, DataFile, Storage
 from pybroker.testing.crash import Change, Inode
 
 
@@ -310,7 +310,7 @@ class SimulatedFile(DataFile):
 
 
 class Slice:
-    """In place of ``cy.sendfile.FileSlice``: bytes of a file, as they are when they are sent."""
+    """In place of ``cy.wire.sendfile.FileSlice``: bytes of a file, as they are when they are sent."""
 
     __slots__ = ("_file", "_length", "_position")
 

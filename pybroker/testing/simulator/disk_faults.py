@@ -1,27 +1,25 @@
 """Faults of one disk of several: full, not mounted, and replicas that move between disks.
 
 A broker takes a disk that cannot be written to out of use until it is started again. One that is not mounted is an
-empty folder at the next start: what was on it is not lost, and nothing begins anew there (``kept``).
+empty folder at the next start: what was on it is not lost, and nothing starts again there (``kept``).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pybroker.testing.simulator.broker import LOG_DIR, SECOND_DIR
 from pybroker.testing.simulator.disk import Files
+from pybroker.testing.simulator.surroundings import Surroundings
 from pyclient.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from pybroker.testing.simulator.faults import Faults
 
 
 class DiskFaults:
     """Draws what happens to the disks of the machines."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Surroundings) -> None:
         self.faults = faults
         self.cluster = faults.cluster
         self.rng = faults.rng
@@ -60,7 +58,7 @@ class DiskFaults:
         process = self.cluster.serving(self.faults.some_broker())
         if process is not None:
             path = self.rng.choice((LOG_DIR, SECOND_DIR))
-            found = [partition.topic_partition for partition in process.broker.replicas]
+            found = [partition.topic_partition for partition in process.broker.replicas.partitions]
             if found:
                 tp = self.rng.choice(found)
                 self.cluster.note(f"{tp} of broker {process.node_id} moves to {path}")

@@ -14,9 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from pybroker.cluster import node
-from pybroker.log import durability, index_file, log_dir, manager, move, removals, segment
+from pybroker.log import durability, manager, slicing
+from pybroker.log.dirs import log_dir, move, removals
+from pybroker.log.files import index_file
 from pybroker.net import peer
-from pybroker.replication import leading, replica_manager
+from pybroker.replication import follower_fetches, replica_manager
 from pybroker.testing.simulator.disk import Slice
 from pybroker.testing.simulator.scheduler import InlinePool, Scheduler
 from pybroker.testing.simulator.threads import LockOfEach
@@ -51,8 +53,8 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
         (node, "boot_of_machine", boot),
         (node, "rack_of", rack),
         (manager, "ThreadPoolExecutor", InlinePool),
-        (segment, "FileSlice", Slice),
-        *((module, "random", chance) for module in (node, peer, leading, replica_manager)),
+        (slicing, "FileSlice", Slice),
+        *((module, "random", chance) for module in (node, peer, follower_fetches, replica_manager)),
     ]
     threads = scheduler.threads
     if threads is not None:

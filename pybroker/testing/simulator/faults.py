@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from pybroker.cluster.reassignments import Reassignment
-from pybroker.coordination.interface import CoordinationError
+from pybroker.cluster.decisions.reassignments import Reassignment
+from pybroker.store.interface import CoordinationError
 from pybroker.testing.simulator.administrator import Administrator
 from pybroker.testing.simulator.cluster import Cluster
 from pybroker.testing.simulator.disk_faults import DiskFaults
@@ -114,7 +114,7 @@ class Faults:
             self.later(process.loop.go_on, 0.5)
 
     def _controller(self) -> None:
-        """Whoever is the controller is killed."""
+        """The controller is killed, which broker it may be."""
         for broker in list(self.cluster.brokers()):
             if broker.controller.is_controller:
                 self._kill(broker.node_id)
@@ -157,7 +157,7 @@ class Faults:
     # What administrators do meanwhile
 
     def ask_controller(self, ask: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
-        """Whoever is it is asked; what it answers nobody hears."""
+        """The one that is it is asked; nobody hears what it answers."""
         for broker in self.cluster.brokers():
             if broker.controller.is_controller:
                 broker.process.loop.start(_unheard(ask(broker.controller)))

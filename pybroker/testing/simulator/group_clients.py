@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.testing.simulator.client import Client
 from pybroker.testing.simulator.group_oracle import NONE, Commit, GroupOracle
 from pybroker.testing.simulator.settings import SESSION_MS

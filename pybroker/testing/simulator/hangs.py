@@ -7,13 +7,11 @@ store. So others lead soon after that, and one of them is the controller (``lead
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pybroker.cluster import znodes
+from pybroker.cluster.metadata import znodes
 from pybroker.testing.simulator.scheduler import ProcessLoop
-
-if TYPE_CHECKING:
-    from pybroker.testing.simulator.faults import Faults
+from pybroker.testing.simulator.surroundings import Surroundings
 
 BOUND_S = 1.0
 """From the end of the session until others lead."""
@@ -23,7 +21,7 @@ LONG_S = 2.5
 class Hangs:
     """Draws who hangs; one at a time, so that others can lead."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Surroundings) -> None:
         self.faults = faults
         self.cluster = faults.cluster
         self.rng = faults.rng

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pybroker.cluster import znodes
+from pybroker.cluster.metadata import znodes
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol.uuids import from_base64
 

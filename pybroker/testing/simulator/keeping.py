@@ -2,8 +2,8 @@
 
 * No folder of a log that has records goes, unless the deletion of its topic was noted, the replica has moved to
   other brokers, or the same records lie in another folder of the machine (``kept``). A copy that a move makes begins
-  anew where its log was cut: of it only what was committed has to lie there.
-* A log that is opened again does not begin anew (``kept``): a machine that has not lost its disk has what it had.
+  again where its log was cut: of it only what was committed has to lie there.
+* A log that is opened again does not start again (``kept``): a machine that has not lost its disk has what it had.
 * A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more, but at the
   end every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic
   may go on with it: who is out of sync since then owes nothing.
@@ -15,10 +15,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pybroker.cluster import znodes
-from pybroker.cluster.loading import NOT_OURS
-from pybroker.log import partition_metadata
-from pybroker.log.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_folder
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.nodes.loading import NOT_OURS
+from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_folder
+from pybroker.log.files import partition_metadata
 from pybroker.log.log import Log
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.cluster import Machine
@@ -44,7 +44,7 @@ class Keeping:
         self.away: set[Place] = set()
         """Replicas that the store has said to be elsewhere."""
         self._excused: set[Place] = set()
-        """Logs that may begin anew once: their machine has lost something."""
+        """Logs that may start again once: their machine has lost something."""
         self.is_adrift = False
         """The store has gone back in time, or is empty."""
 
@@ -108,7 +108,7 @@ class Keeping:
         is_excused = place in self._excused or place in self.away or self.oracle.incarnations.is_deleted(key)
         self._excused.discard(place)
         if before.end and not log.log_end_offset and not is_excused:
-            self.oracle.report("kept", f"{key}: broker {node_id} begins anew, where it had {before}")
+            self.oracle.report("kept", f"{key}: broker {node_id} starts again, where it had {before}")
 
     # At the end
 

@@ -131,7 +131,7 @@ HISTORIC = (
 
 MUTANTS = (
     Mutant("watermark without followers", broken.ignores_members),
-    Mutant("watermark without the proposed", broken.ignores_proposed, seed=88),
+    Mutant("watermark without the proposed", broken.ignores_proposed, seed=166),
     Mutant("ack at once", broken.ack_at_once),
     Mutant("shrink at once", broken.shrinks_at_once),
     Mutant("expand too soon", broken.expands_too_soon),

@@ -16,7 +16,8 @@
 * ``stops``       every broker can be stopped, whatever has happened
 * ``crash``       production code raises nothing unexpected
 
-*Committed* is what a leader's high watermark has ever passed. The oracle reads the logs, the store's
+*Committed* is what a leader's high watermark has ever passed, until the leader's log dir failed: what it
+passed in the event in which that happened, others may still hear of. The oracle reads the logs, the store's
 nodes and the brokers' answers; it keeps its own books of them.
 
 A machine that has lost what was not synced is *tainted*: it may lack something, until the controller has
@@ -29,9 +30,10 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pybroker.cluster import znodes
-from pybroker.cluster.image import NO_LEADER, PartitionImage
-from pybroker.cluster.loading import NOT_OURS
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import NO_LEADER, PartitionImage
+from pybroker.cluster.nodes.loading import NOT_OURS
+from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.log import Log
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.cluster import Cluster, Process
@@ -64,6 +66,12 @@ class Seen(NamedTuple):
     leads: bool
 
 
+def _seen(partition: Any) -> Seen:
+    log: Log = partition.log
+    start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
+    return Seen(log, start, end, high_watermark, partition.leader_epoch, partition.is_leader)
+
+
 class Oracle:
     """Watches one history."""
 
@@ -89,6 +97,8 @@ class Oracle:
         """Of which ``chains`` speaks, as long as its process runs."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._cuts: dict[Log, int] = {}
+        self._failing: dict[Log, Seen] = {}
+        """Logs as they were when their log dir failed, in the event that goes on."""
         self._answers: list[tuple[TopicPartition, int]] = []
         self._elected: dict[TopicPartition, PartitionImage] = {}
         self._reported: Violation | None = None
@@ -109,6 +119,14 @@ class Oracle:
     def was_cut(self, log: Log, offset: int) -> None:
         """A log is being shortened."""
         self._cuts[log] = min(self._cuts.get(log, offset), offset)
+
+    def dir_fails(self, log_dir: LogDir) -> None:
+        """A log dir is about to go offline, in the middle of an event that may have moved high watermarks before."""
+        for machine in self.cluster.machines.values():
+            replicas = None if machine.process is None else machine.process.replicas()
+            for partition in replicas.partitions if replicas is not None else ():
+                if partition.log.log_dir is log_dir and not log_dir.offline:
+                    self._failing[partition.log] = _seen(partition)
 
     def store_changed(self, paths: Iterable[str]) -> None:
         """Nodes of the store are not what they were."""
@@ -192,7 +210,7 @@ class Oracle:
 
     def answered(self, process: Process, tp: TopicPartition, base_offset: int) -> None:
         """A broker acknowledges what begins at that offset."""
-        partition = process.broker.replicas.topics.get(tp.topic, {}).get(tp.partition)
+        partition = process.broker.replicas.partitions.topics.get(tp.topic, {}).get(tp.partition)
         if partition is not None and not self.keeping.is_adrift:
             self._answers.append((self.incarnations.key(partition.topic_id, *tp), base_offset))
 
@@ -236,9 +254,9 @@ class Oracle:
                     self.cluster.scheduler.touched[machine.process.loop] = None
 
     def process_ended(self, process: Process) -> None:
-        """A process is gone."""
+        """A process is gone, perhaps in the middle of an event."""
         if process.broker is not None:
-            self.look(process)
+            self.look_before_end(process)
         for node, tp in tuple(self._seen):
             if node == process.node_id:
                 del self._seen[node, tp]
@@ -279,10 +297,11 @@ class Oracle:
         if replicas is None or node_id is None or self.keeping.is_adrift:
             return
         key_of = self.incarnations.key
-        for partitions in replicas.topics.values():
+        for partitions in replicas.partitions.topics.values():
             for partition in partitions.values():
                 log = partition.log
                 if log.log_dir.offline:
+                    self._look_at_failed(process, partition, node_id)
                     continue
                 if log.recovery_point > log.log_end_offset:
                     self.fail("synced", f"{log} of broker {node_id} counts as synced up to {log.recovery_point}")
@@ -300,6 +319,16 @@ class Oracle:
                 ):
                     self._look_at(process, partition, key, seen)
 
+    def _look_at_failed(self, process: Process, partition: Any, node_id: int) -> None:
+        """Once after its log dir has failed, at what its high watermark had passed by then."""
+        last = self._failing.pop(partition.log, None)
+        if last is not None:
+            key = (node_id, self.incarnations.key(partition.topic_id, *partition.topic_partition))
+            before = self._seen.get(key)
+            led = last.leads or (before is not None and before.log is last.log and before.leads)
+            chain = self._chain(key, partition.log)
+            self._check_watermark(process, partition, chain, last.high_watermark, leads=last.leads, led=led)
+
     def _look_at(self, process: Process, partition: Any, key: Any, seen: Seen | None) -> None:
         node_id, tp = key
         log: Log = partition.log
@@ -308,13 +337,20 @@ class Oracle:
             led = seen is not None and seen.log is log and seen.leads and seen.start < log.log_start_offset
             self.retention.check(tp, partition.topic_partition.topic, log, led=led)
         leads, epoch, high_watermark = partition.is_leader, partition.leader_epoch, log.high_watermark
-        self._seen[key] = Seen(log, log.log_start_offset, log.log_end_offset, high_watermark, epoch, leads)
+        self._seen[key] = _seen(partition)
         if leads:
             other = self._leaders.setdefault((tp, epoch), node_id)
             if other != node_id:
                 raise Violation("one leader", f"{tp}: {other} and {node_id} lead in epoch {epoch}")
             if seen is not None and seen.leads and seen.epoch == epoch and high_watermark < seen.high_watermark:
                 raise Violation("watermark", f"{tp}: fell from {seen.high_watermark} to {high_watermark} in {epoch}")
+        led = leads or (seen is not None and seen.leads)  # it may have been told of its end in the same turn
+        self._check_watermark(process, partition, chain, high_watermark, leads=leads, led=led)
+
+    def _check_watermark(
+        self, process: Process, partition: Any, chain: Chain, high_watermark: int, *, leads: bool, led: bool
+    ) -> None:
+        node_id, tp = process.node_id, self.incarnations.key(partition.topic_id, *partition.topic_partition)
         committed = self.committed.setdefault(tp, Chain())
         known = min(high_watermark, committed.end)
         if not leads and ((node_id, tp) in self.tainted or tp in self.trimmed):
@@ -322,7 +358,6 @@ class Oracle:
         if known and not chain.agrees(committed, known):
             raise Violation("agreement", f"{tp} below {known}: broker {node_id} has {chain}, committed is {committed}")
         if high_watermark > committed.end:
-            led = leads or (seen is not None and seen.leads)  # it may have been told of its end in the same turn
             self._commit(process, partition, chain, high_watermark, led=led)
 
     def _chain(self, key: tuple[int, TopicPartition], log: Log) -> Chain:
@@ -338,8 +373,9 @@ class Oracle:
             self._logs[key] = log
         elif cut is not None:
             chain.cut(cut)
-        if chain.end < log.log_start_offset:
-            chain.take(self.committed.get(key[1], chain), log.log_start_offset)
+        committed, start = self.committed.get(key[1], chain), log.log_start_offset
+        if start and committed is not chain:
+            chain.forget_below(committed, start)
         while chain.end < log.log_end_offset:
             before = chain.end
             chain.add_all(log.read_bytes(before, 1 << 30))
@@ -381,7 +417,7 @@ class Oracle:
         process = self.cluster.machines[node_id].process
         replicas = None if process is None else process.replicas()
         name, index = real(tp)
-        partition = None if replicas is None else replicas.topics.get(name, {}).get(index)
+        partition = None if replicas is None else replicas.partitions.topics.get(name, {}).get(index)
         if partition is not None and partition.topic_id == self.incarnations.id_of(tp):
             return self._chain((node_id, tp), partition.log)
         return self.chains.get((node_id, tp)) or Chain()

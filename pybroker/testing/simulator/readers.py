@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from cy.batch import check_crc, iterate, read_header
-from pybroker.log.marker import COMMIT, decode
+from pybroker.log.producers.marker import COMMIT, decode
 from pybroker.testing.simulator.chain import split
 from pybroker.testing.simulator.client import Client
 from pybroker.testing.simulator.oracle import Violation

@@ -20,6 +20,10 @@ class Restlessness:
         self._counts: dict[int, tuple[float, int]] = {}
         self.most = 0
 
+    def store_replaced(self) -> None:
+        """Every broker reads all of it: what was asked before does not count."""
+        self._counts.clear()
+
     def asked(self, place: int) -> None:
         """A request to the store."""
         now = self._oracle.cluster.scheduler.now

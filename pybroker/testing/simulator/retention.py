@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pybroker.cluster import znodes
-from pybroker.cluster.image import ResourceType
-from pybroker.cluster.loading import NOT_OURS
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import ResourceType
+from pybroker.cluster.nodes.loading import NOT_OURS
 from pybroker.log.log import Log
 from pybroker.topic_partition import TopicPartition
 

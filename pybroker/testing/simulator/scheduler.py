@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar, cast
 
-from pybroker.coordination.interface import CoordinationError
+from pybroker.store.interface import CoordinationError
 from pybroker.testing.simulator.threads import Threads
 from pyclient.protocol.errors import KafkaError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from pybroker.cluster.topic_rules import MIN_ISR
+from pybroker.cluster.decisions.topic_rules import MIN_ISR
 
 FAULTS = (
     "kill",

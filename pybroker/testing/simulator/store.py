@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pybroker.coordination.batches import StoreOfBatches
-from pybroker.coordination.interface import (
+from pybroker.store.batches import StoreOfBatches
+from pybroker.store.interface import (
     ANY_VERSION,
     BadVersion,
     Check,
@@ -144,7 +144,7 @@ class Tree:
         return stat
 
     def remove(self, path: str) -> None:
-        """A node without children goes, whoever it belongs to."""
+        """A node without children goes, no matter whose it is."""
         self._pop(path)
 
     def expire(self, session: int) -> list[str]:
@@ -174,6 +174,8 @@ class SimulatedStore:
         """Writes are refused for now; sessions that end meanwhile end when there is room again."""
         self.asked: Callable[[int], object] = lambda place: None
         """Called with each request, with its place."""
+        self.replaced: Callable[[], object] = lambda: None
+        """Called when another tree has been put in place."""
         self._late: list[int] = []
         self._session = 0
         self._clients: dict[int, StoreClient] = {}
@@ -245,6 +247,7 @@ class SimulatedStore:
         for session, client in clients.items():
             tree.expire(session)
             client.was_expired(session)
+        self.replaced()
 
     def tampered(self, changed: list[str]) -> None:
         """A stranger has changed nodes."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from pybroker.cluster import znodes
-from pybroker.cluster.image import ResourceType
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import ResourceType
 from pybroker.testing.simulator.history import SAFE
 from pybroker.testing.simulator.store import Node, Tree
-
-if TYPE_CHECKING:
-    from pybroker.testing.simulator.faults import Faults
+from pybroker.testing.simulator.surroundings import Surroundings
 
 VICTIM = "s"
 """The topic whose nodes are in danger; of all others everything is expected."""
@@ -27,7 +24,7 @@ GARBAGE = b"{]"
 class Stranger:
     """Draws what happens to the store."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Surroundings) -> None:
         self.faults = faults
         self.cluster = faults.cluster
         self.rng = faults.rng

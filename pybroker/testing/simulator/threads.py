@@ -165,7 +165,7 @@ def _closed_gate() -> threading.Lock:
 
 
 class Lock:
-    """A lock between simulated threads, and the loops; whoever has it may take it again."""
+    """A lock between simulated threads, and the loops; its owner may take it again."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -192,7 +192,7 @@ class Lock:
             me.park()
             me.wanted = None
         elif owner is None or owner.is_done or (me is not None and me.is_killed):
-            self._depth = 0  # whoever had it is gone
+            self._depth = 0  # its owner is gone
         else:
             while owner.wanted is not None and owner.wanted._owner is not None:
                 owner = owner.wanted._owner

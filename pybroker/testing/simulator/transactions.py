@@ -11,7 +11,7 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from cy.batch import Builder
-from pybroker.cluster.image import TRANSACTIONS_TOPIC
+from pybroker.cluster.metadata.image import TRANSACTIONS_TOPIC
 from pybroker.testing.simulator.client import Client
 from pybroker.testing.simulator.history import History, Transaction
 from pybroker.testing.simulator.writers import NOW_MS, error_of, request_of
@@ -99,7 +99,7 @@ class TransactionalWriter:
         self._sequences.clear()
 
     async def _transact(self, wants_commit: bool) -> bool:
-        """One transaction; False where the producer has to begin anew. Raises ProducerFenced, GivenUp."""
+        """One transaction; False where the producer has to start again. Raises ProducerFenced, GivenUp."""
         rng = self.client.rng
         transaction = self.history.begin(f"{self.name}@{self._producer[0]}/{self._producer[1]}")
         try:

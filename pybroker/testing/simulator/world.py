@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from pybroker.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from pybroker.cluster.plan import NewTopic
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pybroker.log import truncation
+from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.log import Log
-from pybroker.log.producer_state import ProducerStates
+from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.simulator.administrator import CONFIGS, DOOMED, MOST_PARTITIONS
@@ -37,6 +39,7 @@ from pybroker.testing.simulator.threads import Threads
 from pybroker.testing.simulator.transactions import TransactionalWriter
 from pybroker.testing.simulator.writers import Writer
 from pybroker.topic_partition import TopicPartition
+from pyclient.protocol.errors import KafkaStorageError
 
 START_S = 20.0
 STEP_S = 0.02
@@ -87,7 +90,7 @@ class World:
         self.faults = Faults(self.cluster, self.settings, self._rng("faults"))
         self.cluster.watcher = self.oracle
         self.restlessness = Restlessness(self.oracle)
-        store.asked = self.restlessness.asked
+        store.asked, store.replaced = self.restlessness.asked, self.restlessness.store_replaced
         store.on_write = self.oracle.store_changed
         self.scheduler.after_event = self.oracle.check
         self.scheduler.on_failure = self._on_failure
@@ -109,12 +112,18 @@ class World:
         """The history."""
         outcome = Outcome(self.seed)
         logging.disable(logging.CRITICAL)
-        cut = Log._ends_at
+        cut = truncation._ends_at
         oracle = self.oracle
 
         def ends_at(log: Log, offset: int, producers: ProducerStates | None) -> None:
             oracle.was_cut(log, offset)
             cut(log, offset, producers)
+
+        fail = LogDir.fail
+
+        def look_and_fail(log_dir: LogDir, error: OSError, doing: str) -> KafkaStorageError:
+            oracle.dir_fails(log_dir)
+            return fail(log_dir, error, doing)
 
         remove = ReplicaManager._remove
 
@@ -124,7 +133,11 @@ class World:
             oracle.look_before_end(loop.machine.process)
             await remove(replicas, partitions)
 
-        patches: list[Patch] = [(Log, "_ends_at", ends_at), (ReplicaManager, "_remove", look_and_remove)]
+        patches: list[Patch] = [
+            (truncation, "_ends_at", ends_at),
+            (LogDir, "fail", look_and_fail),
+            (ReplicaManager, "_remove", look_and_remove),
+        ]
         try:
             with environment(self.scheduler, self.seed), patched(patches):
                 self._run()
@@ -356,7 +369,7 @@ class World:
         if process is None:
             return None
         name, index = real(tp)
-        found = process.broker.replicas.topics.get(name, {}).get(index)
+        found = process.broker.replicas.partitions.topics.get(name, {}).get(index)
         return found if found is not None and found.topic_id == self.oracle.incarnations.id_of(tp) else None
 
     def _what_is_missing(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from cy.batch import Builder
+from pybroker.replication.partition import ACKS_ALL
 from pybroker.testing.simulator.client import Client
 from pybroker.testing.simulator.history import SAFE, History
 from pybroker.topic_partition import TopicPartition
@@ -57,13 +58,13 @@ class Writer:
         try:
             offset = await self._send(batch)
         except errors.KafkaError as error:
-            if isinstance(error, errors.OutOfOrderSequenceNumber) and self.acks == -1 and self.tp.topic == SAFE:
+            if isinstance(error, errors.OutOfOrderSequenceNumber) and self.acks == ACKS_ALL and self.tp.topic == SAFE:
                 self.history.out_of_order(self.tp, batch.values)
             self.history.gave_up(self.name, self.tp, batch.values)
             self._producer, self._sequence = self.history.new_producer(), 0
             return
         self._sequence += count
-        if self.acks == -1:
+        if self.acks == ACKS_ALL:
             self.history.acked(self.tp, batch.values, offset, is_first=self._attempts == 1)
 
     def _next(self, count: int) -> Batch:

@@ -104,7 +104,7 @@ def test_offsets_are_listed_by_spec_and_by_time(admin, broker, topic):  # noqa: 
     produce(broker.bootstrap, topic, 10)
     first = TopicPartition(topic, 0)
 
-    def offset(spec: int) -> int:
+    def offset(spec: int | str) -> int:
         return admin.list_offsets({first: spec})[first].offset
 
     assert offset(OffsetSpec.EARLIEST) == 0
@@ -114,6 +114,11 @@ def test_offsets_are_listed_by_spec_and_by_time(admin, broker, topic):  # noqa: 
     assert offset(NOW_MS + 999_999) == -1
     assert admin.delete_records({first: 7})[first] == 7
     assert offset(OffsetSpec.EARLIEST) == 7
+    assert (offset("earliest"), offset("latest"), offset("max-timestamp")) == (7, 10, 9)
+    with pytest.raises(ValueError, match="'first' is none of latest, earliest, max-timestamp"):
+        offset("first")
+    with pytest.raises(TypeError, match="neither an OffsetSpec nor an int"):
+        offset(1.5)  # type: ignore[arg-type]
     empty = TopicPartition(topic, 1)
     both = admin.list_offsets(dict.fromkeys([first, empty], OffsetSpec.LATEST))
     assert [both[each].offset for each in (first, empty)] == [10, 0]

@@ -1,6 +1,6 @@
 """The assignor ``roundrobin``: all partitions, topic by topic, are dealt to the members in turn.
 
-Racks are not looked at, as in Kafka's own.
+Racks are ignored, as in Kafka's own.
 """
 
 from __future__ import annotations

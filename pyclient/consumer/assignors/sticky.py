@@ -3,10 +3,9 @@
 They give what Kafka's own give for the same group, so that a change of the leader between clients moves
 nothing. Where racks matter (KIP-881) a member does not keep a partition without a replica in its rack, and
 what is free goes to members in its racks first, as far as the balance allows. Where all members read the same topics a
-share is a quota (``sticky_alike``); else partitions move to who has less until that helps nobody
-(``sticky_general``).
-Of several members that claim a partition the one of the latest generation has it; of two of the same
-generation nobody.
+share is a quota (``sticky_alike``); otherwise partitions move to members with fewer until this improves nothing
+(``sticky_general``). If several members claim a partition, the one of the latest generation keeps it; of two of the
+same generation, neither does.
 
 ``cooperative-sticky`` leaves out of its assignment what another member still owns: that member
 gives it up, and the next round gives it to the new one (KIP-429).

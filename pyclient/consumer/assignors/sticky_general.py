@@ -1,8 +1,8 @@
 """Sticky shares where members read different topics.
 
-Everyone keeps what it had; what is free goes to the reader that has least; then partitions move to
-readers that have two less, first back to who had them in an earlier generation, until nobody is
-helped. If all that has not made the shares more even than they were, they stay as they were.
+Every member keeps its partitions, and each free one goes to the reader with the fewest. Then partitions move to
+readers that have two fewer, first back to those that had them in an earlier generation, until this improves nothing.
+If the shares have not become more even, everything stays as it was.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class General:
             del self._ranking[bisect_left(self._ranking, row)]
 
     def _is_settled(self, member_id: str) -> bool:
-        """It has all it can have, and nobody else reads any of it."""
+        """The member has all it can have, and no other member reads any of it."""
         count = sum(1 for tp in self._all if tp.topic in self._topics[member_id])
         mine = self._assigned[member_id]
         return len(mine) >= count and all(len(self._readers[tp.topic]) < 2 for tp in mine)
@@ -174,7 +174,7 @@ class General:
         self._take(tp, taker)
 
     def _is_balanced(self) -> bool:
-        """Nobody could take a partition from one that has two more."""
+        """Whether no member could take a partition from one that has two more."""
         if not self._ranking or self._ranking[0][0] >= self._ranking[-1][0] - 1:
             return True
         most: dict[str, int] = {}

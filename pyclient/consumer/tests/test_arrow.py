@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cy.batch import Builder
-from cy.fetched import Chunk, Fetched
-from cy.record_columns import columns
-from cy.records import Records
+from cy.consume.fetched import Chunk, Fetched
+from cy.consume.record_columns import columns
+from cy.consume.records import Records
 from pyclient.consumer.arrow import record_batch, schema
 
 optional_bytes = st.none() | st.binary(max_size=30)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyclient.config import CONSUMER, load
+from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.errors import CommitFailed
+from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndMetadata
 from pyclient.errors import KafkaError
-from pyclient.protocol import OffsetCommit
-from pyclient.protocol.errors import NotCoordinator
+from pyclient.protocol import ListOffsets, OffsetCommit, OffsetFetch
+from pyclient.protocol.errors import NotCoordinator, UnknownServerError
 from pyclient.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -164,3 +167,64 @@ async def test_a_commit_in_the_background_does_not_overtake_the_application(grou
     group._commit_now()
     await commit
     assert group.sent[:2] == [(100, 5), (100, 5)]
+
+
+class Silent:
+    """A coordinator whose answers are ``response``."""
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+
+    async def coordinator(self, *_: Any) -> int:
+        return 1
+
+    def coordinator_lost(self, *_: Any) -> None:
+        """It is looked for again."""
+
+    async def send(self, *_: Any, **__: Any) -> Any:
+        return self.response
+
+
+def of_group(error_code: int, *indexes: int) -> OffsetFetch.Response.OffsetFetchResponseGroup:
+    kind = OffsetFetch.Response
+    rows = [kind.OffsetFetchResponsePartitions(partition_index=index, committed_offset=100) for index in indexes]
+    topics = [kind.OffsetFetchResponseTopics(name="t", partitions=rows)] if rows else []
+    return kind.OffsetFetchResponseGroup(group_id="g", error_code=error_code, topics=topics)
+
+
+def once(response: Any) -> Any:
+    offsets = CommittedOffsets(Silent(response), "g", lambda: None)  # type: ignore[arg-type, return-value]
+    return asyncio.run(offsets.once([T0, T1]))
+
+
+def test_a_partition_that_an_answer_lacks_is_an_error_and_not_one_without_a_commit() -> None:
+    found, errors = once(OffsetFetch.Response(groups=[of_group(0, 0)]))
+    assert found == {T0: OffsetAndMetadata(100, -1, "")}
+    assert list(errors) == [T1]
+    assert isinstance(errors[T1], UnknownServerError)
+
+
+def test_a_group_that_is_answered_twice_has_the_error_of_either() -> None:
+    with pytest.raises(NotCoordinator):
+        once(OffsetFetch.Response(groups=[of_group(0, 0), of_group(NOT_COORDINATOR)]))
+    found, errors = once(OffsetFetch.Response(groups=[of_group(0, 0), of_group(0, 1)]))
+    assert (set(found), errors) == ({T0, T1}, {})
+
+
+@member()
+async def test_a_commit_that_the_answer_lacks_is_not_taken_for_stored(group: Member) -> None:
+    async def answer(*_: Any, **__: Any) -> OffsetCommit.Response:
+        return OffsetCommit.Response()
+
+    group.client.send = answer  # type: ignore[method-assign]
+    with pytest.raises(UnknownServerError):
+        await group.begin(100)
+
+
+def test_a_partition_that_an_answer_about_offsets_lacks_is_an_error() -> None:
+    client: Any = Silent(ListOffsets.Response())
+    client.cluster = SimpleNamespace(leader=lambda tp: (1, 0))
+    client.aside = lambda node: node
+    lookup = OffsetLookup(client, 0, 1.0)
+    found, errors = asyncio.run(lookup.once({T0: -1}))
+    assert (found, list(errors)) == ({}, [T0])

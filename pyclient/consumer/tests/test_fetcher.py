@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from cy.batch import Builder
 from pyclient.config import CONSUMER, load
-from pyclient.consumer.errors import CorruptRecords
+from pyclient.consumer.errors import BatchTooLarge, CorruptRecords
 from pyclient.consumer.fetcher import Fetcher
 from pyclient.consumer.subscription import Subscription
 from pyclient.core.cluster import Cluster
 from pyclient.protocol import ZERO_UUID, Fetch
+from pyclient.protocol.errors import CorruptMessage
 from pyclient.topic_partition import TopicPartition
 
 PLACE = TopicPartition("t", 0)
@@ -59,16 +60,30 @@ class Posts:
     def post(self, node: int, api: Any, request: Any, done: Callable[[Any, Any], None], **options: Any) -> None:
         self.waiting[node] = done
 
-    def answer(self, node: int, first: int, count: int, *, is_damaged: bool = False) -> None:
-        """So many records from ``first`` on."""
+    def answer(
+        self,
+        node: int,
+        first: int,
+        count: int,
+        *,
+        is_damaged: bool = False,
+        partitions: Collection[int] = (0,),
+        size: int = 0,
+    ) -> None:
+        """So many records from ``first`` on, of ``size`` bytes or a few, of each of the partitions."""
         builder = Builder()
         for number in range(first, first + count):
-            builder.append(0, None, b"%d" % number)
+            builder.append(0, None, bytes(size) or b"%d" % number)
         records = bytearray(builder.build())
         records[:8] = first.to_bytes(8, "big")
         records[-1] ^= is_damaged
-        part = Fetch.Response.PartitionData(partition_index=0, high_watermark=first + count, records=bytes(records))
-        topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=[part])
+        parts = [
+            Fetch.Response.PartitionData(
+                partition_index=number, high_watermark=first + count, records=bytes(records)
+            )
+            for number in partitions
+        ]
+        topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=parts)
         self.waiting.pop(node)(Fetch.Response(responses=[topic]), None)
 
 
@@ -113,6 +128,18 @@ def test_what_came_damaged_is_fetched_once_more_before_it_is_told() -> None:
     assert subscription.states[PLACE].position == 8
 
 
+def test_an_error_of_a_partition_says_where_and_what_to_do() -> None:
+    posts, _, fetcher = reading()
+    posts.answer(1, 0, 5)
+    fetcher.take(100)
+    fetcher.pump()
+    rows = [Fetch.Response.PartitionData(error_code=CorruptMessage.code)]
+    topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=rows)
+    posts.waiting.pop(1)(Fetch.Response(responses=[topic]), None)
+    with pytest.raises(CorruptMessage, match=r"^t-0, offset 5: .*; on the broker `pybroker log verify` finds what"):
+        fetcher.take(100)
+
+
 def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:
     posts, subscription = Posts(), Subscription()
     subscription.assign_range(PLACE, 2, 7)
@@ -138,3 +165,83 @@ def test_a_range_ends_where_the_next_record_lies_behind_it() -> None:
     assert [chunk.count for chunk in fetcher.take(100)] == [1]
     assert subscription.is_at_end()
     assert subscription.states[PLACE].position == 7
+
+
+def waiting(count: int, size: int) -> tuple[Posts, Subscription, Fetcher]:
+    """So many partitions; of all but the last, which are paused, ``size`` bytes are in a buffer of ten times that."""
+    posts, subscription = Posts(), Subscription()
+    places = [TopicPartition("t", number) for number in range(count)]
+    subscription.assign(places)
+    settings = load(CONSUMER, "localhost:9092", {"queued.max.bytes": 10 * size})
+    fetcher = Fetcher(posts, settings, subscription, threading.RLock())  # type: ignore[arg-type]
+    for place in places[:-1]:
+        subscription.states[place].seek(0)
+    fetcher.pump()
+    for place in places[:-1]:
+        subscription.states[place].paused = True
+    posts.answer(1, 0, 1, partitions=range(count - 1), size=size)
+    return posts, subscription, fetcher
+
+
+@pytest.mark.parametrize("count", [4, 9, 14])
+def test_paused_partitions_never_keep_another_from_being_fetched(count: int) -> None:
+    posts, subscription, fetcher = waiting(count, 10_000)
+    last = TopicPartition("t", count - 1)
+    subscription.states[last].seek(0)
+    fetcher.pump()
+    posts.answer(1, 0, 1, partitions=[count - 1])
+    assert [(chunk.partition, chunk.count) for chunk in fetcher.take(100)] == [(count - 1, 1)]
+
+
+def test_what_paused_partitions_had_to_give_up_is_fetched_again_and_nothing_is_missing() -> None:
+    posts, subscription, fetcher = waiting(9, 10_000)
+    subscription.states[TopicPartition("t", 8)].seek(0)
+    fetcher.pump()
+    posts.answer(1, 0, 1, partitions=[8])
+    found = {chunk.partition for chunk in fetcher.take(100)}
+    for state in subscription.states.values():
+        state.paused = False
+    fetcher.pump()
+    kept = {chunk.partition for chunk in fetcher.take(100)}
+    found |= kept
+    assert len(kept) == 4  # half of the buffer, less one batch's overhead
+    posts.answer(1, 1, 1, partitions=[8])  # asked for meanwhile
+    posts.answer(1, 0, 1, partitions=sorted(set(range(9)) - found))
+    found |= {chunk.partition for chunk in fetcher.take(100)}
+    assert found == set(range(9))
+
+
+def test_what_is_paused_stays_where_nobody_wants_room() -> None:
+    posts, subscription, fetcher = waiting(9, 10_000)
+    last = subscription.states[TopicPartition("t", 8)]
+    last.seek(0)
+    last.paused = True
+    fetcher.pump()
+    assert not posts.waiting
+    for state in subscription.states.values():
+        state.paused = False
+    assert len(fetcher.take(100)) == 8
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_allowed_is_read(codec: int) -> None:
+    size = 33 << 20
+    builder = Builder(codec=codec)
+    builder.append(0, None, bytes(size))
+    records = bytes(builder.build())
+    for limit, fits in ((size + 100, True), (size - 100, False)):
+        posts, subscription = Posts(), Subscription()
+        subscription.assign([PLACE])
+        subscription.states[PLACE].seek(0)
+        settings = load(CONSUMER, "localhost:9092", {"max.decompressed.batch.bytes": limit})
+        fetcher = Fetcher(posts, settings, subscription, threading.RLock())  # type: ignore[arg-type]
+        fetcher.pump()
+        part = Fetch.Response.PartitionData(partition_index=0, high_watermark=1, records=records)
+        topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=[part])
+        posts.waiting.pop(1)(Fetch.Response(responses=[topic]), None)
+        if fits or 64 * len(records) > size:
+            assert [chunk.count for chunk in fetcher.take(100)] == [1]
+        else:
+            with pytest.raises(BatchTooLarge, match="offset 0"):
+                fetcher.take(100)
+            assert subscription.states[PLACE].position == 0

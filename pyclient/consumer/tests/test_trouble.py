@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from cy import producer_batch
+from cy.produce import producer_batch
 from pyclient.aio import Consumer
 from pyclient.consumer import NoOffsetForPartition
 from pyclient.core.tests.scripted import ScriptedBroker
@@ -270,6 +271,7 @@ async def test_a_commit_in_the_background_that_fails_is_told(broker: Broker, con
     async def fail(timeout: float = 0) -> None:
         raise KeyError("k")
 
+    await consumer.assign([TopicPartition("nowhere", 0)])
     consumer._core.commit_settled = fail  # type: ignore[method-assign]
     assert "by itself failed" in str(await refusal(consumer))
 
@@ -282,8 +284,8 @@ def test_a_subscription_to_a_topic_that_does_not_exist_is_warned_of_once(caplog:
             await consumer.poll(timeout=0.01)
 
     check()
-    (told,) = [record.getMessage() for record in caplog.records if "not there" in record.getMessage()]
-    assert told.startswith("group g subscribes to what is not there: there is no topic 'nope' (")
+    (told,) = [record.getMessage() for record in caplog.records if "missing topics" in record.getMessage()]
+    assert told.startswith("group g subscribes to missing topics: there is no topic 'nope' (")
 
 
 @reading(group_id="g", group_protocol="consumer")
@@ -304,3 +306,43 @@ async def test_another_subscription_ends_a_fault(broker: Broker, consumer: Consu
         assert isinstance(await refusal(consumer), ClusterAuthorizationFailed)
     await consumer.subscribe(["t"])
     assert await consumer.poll(timeout=0) == []
+
+
+@reading(group_id="g")
+async def test_what_is_read_next_has_no_error_of_what_was_read_before(broker: Broker, consumer: Consumer) -> None:
+    core = consumer._core
+    for change in (
+        core.assign([T0]),
+        core.assign_range(T0, 0, 1),
+        core.unsubscribe(),
+        core.subscribe(["t"], has_listener=False),
+    ):
+        core.on_error(ClusterAuthorizationFailed())
+        await change
+        core.check()
+        await core.unsubscribe()
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_pattern_that_is_given_up_while_its_topics_are_asked_for_poisons_no_other(group: str | None) -> None:
+    @reading()
+    async def check(broker: Broker, _: Consumer) -> None:
+        consumer = Consumer(broker.address, QUICK, topics=re.compile("n.*"), group_id=group)
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def all_topics(*, timeout: float) -> None:
+            asked.set()
+            await answered.wait()
+
+        consumer._core.client.all_topics = all_topics  # type: ignore[method-assign]
+        async with consumer:
+            await asked.wait()
+            await consumer.unsubscribe()
+            answered.set()
+            await consumer.subscribe(["t"])
+            if group is None:
+                assert await places(consumer, 1) <= {T0, T1}
+            await asyncio.sleep(0.01)
+            consumer._core.check()
+
+    check()

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.brokers import KINDS
 from pyclient import Admin, Consumer, Producer, TopicPartition
 from pyclient.consumer import LogTruncation, OffsetAndMetadata
 from pyclient.consumer.subscription import PartitionState
 from pyclient.consumer.truncation import EpochEnd, Truncation, follow, is_doubtful, judge
-from pyclient.tests.brokers import Broker, broker, unique  # noqa: F401
+from pyclient.tests.brokers import Broker, broker, kind, unique  # noqa: F401
 from pyclient.tests.support import take, until
 
 TP = TopicPartition("t", 0)
@@ -147,7 +146,7 @@ def cut(log: Path, offset: int) -> None:
 
 
 def test_log_that_lost_its_end_is_noticed_while_reading(pytestconfig: pytest.Config, tmp_path: Path) -> None:
-    with KINDS[pytestconfig.getoption("--broker")](tmp_path / "data") as own:
+    with kind(pytestconfig)(tmp_path / "data") as own:
         with Admin(own.bootstrap) as admin, Producer(own.bootstrap) as producer:
             admin.create_topics("t", num_partitions=1, replication_factor=1)
             for number in range(10):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from cy.frames import ReceiveMemory
+from cy.wire.frames import ReceiveMemory
 from pyclient.core.connection import Connection, Pending
 from pyclient.core.transport import Transport
 from pyclient.protocol import Produce

@@ -6,11 +6,13 @@ import asyncio
 import os
 import signal
 import threading
+import weakref
 
 import pytest
 
 from pyclient.core.runner import Runner
-from pyclient.errors import ClientClosed, ClientForked
+from pyclient.errors import ClientClosed, ClientForked, RequestTimedOut
+from pyclient.tests.test_processes import in_child
 
 
 @pytest.fixture
@@ -88,3 +90,114 @@ def test_a_forked_child_is_told(runner):
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert runner.run(answer(2)) == 2
+
+
+def ends(work):
+    """The error with which the work ends, in another thread."""
+    told = []
+
+    def call():
+        try:
+            told.append(work())
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it hangs"
+    return told[0]
+
+
+@pytest.mark.parametrize("how", ["stopped", "closed"])
+def test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told(monkeypatch, how):
+    """Another thread stops the runner between the check and the call."""
+    runner = Runner()
+    check = runner.check
+
+    def checked():
+        check()
+        if how == "closed":
+            runner.stop()
+        else:
+            runner.loop.call_soon_threadsafe(runner.loop.stop)
+            runner._thread.join()
+
+    monkeypatch.setattr(runner, "check", checked)
+    assert isinstance(ends(lambda: runner.run(answer(1))), ClientClosed)
+    runner.stop()
+
+
+def test_a_call_under_way_is_told_that_the_runner_stops(runner):
+    entered = threading.Event()
+
+    async def work() -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    stopper = threading.Timer(0, lambda: (entered.wait(), runner.stop()))
+    stopper.start()
+    assert isinstance(ends(lambda: runner.run(work())), ClientClosed)
+    stopper.join()
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_ends_a_loop_does_not_end_the_clients(runner, error):
+    def fail():
+        raise error
+
+    async def work():
+        raise error
+
+    runner.call(fail)
+    assert runner.run(answer(1)) == 1
+    assert isinstance(ends(lambda: runner.run(work())), error)
+    assert runner.run(answer(2)) == 2
+
+
+def test_a_wait_has_a_clock_of_its_own(runner, monkeypatch):
+    monkeypatch.setattr("pyclient.core.runner.GRACE_S", 0.1)
+    released = threading.Event()
+    runner.call(released.wait, 10)
+    with pytest.raises(RequestTimedOut, match="stands still"):
+        runner.run(answer(1), within=0.1)
+    released.set()
+    assert runner.run(answer(2), within=0.1) == 2
+
+
+def test_what_was_cancelled_before_the_stop_may_be_complete():
+    """An interrupted close says goodbye."""
+    runner = Runner()
+    done = threading.Event()
+    entered = threading.Event()
+
+    async def work():
+        try:
+            entered.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1)
+            done.set()
+
+    with pytest.raises(TimeoutError):
+        runner.run(work(), timeout=0.2)
+    runner.stop()
+    assert entered.is_set()
+    assert done.is_set()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_every_client_is_told_of_a_fork_though_others_have_gone_whose_threads_are_still_there():
+    class Owner:
+        def hear(self) -> None: ...
+
+    runners = [Runner() for _ in range(3)]
+    for each in runners:
+        gone = weakref.proxy(Owner())
+        each.on_fork = lambda gone=gone: gone.hear()
+    try:
+        assert in_child(lambda: [each.forked for each in runners]) == "[True, True, True]"
+        assert not any(each.forked for each in runners)
+    finally:
+        for each in runners:
+            each.stop()

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from pyclient.core.tasks import watched
+from pyclient.core.tasks import ended, watched
 from pyclient.errors import ClientClosed, ClientError, KafkaError
 
 
@@ -40,3 +40,43 @@ def test_a_fault_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("error", [None, asyncio.CancelledError()])
 def test_an_end_is_no_fault(error: BaseException | None) -> None:
     assert asyncio.run(told_of(error)) == []
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_who_waits_for_the_end_of_a_task_can_be_cancelled() -> None:
+    """Also in the very turn of the loop in which the task ends, with the same exception."""
+
+    async def work() -> None:
+        task = asyncio.create_task(forever())
+        await asyncio.sleep(0)
+
+        async def wait() -> None:
+            await ended(task)
+            await forever()
+
+        waiter = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        waiter.cancel()
+        done, _ = await asyncio.wait([waiter], timeout=30)
+        assert done, "the cancellation is lost"
+        assert waiter.cancelled()
+        assert task.cancelled()
+
+    asyncio.run(work())
+
+
+def test_what_ended_otherwise_is_told() -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def work(error: Exception) -> None:
+        task = asyncio.create_task(fail(error))
+        await asyncio.sleep(0)
+        await ended(task)
+
+    asyncio.run(work(ClientClosed()))
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(work(ZeroDivisionError()))

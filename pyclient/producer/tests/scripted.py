@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cy.mould import Cast
-from cy.record_queues import RecordQueues
+from cy.produce.produce_template import Cast
+from cy.produce.record_queues import RecordQueues
 from pyclient.config import PRODUCER, load
 from pyclient.core.cluster import Cluster
 from pyclient.producer.identity import Identities

@@ -70,6 +70,7 @@ class Partition:
         self.log = Log(forgotten)
         settings = {"delivery_timeout_ms": 120_000, "retry_backoff_max_ms": 100, **settings}
         self.client, self.queues, self.sender = make(**settings)
+        self.lane = self.sender.lane(self.queues.topic("t").queues[0])
         self.told: list[tuple[bytes, int | None]] = []
         self.sent: list[bytes] = []
         self.zombies: list[bytes] = []

@@ -17,6 +17,7 @@ from pyclient.errors import (
 from pyclient.producer.errors import RecordTooLarge, TransactionAborted, TransactionError
 from pyclient.tests.brokers import broker as broker
 from pyclient.tests.brokers import unique
+from pyclient.tests.support import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_acks(broker, topic, acks):
 
 def test_errors_come_at_once(broker, topic):
     with Producer(broker.bootstrap, max_block_ms=10_000) as producer:
-        with pytest.raises(RecordTooLarge):
+        with pytest.raises(RecordTooLarge, match=r"larger than max\.request\.size=1048576 or buffer\.memory="):
             producer.send(topic, b"v" * 2_000_000)
         with pytest.raises(KafkaError, match="no partition 3"):
             producer.send(topic, b"v", partition=3)
@@ -205,3 +206,36 @@ def test_asyncio_face(broker, topic):
             assert (await report).partition == 2
 
     asyncio.run(main())
+
+
+def forget(producer, topic):
+    """As the client does by itself with a topic that nobody uses for metadata.max.idle.ms."""
+
+    async def now():
+        producer._engine.client.forget([topic])
+
+    producer._runner.run(now(), within=PATIENCE_S)
+
+
+def test_a_topic_that_was_not_used_for_long_is_written_by_the_partitions_that_it_has_now(broker):
+    topic = unique("grown")
+    with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
+        admin.create_topics(topic, num_partitions=1)
+        assert producer.send(topic, b"v", key=b"key").result(PATIENCE_S).offset == 0
+        forget(producer, topic)
+        admin.create_partitions({topic: 50})
+        until(lambda: len(admin.describe_topics([topic])[topic].partitions) == 50, "the growth")
+        assert producer.send(topic, b"v", key=b"key").result(PATIENCE_S).partition == 31
+        assert producer.send(topic, b"v", partition=0).result(PATIENCE_S).offset == 1
+
+
+def test_a_topic_that_was_forgotten_and_has_fewer_partitions_now_is_written(broker):
+    topic = unique("shrunk")
+    with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
+        admin.create_topics(topic, num_partitions=6)
+        producer.send(topic, b"v", partition=5).result(PATIENCE_S)
+        forget(producer, topic)
+        admin.delete_topics(topic)
+        until(lambda: topic not in admin.list_topics(), "the deletion")
+        admin.create_topics(topic, num_partitions=1)
+        assert [producer.send(topic, b"v", key=b"%d" % n).result(PATIENCE_S).partition for n in range(6)] == [0] * 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cy.producer_batch import begin
+from cy.produce.producer_batch import begin
 from pyclient.producer.awaiting import _one_more, _wait
 
 

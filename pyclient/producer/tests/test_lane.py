@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from cy.record_queues import RecordQueues
+from cy.produce.phase import Phase
+from cy.produce.record_queues import RecordQueues
 from pyclient.producer.lane import MAX_SEQUENCE, Identity, Lane, Verdict, after
 
 FIRST = Identity(1, 0)
@@ -29,22 +30,35 @@ def make(count=0, identity=FIRST):
 class Sending:
     """Sends for a lane as the sender does."""
 
-    order = 0
-
     def __call__(self, lane):
         batch = lane.next()
         if batch is None:
             return None
-        assert lane.queue.remove(batch)
+        lane.take(batch)
         batch.seal()
-        self.order += 1
-        lane.depart(batch, self.order)
+        lane.depart(batch)
         return batch
 
 
 def back(lane, batch):
     lane.arrive(batch)
-    lane.queue.put_back(batch)
+    lane.wait(batch)
+
+
+def through(lane, batch, phase=Phase.WRITTEN):
+    """What became of the batch is known, and told in its turn."""
+    lane.arrive(batch)
+    told = []
+    lane.decide(batch, phase, lambda: told.append(batch))
+    while (tell := lane.due()) is not None:
+        tell()
+    return told
+
+
+def refuse(lane, batch):
+    lane.arrive(batch)
+    lane.refused(batch)
+    through(lane, batch, Phase.FAILED)
 
 
 def test_five_batches_go_with_sequences_in_a_row():
@@ -61,11 +75,11 @@ def test_after_a_failure_only_the_oldest_goes_with_the_same_sequence():
     first, second, third = go(lane), go(lane), go(lane)
     back(lane, second)
     assert go(lane) is None
-    lane.arrive(first)
+    through(lane, first)
     assert go(lane) is second
     assert second.base_sequence == 1
     assert go(lane) is None
-    lane.arrive(second)
+    through(lane, second)
     assert go(lane).base_sequence == 3
     assert third.base_sequence == 2
 
@@ -76,7 +90,7 @@ def test_one_out_of_order_behind_another_is_no_gap():
     first, second = go(lane), go(lane)
     lane.arrive(second)
     assert lane.out_of_order(second) is Verdict.RETRY
-    lane.queue.put_back(second)
+    lane.wait(second)
     back(lane, first)
     assert go(lane) is first
 
@@ -87,7 +101,7 @@ def test_the_oldest_out_of_order_is_a_gap_and_new_sequences_come_when_nothing_is
     first, second = go(lane), go(lane)
     lane.arrive(first)
     assert lane.out_of_order(first) is Verdict.HALTED
-    lane.queue.put_back(first)
+    lane.wait(first)
     assert go(lane) is None
     assert not lane.wants_reset()
     back(lane, second)
@@ -96,7 +110,7 @@ def test_the_oldest_out_of_order_is_a_gap_and_new_sequences_come_when_nothing_is
     sent = []
     for _ in range(3):
         sent.append(go(lane))
-        lane.arrive(sent[-1])
+        through(lane, sent[-1])
     assert sent[:2] == [first, second]
     assert [(batch.producer_epoch, batch.base_sequence) for batch in sent] == [(1, 0), (1, 1), (1, 2)]
 
@@ -105,8 +119,7 @@ def test_what_may_be_written_goes_under_its_old_sequence_before_new_ones():
     lane, _ = make(2)
     go = Sending()
     first, second = go(lane), go(lane)
-    lane.arrive(first)
-    lane.refused(first)
+    refuse(lane, first)
     assert lane.halted
     second.maybe_written = True
     back(lane, second)
@@ -123,8 +136,7 @@ def test_refusal_of_the_last_batch_leaves_no_gap():
     lane, _ = make(2)
     go = Sending()
     first = go(lane)
-    lane.arrive(first)
-    lane.refused(first)
+    refuse(lane, first)
     assert not lane.halted
     assert go(lane).base_sequence == 0
 
@@ -136,7 +148,7 @@ def test_another_epoch_is_taken_only_when_nothing_is_under_way():
     assert not lane.is_idle()
     back(lane, first)
     assert not lane.is_idle()
-    lane.arrive(go(lane))
+    through(lane, go(lane))
     assert lane.is_idle()
 
 
@@ -157,15 +169,15 @@ def test_parts_of_a_split_share_the_sequences():
     assert later.base_sequence == 10
     lane.arrive(batch)
     parts = lane.split(batch, 500)
-    lane.arrive(later)
+    through(lane, later)
     assert [go(lane) for _ in parts[:1]] == parts[:1]
-    lane.arrive(parts[0])
+    through(lane, parts[0])
     sequence = parts[0].count
     for part in parts[1:]:
         assert go(lane) is part
         assert part.base_sequence == sequence
         sequence += part.count
-        lane.arrive(part)
+        through(lane, part)
     assert sequence == 10
 
 
@@ -186,7 +198,7 @@ def test_first_batch_of_a_producer_id_is_alone_until_acknowledged():
     go = Sending()
     first = go(lane)
     assert go(lane) is None
-    lane.arrive(first)
+    through(lane, first)
     lane.acknowledged = True
     assert go(lane) is not None
     assert go(lane) is not None
@@ -221,7 +233,7 @@ def test_every_batch_is_written_once_in_order_whatever_is_lost(seed):
     dice = random.Random(seed)
     lane, _ = make(40)
     lane.acknowledged = False
-    identity, log, go, refused, flying = Identity(1, 0), Log(), Sending(), set(), []
+    identity, log, go, refused, flying, sent = Identity(1, 0), Log(), Sending(), set(), [], {}
     for _ in range(3000):
         if lane.wants_reset():
             identity = Identity(1, identity.epoch + 1)
@@ -229,15 +241,17 @@ def test_every_batch_is_written_once_in_order_whatever_is_lost(seed):
         batch = go(lane) if dice.random() < 0.6 else None
         if batch is not None:
             flying.append(batch)
+            sent[batch] = None
         elif flying and dice.random() < 0.8:
             answer(lane, log, flying.pop(0), dice, refused)
-        if lane.queue.empty and not flying:
+        if not lane.has_waiting() and not flying:
             break
     else:
         pytest.fail("it did not come to an end")
-    orders = [batch.order for batch in log.written]
-    assert orders == sorted(set(orders))
-    assert len(orders) + len(refused) == 40
+    assert len(set(log.written)) == len(log.written)
+    assert log.written == [batch for batch in sent if batch in log.written]
+    assert len(log.written) + len(refused) == 40
+    assert lane.batches == []
 
 
 def answer(lane, log, batch, dice, refused):
@@ -247,8 +261,7 @@ def answer(lane, log, batch, dice, refused):
         back(lane, batch)
         return
     if chance < 0.2 and not batch.maybe_written:
-        lane.arrive(batch)
-        lane.refused(batch)
+        refuse(lane, batch)
         refused.add(batch)
         return
     result = log.append(batch)
@@ -261,4 +274,6 @@ def answer(lane, log, batch, dice, refused):
     if result == "gap":
         batch.maybe_written = False
         lane.out_of_order(batch)
-        lane.queue.put_back(batch)
+        lane.wait(batch)
+    else:
+        through(lane, batch)

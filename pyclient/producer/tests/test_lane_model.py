@@ -1,7 +1,8 @@
 """Whatever answers five batches under way meet: all are told in their order, what is acknowledged is in the log
 once, at the offset that was told, and nothing is there twice or before what was sent before it.
 
-Every two troubles in every two places, and many at random, with a broker as Kafka and one as ours.
+Every two troubles in every two places, and many at random, with a broker as Kafka and one as ours. After each of
+them every batch is in one place, in the phase that goes with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import random
 
 import pytest
 
+from cy.produce.phase import Phase
+from pyclient.producer.lane import WINDOW
 from pyclient.producer.tests.scripted_partition import DUPLICATE, GAP, Partition
 
 BATCHES = 7
@@ -24,10 +27,30 @@ TROUBLES = (
 
 def run(script: list[str], forgotten: int) -> None:
     partition = Partition(BATCHES, forgotten)
+    check_phases(partition, script)
     for action in script:
         partition.do(action)
+        check_phases(partition, script)
     partition.finish()
     check(partition, script)
+    assert partition.lane.batches == [], script
+
+
+def check_phases(partition: Partition, script: list[str]) -> None:
+    lane = partition.lane
+    batches, queued = lane.batches, lane.queue.batches()
+    assert len({*batches, *queued}) == len(batches) + len(queued), f"{script}: in two places"
+    assert [batch.phase for batch in queued] == [Phase.QUEUED] * len(queued), script
+    out = [batch for batch in batches if batch.phase is Phase.UNDER_WAY]
+    assert len(out) == len(partition.client.posts), f"{script}: under way: {out}"
+    assert len(out) <= WINDOW, script
+    for batch in batches:
+        known = batch.phase in (Phase.WRITTEN, Phase.FAILED)
+        assert batch.phase not in (Phase.QUEUED, Phase.ARRIVED), script
+        assert not known or (batch.tell is not None), f"{script}: {batch} is told and stays"
+        assert batch.phase is not Phase.DENIED or (lane.halted and batch.maybe_written), script
+    waited_for = [batch.phase for batch in batches if not batch.done][:1]
+    assert not {Phase.WRITTEN, Phase.FAILED}.intersection(waited_for), f"{script}: it is its turn to be told"
 
 
 def check(partition: Partition, script: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pyclient.errors import ConnectionLost, RequestTimedOut
 from pyclient.producer.errors import TransactionAborted
-from pyclient.producer.lane import Identity, Lane
+from pyclient.producer.lane import Identity
 from pyclient.producer.tests.scripted import answer, make
 from pyclient.producer.transactions import State
 
@@ -158,7 +158,7 @@ def test_a_gap_ends_with_its_transaction():
             answer(client)
     answer(client, 87)
     answer(client, 45)
-    assert queues.topic("t").queues[0].state.halted
+    assert sender.lane(queues.topic("t").queues[0]).halted
     transactions = sender.identities
     assert transactions.state is State.FAILED
     transactions.current, transactions.state = Identity(7, 1), State.READY
@@ -178,7 +178,7 @@ def test_an_abort_of_what_waits_to_be_sent_again_leaves_no_gap(is_version_1):
     client, queues, sender = make_transaction(batch_size=0)
     transactions = sender.identities
     transactions.coordinator = NextEpoch(is_version_1)
-    lane = queues.topic("t").queues[0].state = Lane(queues.topic("t").queues[0])
+    lane = sender.lane(queues.topic("t").queues[0])
     lane.added = True
     for number in range(3):
         queues.send("t", b"v", partition=0)

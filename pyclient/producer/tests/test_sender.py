@@ -87,13 +87,29 @@ def test_new_leader_in_the_answer_is_used_at_once():
     assert [node for node, _, _ in client.posts] == [1]
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later(idempotent):
+    """Who hears of the leader lets the sender run while it is not decided yet that the batch goes again."""
+    client, queues, sender = make(
+        batch_size=0, max_in_flight_requests_per_connection=1, enable_idempotence=idempotent
+    )
+    client.cluster.subscribe(lambda cluster, topics: sender.run())
+    for value in (b"early", b"late"):
+        queues.send("t", value, partition=0)
+    sender.run()
+    answer(client, 6, current_leader=Produce.Response.LeaderIdAndEpoch(leader_id=1, leader_epoch=9))
+    [(node, message, _)] = client.posts
+    assert node == 1
+    assert [record.value for record in iterate(batches_of(message)[0])] == [b"early"]
+
+
 def test_refused_batch_fails_and_names_its_records():
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=0) for _ in range(2)]
     sender.run()
     error = Produce.Response.BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")
     answer(client, 87, record_errors=[error], error_message="bad")
-    assert str(reports[0].error) == "bad"
+    assert str(reports[0].error) == "t-0: bad"
     assert str(reports[1].error) == "no key"
     assert queues.used == 0
 

@@ -7,13 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from cy.partition_queue import TopicQueues
-from pyclient.errors import RequestTimedOut
+from cy.produce.partition_queue import TopicQueues
+from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.transactions import State, Transactions
-from pyclient.protocol import AddPartitionsToTxn
-from pyclient.protocol.errors import ConcurrentTransactions, InvalidTxnState, UnknownServerError
+from pyclient.protocol import AddPartitionsToTxn, EndTxn
+from pyclient.protocol.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidTxnState,
+    NotCoordinator,
+    UnknownServerError,
+)
 
 
 class Scripted(Coordinator):
@@ -220,3 +227,39 @@ def test_what_is_answered_when_partitions_are_added(codes, error):
     else:
         with pytest.raises(error):
             asyncio.run(work)
+
+
+class OnceRefused:
+    """A client whose coordinator answers EndTxn with one error, and then without; counts the look-ups."""
+
+    def __init__(self, error):
+        self.codes = [error.code, 0]
+        self.lost = 0
+
+    def clock(self):
+        return 0.0
+
+    async def retrying(self, attempt, *, deadline):
+        try:
+            return await attempt()
+        except KafkaError:
+            return await attempt()
+
+    async def coordinator(self, key, kind):
+        return 1
+
+    def coordinator_lost(self, key, kind):
+        self.lost += 1
+
+    async def send(self, node, api, request, *, max_version=None):
+        return EndTxn.Response(error_code=self.codes.pop(0))
+
+
+@pytest.mark.parametrize(
+    ("error", "lookups"), [(NotCoordinator, 1), (CoordinatorNotAvailable, 1), (CoordinatorLoadInProgress, 0)]
+)
+def test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_loads(error, lookups):
+    client = OnceRefused(error)
+    coordinator = Coordinator(client, SimpleNamespace(transactional_id="t", max_block=60.0))
+    asyncio.run(coordinator.end(Identity(7, 0), True))
+    assert client.lost == lookups

@@ -14,7 +14,7 @@ import timeit
 from collections.abc import Callable
 from functools import partial
 
-from cy.messages import Message
+from cy.wire.messages import Message
 from pyclient.protocol import Fetch, Metadata, Produce
 from pyclient.protocol.apis import Api
 from pyclient.protocol.frames import decode_request_header

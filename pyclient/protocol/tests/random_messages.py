@@ -10,7 +10,7 @@ import base64
 import random
 from typing import Any
 
-from cy.messages import Message
+from cy.wire.messages import Message
 from pyclient.protocol.messages import default_of
 from pyclient.protocol.schema import Body, Field
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from conformance import peers
-from cy.codec import Codec
-from cy.messages import Message
+from conformance.harness import peers
+from cy.wire.codec import Codec
+from cy.wire.messages import Message
 from pyclient.protocol import apis, errors, records
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 from pyclient.protocol.schema import Body, read_bodies, read_head

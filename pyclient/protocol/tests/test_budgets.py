@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from cy.buffer import DecodeError, TooMuch
+from cy.wire.buffer import DecodeError, TooMuch
 from pyclient.protocol import ApiVersions, Envelope, Metadata
 from pyclient.protocol.frames import decode_request_header
 

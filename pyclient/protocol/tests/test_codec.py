@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cy.buffer import DecodeError, EncodeError
-from cy.sendfile import FileSlice
+from cy.wire.buffer import DecodeError, EncodeError
+from cy.wire.sendfile import FileSlice
 from pyclient.protocol import (
     Fetch,
     FindCoordinator,

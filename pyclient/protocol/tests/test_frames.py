@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cy.buffer import DecodeError
+from cy.wire.buffer import DecodeError
 from pyclient.protocol import ApiVersions, Heartbeat, SaslHandshake
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 

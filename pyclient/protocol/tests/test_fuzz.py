@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cy.buffer import DecodeError
-from cy.codec import Codec
+from cy.wire.buffer import DecodeError
+from cy.wire.codec import Codec
 from pyclient.protocol import apis
 from pyclient.protocol.frames import decode_request_header
 from pyclient.protocol.schema import read_bodies

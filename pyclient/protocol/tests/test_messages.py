@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cy.messages import Message
+from cy.wire.messages import Message
 from pyclient.protocol import ZERO_UUID, ConsumerGroupDescribe, Fetch, Produce, apis
 from pyclient.protocol.schema import read_bodies
 

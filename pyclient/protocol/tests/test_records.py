@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cy.buffer import DecodeError
+from cy.wire.buffer import DecodeError
 from pyclient.protocol import records
 from pyclient.protocol.records import (
     ConsumerProtocolSubscription,

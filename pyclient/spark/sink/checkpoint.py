@@ -20,5 +20,5 @@ def query_of(location: str | None) -> str | None:
         with files.open_input_stream(f"{path.rstrip('/')}/metadata") as file:
             return str(json.loads(file.read())["id"])
     except (OSError, ValueError, KeyError) as error:
-        log.info("the query of the checkpoint %s is not known: %s", location, error)
+        log.info("the query of the checkpoint %s is unknown: %s", location, error)
         return None

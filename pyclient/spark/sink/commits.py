@@ -200,7 +200,8 @@ class Commits:
             log.error("%s", error)
 
     def _forget(self, state: State) -> None:
-        """The batch needs its transactions no more: who starts the query again, however late, need not ask for them."""
+        """Removes the transactions from the batch's record, so that a later start of the query need not ask for them.
+        """
         if state.transactions:
             self._ledger.append(decision(state, self.job.query, state.batch, (), state.timeout_ms))
 
@@ -229,8 +230,8 @@ class Commits:
             self._take_back(state)
 
     def _take_back(self, state: State) -> None:
-        """Claims the query in the name of nobody, unless another run was quicker: ends what is decided, aborts all
-        else.
+        """Claims the query for no run, unless another run was quicker. Ends decided transactions and aborts all
+        others.
         """
         record = withdrawal(state, self.job.query, f"nobody.{uuid4().hex[:8]}")
         found = self._claim(record)

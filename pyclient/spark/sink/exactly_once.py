@@ -1,65 +1,66 @@
-"""Exactly once: the protocol. It decides and does no I/O; ``commits`` asks it, ``ledger`` is its log.
+"""The protocol of exactly once. It makes decisions and does no I/O; ``commits`` asks it, ``ledger`` is its log.
 
-Spark runs a batch as tasks, then calls ``commit`` on the driver. If the driver dies, the batch is run again with
-the same number until a ``commit`` of it returned. So a batch must be written by one of its runs, wholly.
+Spark runs a batch as tasks, then calls ``commit`` on the driver. If the driver dies, Spark runs the batch again with
+the same number until a ``commit`` of it returns. So exactly one of these runs must write the batch, as a whole.
 
-**Commit point.** A task writes its rows in a Kafka transaction of its own and leaves it open; its message to the
-driver names it (id, producer id, epoch). ``commit`` appends a *decision* to the ledger: query, batch, these
-transactions. From then on the batch is written, whatever happens; ending the transactions only shows it. Before,
-it is not, and everything open may be aborted. A run that finds its batch decided writes nothing: it ends the
-decision's transactions once more. When they have ended the decision is written again without them: brokers forget
-transactional ids, and a run that comes after that must not take the batch for lost.
+**Commit point.** A task writes its rows in its own Kafka transaction and leaves it open. Its message to the driver
+names the transaction (id, producer id, epoch). ``commit`` appends a *decision* to the ledger: query, batch, these
+transactions. From then on the batch is written, whatever happens; ending the transactions only makes it visible.
+Before the decision the batch is not written, and all open transactions may be aborted. A run that finds its batch
+decided writes nothing and ends the decision's transactions once more. When they have ended, the decision is written
+again without them, because brokers forget transactional ids: a run that comes after that must not take the batch for
+lost.
 
-**The ledger** is a topic of one partition, compacted, and a state machine: ``replay`` applies records in the order
-of the log, and every reader comes to the same ``State``. Whoever appends a record reads on until it is seen what
-became of it. Nobody is locked out; who comes too late finds its record ignored.
+**The ledger** is a compacted topic of one partition, and a state machine. ``replay`` applies its records in the order
+of the log, so every reader comes to the same ``State``. After appending a record, the writer reads on until it sees
+the effect of its record. There is no lock: a record that comes too late is ignored.
 
 **Terms.** Two drivers may work on one query: one that was thought dead, and its successor. Each run of a query
-(Spark's run id) *claims* it before it writes anything: the first of its tasks to come appends a claim with the
-next term. Decisions count in the term of the last claim only. A run that was deposed cannot claim again, and one
-that comes for the first time only from a run whose batch was planned before its own (``Plan``): else a task of a
-dead driver, that had waited for its slot, would depose the driver that came after it. When a batch was planned its
-driver's clock says; of two drivers whose clocks differ, the later one may be refused for as long as they differ.
+(Spark's run id) *claims* the query before it writes anything: the first of its tasks appends a claim with the next
+term. Only decisions in the term of the last claim count. A deposed run cannot claim again. A new run can take the
+claim only from a run whose batch was planned before its own (``Plan``). Otherwise a task of a dead driver that had
+waited for its slot would depose the driver that came after it. The time of a plan comes from its driver's clock. If
+the clocks of two drivers differ, the later driver may be refused for as long as that difference.
 
-**Names.** ``prefix/query/run/process-n``. A transactional id belongs to one Python process of one run, and only
-that process ever asks for its producer id (which would abort what is open under it). It uses the name again in a
-later batch of that run, that is, after ``commit`` of the batch before has returned. So no attempt, however late,
-can meet a transaction that another one has opened: late attempts open transactions of their own.
+**Names.** ``prefix/query/run/process-n``. A transactional id belongs to one Python process of one run, and only that
+process ever asks for its producer id (which would abort a transaction open under it). The process uses the name again
+in a later batch of that run, that is, after ``commit`` of the previous batch has returned. So no attempt, however
+late, can meet a transaction that another one has opened: late attempts open their own transactions.
 
-Invariants, on which the rest stands:
+The rest depends on these invariants:
 
-1. *A transaction of run R begins after R's claim is in the log.* Therefore what is open, of other runs, before a
-   claim was appended will not be decided any more unless it has been: the claim's writer ends what the last
-   decision names, and aborts the rest (``orphans``). That is how the open transactions of a killed driver, which
-   hold back all readers of committed records, go as soon as the query runs again.
-2. *The batches of a run come one after the other.* Therefore what is open before the decision of batch N, and not
-   in it, will never be decided: attempts that failed, lost a race, or came late. The driver lists before it decides
-   and aborts afterwards.
-3. *A decision names only transactions that are open* and have time left (``unfit``): a broker that has aborted one
-   by its time-out makes the commit fail before anything is decided, and the batch is run again.
-4. *An end is exact*: EndTxn names producer id and epoch, so it can hit no later transaction of that id, and can be
-   sent again after an answer was lost. One that is refused is looked at: if the transaction is not known to be
-   committed, rows of a decided batch are lost, which is an error (``lost``), never silence. That takes a driver that
-   died between decision and end and was away for longer than ``transaction.timeout.ms``.
-5. *A failed commit is taken back by a claim* in the name of nobody, so that an append of which no answer came
-   cannot decide afterwards what ``abort`` is about to abort. It is one claim, for the term after that in which the
-   driver has found itself: where another run was quicker it does not count. A driver that no task has told
-   anything of its run takes back only what its own JVM has planned, and where it does not know, nothing. Spark
-   ends the tasks of a batch while it is taken back, so they may open transactions after that claim: the driver
-   looks for them for as long as Spark lets them live. What comes later still is for the next start.
+1. *A transaction of run R begins after R's claim is in the log.* So transactions of other runs that are open before a
+   claim is appended will not be decided later. The writer of the claim ends those that the last decision names, and
+   aborts the others (``orphans``). Open transactions of a killed driver hold back all readers of committed records;
+   this removes them as soon as the query runs again.
+2. *The batches of a run come one after the other.* So transactions that are open before the decision of batch N, and
+   not in it, will never be decided: their attempts failed, lost a race, or came late. The driver lists them before it
+   decides and aborts them afterwards.
+3. *A decision names only transactions that are open* and have time left (``unfit``). If a broker has aborted one by its
+   time-out, the commit fails before anything is decided, and the batch is run again.
+4. *An end is exact*: EndTxn names producer id and epoch. So it cannot end a later transaction of that id, and can be
+   repeated if the answer was lost. If an end is refused, the transaction is checked. Unless it is known to be
+   committed, rows of a decided batch are lost. This is an error (``lost``), never silent. It can happen only if a
+   driver died between decision and end and was away for longer than ``transaction.timeout.ms``.
+5. *A failed commit is withdrawn by a claim of no run*, so that an append without an answer cannot decide afterwards
+   what ``abort`` is about to abort. It is one claim, for the term after the driver's own; if another run was quicker,
+   it does not count. A driver that has heard of its run from no task withdraws only what its own JVM has planned, and
+   if it does not know that, nothing. Spark ends the tasks of a batch while the batch is withdrawn, so tasks may open
+   transactions after that claim. The driver looks for them for as long as Spark lets the tasks live. Later ones are
+   left to the next start.
 
-Compaction keeps the last record of each (query, run). A decision carries the whole state, so a claim before it may
-go. Of a deposed run that last record may be a decision that came too late, and the one that counts be gone; so a run
-whose claim counts writes the last decision again as its own (``Commits._confirm``), and buries the runs before only
-then. Of one term only the run that holds it decides, so a decision counts more than a claim.
+Compaction keeps the last record of each (query, run). A decision carries the whole state, so a claim before it may be
+removed. The last record of a deposed run may be a decision that came too late, while the one that counts is gone. So a
+run whose claim counts writes the last decision again as its own (``Commits._confirm``), and buries the earlier runs
+only after that. In one term only the run that holds it decides, so a decision takes precedence over a claim.
 
-The ledger knows a query by its id alone. The prefix is only in the names of transactions: another one forgets no
-decision, but does not find what was left open under the old one.
+The ledger identifies a query by its id alone. The prefix is only in the names of transactions: with another prefix no
+decision is forgotten, but transactions left open under the old prefix are not found.
 
-Batch writes are queries of one batch. Without ``writeId`` the query's name is new each time; its record is buried
-when everything has ended. If the driver dies between decision and end, the next batch write with the same prefix
-ends it; what it has left open before the decision is aborted by the brokers after ``transaction.timeout.ms``. With
-a ``writeId`` a run that is repeated aborts it at once, and writes nothing if an earlier one was decided.
+Batch writes are queries of one batch. Without ``writeId`` the query's name is new each time, and its record is buried
+when all transactions have ended. If the driver dies between decision and end, the next batch write with the same
+prefix ends the transactions. If it dies before the decision, brokers abort them after ``transaction.timeout.ms``. With
+a ``writeId``, a repeated run aborts them at once, and writes nothing if an earlier run was decided.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Deposed(ClientError):
 
 
 class BatchLost(ClientError):
-    """Rows of a batch that counts as written are not in the topic; the text says why."""
+    """Rows of a decided batch are not in the topic; the text says why."""
 
     name = "BATCH_LOST"
 
@@ -125,7 +126,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class State(NamedTuple):
-    """Of a query: who may write it, and the last batch that was decided."""
+    """The state of a query: the run that may write it, and the last decided batch."""
 
     term: int = 0
     run: str = ""
@@ -140,7 +141,7 @@ class State(NamedTuple):
 
 
 def replay(state: State, record: Record) -> State:
-    """The state after a record; the same state where it does not count."""
+    """The state after a record; the same state if the record does not count."""
     if record.decides:
         holds = record.term > state.term or record.run == state.run or not state.has_decided
         if record.term < state.term or not holds:
@@ -154,7 +155,7 @@ def replay(state: State, record: Record) -> State:
 
 
 def claim(state: State, query: str, run: str, plan: Plan) -> Record | None:
-    """What ``run`` has to append before it writes; None where it may write. Raises Deposed."""
+    """The claim that ``run`` has to append before it writes; None if it may write already. Raises Deposed."""
     if state.run == run:
         return None
     if run in state.past:
@@ -162,14 +163,14 @@ def claim(state: State, query: str, run: str, plan: Plan) -> Record | None:
     later_ms = state.plan.at_ms - plan.at_ms
     if later_ms > 0:
         raise Deposed(
-            f"query {query}: run {state.run} has it, whose batch was planned {later_ms} ms after this one of run "
-            f"{run}. If it was not, the clocks of the drivers differ by as much: start the query again then"
+            f"query {query}: run {state.run} holds it, whose batch was planned {later_ms} ms after that of run "
+            f"{run}. If that is wrong, the drivers' clocks differ by that much: start the query again later"
         )
     return Record(query, run, state.term + 1, plan=plan)
 
 
 def withdrawal(state: State, query: str, name: str) -> Record:
-    """The claim in the name of nobody that takes back what the state's run has not decided."""
+    """The claim of no run that withdraws what the state's run has not decided."""
     return Record(query, name, state.term + 1, plan=state.plan)
 
 
@@ -215,7 +216,7 @@ class Opened(NamedTuple):
 def orphans(
     opened: Iterable[Opened], decided: Collection[PreparedTransaction], spared: str = ""
 ) -> list[PreparedTransaction]:
-    """What is to be aborted of that which was open before a claim or decision, but for those ids that begin so."""
+    """The transactions to abort among those open before a claim or decision, except ids that begin with ``spared``."""
     keep = set(decided)
     return [
         one.transaction
@@ -225,7 +226,7 @@ def orphans(
 
 
 def unfit(transactions: Iterable[PreparedTransaction], opened: Iterable[Opened]) -> dict[PreparedTransaction, str]:
-    """Why some of these must not be decided."""
+    """The transactions that must not be decided, each with the reason."""
     old = {one.transaction: one.is_old for one in opened}
     wrong = {}
     for one in transactions:

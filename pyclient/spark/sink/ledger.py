@@ -1,9 +1,9 @@
 """The ledger: the topic in which runs claim queries and decide batches.
 
-One partition, since its order is what counts; compacted, as only the last state of a query is needed, in small
-segments, so that reading it whole is reading little. Less than the whole would not do: a decision that came too late
-looks like any other to who has not read the claim before it. What was read once is not read again. It is replicated
-as the cluster's transaction log is.
+It has one partition, because the order of its records counts. It is compacted, because only the last state of a query
+is needed. Its segments are small, so that reading all of it is fast. All of it must be read: without the claim before
+it, a decision that came too late looks like any other. Records are read only once. The ledger has as many replicas as
+the cluster's transaction log.
 
     key    query/run
     value  JSON of ``exactly_once.Record``; null: buried
@@ -137,8 +137,8 @@ class Ledger:
     # -- writing -----------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
-        """Returns when it is safe; ``state`` tells what became of it. If this raises, it may come in yet; it raises
-        RequestTimedOut where nobody has answered.
+        """Appends a record and returns when it is safe; ``state`` then shows its effect. If this raises, the record
+        may still be appended later. Raises RequestTimedOut if no broker has answered.
         """
         self._send(record.query, [record.run], msgspec.json.encode(record))
 

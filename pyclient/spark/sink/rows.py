@@ -22,7 +22,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 from pyclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cy.deliveries import Deliveries
+    from cy.produce.deliveries import Deliveries
     from pyclient.producer.blocking import Producer
 
 BYTES: Final = (StringType, BinaryType)

@@ -42,8 +42,9 @@ def begin_of(prefix: str, query: str, run: str = "") -> str:
 def opened(
     admin: Admin, begin: str, longest_ms: int | None = None, known: Iterable[PreparedTransaction] = ()
 ) -> list[Opened]:
-    """What is open now under ids that begin so; it is old if it is open for longer than ``longest_ms``. Those that are
-    ``known`` are asked for: a coordinator that moves between two brokers' answers is in neither list.
+    """Returns the transactions that are open under ids with this prefix. A transaction is old if it has been open for
+    longer than ``longest_ms``. The ``known`` ones are requested by id, because a coordinator that moves between the
+    answers of two brokers is in neither list.
     """
     listed = admin.list_transactions(states=[OPEN])
     names = {row.transactional_id for row in listed if row.transactional_id.startswith(begin)}
@@ -57,8 +58,8 @@ def opened(
 
 
 def _older(admin: Admin, longest_ms: int) -> set[str]:
-    """What is open for longer, by the clocks of the coordinators (KIP-994), which will also end it by time-out.
-    Brokers before Kafka 3.8 do not tell: none.
+    """Returns the transactions that have been open for longer, by the clocks of their coordinators (KIP-994), which
+    also end them by time-out. Brokers before Kafka 3.8 report none.
     """
     try:
         return {row.transactional_id for row in admin.list_transactions(states=[OPEN], longer_than_ms=longest_ms)}
@@ -88,8 +89,8 @@ def _described(admin: Admin, ids: Iterable[str]) -> dict[str, TransactionDescrip
 def end(
     admin: Admin, transactions: Collection[PreparedTransaction], *, commit: bool, timeout_s: float
 ) -> dict[PreparedTransaction, str]:
-    """Ends these; of each that was refused, why. Raises KafkaError where nobody knows what became of it, or where we
-    are not allowed to.
+    """Ends these transactions and returns the reason for each one that was refused. Raises KafkaError if the outcome
+    is unknown, or if we are not allowed to end it.
     """
     if not transactions:
         return {}

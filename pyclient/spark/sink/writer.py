@@ -1,7 +1,7 @@
 """What PySpark calls: on the driver for a plan, commit and abort, in tasks for their rows.
 
-PySpark pickles a writer to the tasks; a stream's is made anew for each commit, so what the driver has to know
-comes in the tasks' messages. A task that failed has None for a message.
+PySpark pickles a writer for the tasks. It makes a stream's writer again for each commit, so the driver learns
+everything it needs from the tasks' messages. The message of a failed task is None.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pyclient.spark.sink.transactions import Names
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from cy.deliveries import Deliveries
+    from cy.produce.deliveries import Deliveries
 
 log = logging.getLogger("pyclient.spark")
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -44,7 +44,7 @@ QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
 """Local properties of a stream's tasks; its job group is its run."""
 RUNS: Final = 8
-"""That a process knows; it finds its place anew with any other."""
+"""The number of runs that a process remembers; for any other it looks up its place again."""
 _runs: dict[Job, tuple[State, Names]] = {}
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -131,7 +131,7 @@ class ExactlyOnce:
         context = TaskContext.get()
         found = [context and context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID)]
         if not all(found):
-            raise ConfigError(f"Spark tells the task no query, run and batch: {found}")
+            raise ConfigError(f"Spark gives the task no query, run and batch: {found}")
         query, run, batch = map(str, found)
         return self._job._replace(query=query, run=run), int(batch)
 
@@ -187,7 +187,9 @@ def _joined(job: Job, plan: Plan) -> tuple[State, Names]:
 
 
 def _give_up(producer: Producer, error: BaseException) -> None:
-    """Aborts, so that nobody has to wait for the transaction's time-out; else the driver will find it."""
+    """Aborts the transaction, so that readers need not wait for its time-out. If this fails, the driver finds the
+    transaction later.
+    """
     try:
         producer.abort_transaction()
     except KafkaError as failure:

@@ -34,7 +34,7 @@ def write(path: Path, **modules: str) -> None:
 
 
 def reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The archives, of this path, whose tables are read anew from now on."""
+    """The archives, of this path, whose tables are read again from now on."""
     found: list[str] = []
     original = zipimporter.invalidate_caches
 

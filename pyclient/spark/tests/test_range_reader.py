@@ -147,7 +147,7 @@ def test_a_task_goes_on_as_long_as_its_position_does() -> None:
 def test_silence_is_loss_where_the_topic_is_another(monkeypatch: pytest.MonkeyPatch, now: str | None) -> None:
     monkeypatch.setattr(range_reader.LogOffsets, "id_of", lambda offsets, topic: now)
     wrong = DataLoss if now == "other" else RequestTimedOut
-    with pytest.raises(wrong, match="made anew" if now == "other" else "Cannot fetch"):
+    with pytest.raises(wrong, match="created again" if now == "other" else "Cannot fetch"):
         read(Scripted(10), topic_id="same")
 
 
@@ -156,6 +156,9 @@ class Faulty:
 
     def __init__(self, config: Any) -> None:
         self.is_closed = False
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("flights", 0)]
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Nothing is left."""

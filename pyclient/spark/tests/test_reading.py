@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from conformance.brokers import Broker
 from pyclient import Admin, Producer, TopicPartition
 from pyclient.admin.results import Results
 from pyclient.errors import ConnectionFailed, LeaderNotAvailable, RequestTimedOut
@@ -23,7 +22,7 @@ from pyclient.spark.columns import source_schema
 from pyclient.spark.data_loss import DataLoss
 from pyclient.spark.range_reader import gathered
 from pyclient.spark.stream_reader import LimitedReader, UnlimitedReader, stream_reader
-from pyclient.tests.brokers import broker, unique  # noqa: F401
+from pyclient.tests.brokers import Broker, broker, unique  # noqa: F401
 
 Options = dict[str, str]
 QUICK = {"fetchOffset.retryIntervalMs": "10", "fetchOffset.numRetries": "1"}
@@ -203,7 +202,7 @@ def test_a_topic_made_anew_is_lost_data_or_read_from_its_start(
     admin.delete_topics(topic)
     admin.create_topics(topic, num_partitions=3, replication_factor=1)
     fill(topic, *range(100, 109))
-    with pytest.raises(DataLoss, match="deleted and made anew"):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         latest(strict, start)
     end = latest(reader, start)
     assert values(reader, start, end) == list(range(100, 109))
@@ -250,7 +249,8 @@ def test_a_topic_made_anew_before_its_task_is_lost_by_its_id(options: Options, t
     admin.delete_topics(topic)
     admin.create_topics(topic, num_partitions=3, replication_factor=1)
     for task in (*tasks, *batch):
-        with pytest.raises(DataLoss, match=rf"Offsets 0 to 2 of {topic}-0 are gone: the topic was deleted and made"):
+        why = f"Offsets 0 to 2 of {topic}-0 are gone: the topic was deleted and created again"
+        with pytest.raises(DataLoss, match=why):
             rows(stream_reader_of(strict), [task])
         assert rows(stream_reader_of(lax), [task]) == []
     strict.stop()
@@ -265,7 +265,8 @@ def test_a_batch_of_records_that_are_gone_is_told(
     first, last = ({topic: {"0": offset, "1": 0, "2": 0}} for offset in offsets)
     ends = {"startingOffsets": json.dumps(first), "endingOffsets": json.dumps(last)}
     strict = batch_reader({**options, **ends}, schema(options))
-    with pytest.raises(DataLoss, match=f"offsets 0 to {offsets[1] - 1} of {topic}-0 are wanted, the log has 100 to"):
+    why = f"offsets 0 to {offsets[1] - 1} of {topic}-0 were requested, but the log has 100 to"
+    with pytest.raises(DataLoss, match=why):
         strict.partitions()
     lax = batch_reader({**options, **ends, "failOnDataLoss": "false"}, schema(options))
     assert [int(row["value"]) for row in rows(lax, lax.partitions())] == list(range(100, offsets[1]))

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from pyclient.errors import ConfigError
 from pyclient.spark.columns import columns_of
 from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Specific, Time, Times
-from pyclient.spark.options import OPTIONS, Use
+from pyclient.spark.options import OPTIONS, Use, read
 from pyclient.spark.source_options import SourceOptions, source_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -125,3 +125,23 @@ def test_no_field_of_a_value_is_not_null() -> None:
     schema = StructType([StructField("value", StructType([StructField("a", inner)]))])
     with pytest.raises(ConfigError, match="the field 'b' of 'value' is NOT NULL"):
         columns_of(schema, batch(valueFormat="json"))
+
+
+@pytest.mark.parametrize(
+    ("use", "name", "value", "needed"),
+    [
+        (Use.BATCH_WRITE, "writeId", "w", {"delivery": "exactly-once"}),
+        (Use.BATCH_WRITE, "ledgerTopic", "ledger", {"delivery": "exactly-once"}),
+        (Use.STREAM_WRITE, "transactionalIdPrefix", "p", {"delivery": "exactly-once"}),
+        (Use.BATCH_READ, "valuePrefix", "registry", {"valueFormat": "json"}),
+        (Use.STREAM_READ, "valueErrors", "null", {"valueFormat": "avro"}),
+        (Use.READ, "valueSchema", "a INT", {"valueFormat": "json"}),
+        (Use.READ, "valueSchemaId", "7", {"valueFormat": "avro", "valuePrefix": "registry"}),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_an_error(
+    use: Use, name: str, value: str, needed: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name} has no effect without {list(needed)[-1]}="):
+        read({name: value}, use)
+    assert name in read({name: value, **needed}, use)

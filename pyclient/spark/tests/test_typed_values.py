@@ -168,5 +168,5 @@ def test_what_is_no_schema_of_a_record_is_told(schema: str) -> None:
 
 def test_a_union_of_several_types_has_no_column() -> None:
     union = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]}
-    with pytest.raises(ConfigError, match="no column has several types"):
+    with pytest.raises(ConfigError, match="a column cannot have several types"):
         fields_of(json.dumps(union))

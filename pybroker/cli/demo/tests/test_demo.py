@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.cli.common.verbs import Failure
 from pybroker.cli.demo.copying import Copied
 from pybroker.cli.demo.file import File, Sizes
 from pybroker.cli.demo.flights import Delays, Flights
@@ -20,7 +21,6 @@ from pybroker.cli.demo.latency import Latencies, Latency, percentiles
 from pybroker.cli.demo.report import Report
 from pybroker.cli.demo.speed import Speed
 from pybroker.cli.demo.streaming import Streamed
-from pybroker.cli.verbs import Failure
 
 DEADLINE_S = 120
 DEMO = (sys.executable, "-m", "pybroker", "demo")

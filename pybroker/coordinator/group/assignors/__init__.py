@@ -1,7 +1,7 @@
 """Server-side assignors (KIP-848): who shall have which partitions of a consumer group.
 
-An assignor is a function of a ``GroupSpec``; the same spec gives the same assignment. Every
-partition of a topic that somebody reads gets one member, who reads it.
+An assignor is a function of a ``GroupSpec``; the same spec gives the same assignment. It gives every partition of a
+subscribed topic to one member.
 """
 
 from __future__ import annotations

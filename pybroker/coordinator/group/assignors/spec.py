@@ -24,4 +24,4 @@ class GroupSpec(NamedTuple):
     alike: bool
     """All members read the same topics."""
     partition_counts: Mapping[bytes, int]
-    """The number of partitions of each topic that somebody reads."""
+    """The number of partitions of each subscribed topic."""

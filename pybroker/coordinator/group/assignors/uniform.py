@@ -59,7 +59,7 @@ def _assign_alike(spec: GroupSpec) -> dict[str, Partitions]:
 
 
 def _unassigned(spec: GroupSpec) -> Iterator[Loose]:
-    """The partitions that nobody was to have, by topic and number."""
+    """The unassigned partitions, by topic and number."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partition_counts}
     for member in spec.members.values():
         for topic_id, partitions in member.assigned.items():
@@ -182,7 +182,9 @@ class _Unlike:
                 return
 
     def _even_out(self, topic_id: bytes) -> bool:
-        """Moves partitions of the topic from who has most to who has least; whether any moved."""
+        """Moves partitions of the topic from the member with the most to the one with the fewest; returns whether any
+        moved.
+        """
         readers, loads = self._readers[topic_id], self._loads
         if max(loads[each] for each in readers) - min(loads[each] for each in readers) <= 1:
             return False

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from cy.buffer import DecodeError
-from pybroker.coordinator.group.classic import refusal
+from cy.wire.buffer import DecodeError
 from pybroker.coordinator.group.consumer import (
     downgrading,
+    expecting,
     heartbeating,
     leaving,
     targeting,
-    timeouts,
 )
 from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
@@ -28,6 +27,7 @@ from pybroker.coordinator.group.consumer.member import (
 )
 from pybroker.coordinator.group.consumer.reconciling import Claimed
 from pybroker.coordinator.group.consumer.timeouts import Wait
+from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.joining import Join
 from pybroker.coordinator.group.members import Protocols
 from pybroker.coordinator.shard import Result
@@ -108,8 +108,8 @@ def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
         assert replaced is not None
         downgrading.downgrade_with(group, replaced, after, goal is None, result)
     else:
-        timeouts.touch(group, after, result)
-        timeouts.expect(group, after, Wait.SYNC, result)
+        expecting.touch(group, after, result)
+        expecting.expect(group, after, Wait.SYNC, result)
     result.reads = True
     result.answer(_response(after))
 
@@ -190,7 +190,7 @@ def sync(group: ConsumerGroup, request: SyncGroup.Request, result: Result) -> No
             f"and member {member.id} should rejoin to catch up."
         )
     group.context.timeouts.stop(group.id, member.id, Wait.SYNC)
-    timeouts.touch(group, member, result)
+    expecting.touch(group, member, result)
     version = int.from_bytes(metadata[:2], "big")
     result.reads = True
     result.answer(
@@ -209,7 +209,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat.Request, result: Result) 
     """
     member, _ = _classic(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    timeouts.touch(group, member, result)
+    expecting.touch(group, member, result)
     code = errors.NONE
     if _has_to_join(group, member):
         code = errors.RebalanceInProgress.code
@@ -234,7 +234,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 def _expect_join(group: ConsumerGroup, member: ConsumerMember, result: Result) -> None:
     if not group.context.timeouts.waits(group.id, member.id, Wait.JOIN):
-        timeouts.expect(group, member, Wait.JOIN, result)
+        expecting.expect(group, member, Wait.JOIN, result)
 
 
 def _classic(

@@ -1,25 +1,32 @@
 """Who may commit and fetch the offsets of a consumer group.
 
 A member commits in its own epoch. An earlier epoch is accepted for a partition that the member has
-had since then: the answer to its last heartbeat may not have reached it yet (KIP-1251). Whoever is
-no member (an administrator) commits only while nobody is in.
+had since then: the answer to its last heartbeat may not have reached it yet (KIP-1251). A client that is no member (an
+administrator) may commit only while the group has no members.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
+from pybroker.coordinator.group.consumer.member import ConsumerMember
 from pybroker.coordinator.group.group import CheckPartition, Commit
 from pyclient.protocol import errors
-
-if TYPE_CHECKING:
-    from pybroker.coordinator.group.consumer.group import ConsumerGroup
-    from pybroker.coordinator.group.consumer.member import ConsumerMember
 
 _FIRST_FOR_CONSUMERS = 9
 
 
-def may_commit(group: ConsumerGroup, commit: Commit) -> CheckPartition | None:
+class Members(Protocol):
+    """What is needed of the group."""
+
+    @property
+    def members(self) -> Mapping[str, ConsumerMember]: ...
+
+    def member(self, member_id: str) -> ConsumerMember: ...
+
+
+def may_commit(group: Members, commit: Commit) -> CheckPartition | None:
     """See ``Group.may_commit``."""
     if commit.epoch < 0 and not group.members:
         return None
@@ -58,7 +65,7 @@ def _check_of(member: ConsumerMember, epoch: int) -> CheckPartition:
     return check
 
 
-def may_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
+def may_fetch(group: Members, member_id: str | None, member_epoch: int) -> None:
     """See ``Group.may_fetch``."""
     if member_id is None and member_epoch < 0:
         return

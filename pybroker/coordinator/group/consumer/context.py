@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace, PaceOf
 from pybroker.coordinator.group.consumer.timeouts import Timeouts
 from pybroker.coordinator.group.consumer.topics import Topics
@@ -41,10 +41,8 @@ class ConsumerContext:
     """Shared by the consumer groups of one shard.
 
     ``groups`` are all groups of the shard; ``new_id`` makes the id of a member; ``new_classic``
-    makes a classic group that is not yet the shard's. ``put_out`` is what becomes of who is late.
+    makes a classic group that is not yet the shard's. ``put_out`` handles members that are late.
     """
-
-    put_out: PutOut
 
     def __init__(
         self,
@@ -53,11 +51,13 @@ class ConsumerContext:
         timers: TimerWheel[Event],
         new_id: Callable[[], str],
         new_classic: Callable[[str], ClassicGroup],
+        put_out: PutOut,
     ) -> None:
         self.settings, self.pace_of, self.topics = facts
         self.groups = groups
         self.new_id = new_id
         self.new_classic = new_classic
+        self.put_out = put_out
         self.timeouts = Timeouts(timers)
         self.resolving: set[str] = set()
         """Ids of groups whose regular expressions are being looked up."""

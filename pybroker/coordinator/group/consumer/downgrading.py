@@ -2,12 +2,12 @@
 
 The rest are members that speak the classic protocol already. The classic group is made at once,
 with all that its record cannot say (protocols that are not in use), and takes its place when that
-record is replayed. Its members are asked to join anew, unless a static member has merely changed
-its protocol and everybody has what it shall have.
+record is replayed. Its members are asked to join again, unless a static member has merely changed its protocol and
+every member has its target assignment.
 
-Until they have joined, the assignments of the classic group are what its members *have*. Kafka
-writes what they *shall* have; were such a group upgraded again before they have joined, partitions
-that somebody still reads would be given to others.
+Until they have joined, the assignments of the classic group are what its members *have*. Kafka writes what they
+*should* have. If that group were upgraded again before they have joined, partitions that members still read would go
+to others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST_VERSION = 0
 
 
 def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> bool:
-    """Without these members, some classic ones are left and nobody else."""
+    """Whether without these members only classic ones are left."""
     classic = sum(member.classic is not None for member in members)
     left = len(group.members) - len(members)
     return group.classic_members - classic == left and _may(group, left)
@@ -137,7 +137,7 @@ def _install(
 
 
 def assigned_bytes(group: ConsumerGroup, partitions: Target | Owned, version: int) -> bytes:
-    """Partitions as a classic consumer is told; topics that are gone are left out."""
+    """Returns partitions in the form for a classic consumer, without deleted topics."""
     image = group.context.topics.image
     part = ConsumerProtocolAssignment.TopicPartition
     message = ConsumerProtocolAssignment(

@@ -9,11 +9,11 @@ Three epochs say where it stands:
 The *group epoch* grows with every change of members, of their subscriptions and of the topics that
 they read. An assignor makes of it the *target assignment*, whose epoch is then the group's; at most
 once in ``assignment_interval_ms``. Each member is led from what it has to the target by its own
-heartbeats (``reconciling``): it gives back what it shall not have, enters the epoch, and gets what
-nobody else has any more. So there is no barrier, and whom the change does not concern reads on.
+heartbeats (``reconciling``): it gives back partitions that it should not have, enters the epoch, and gets partitions
+that no other member still has. So there is no barrier, and members that the change does not concern read on.
 
 Everything here is durable: it changes by replaying records only. Timers are the business of
-``timeouts``, which knows groups and members by their ids.
+``expecting`` and ``timeouts``, which knows groups and members by their ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.group.consumer import committing, records, timeouts
+from pybroker.coordinator.group.consumer import committing, expecting, records
 from pybroker.coordinator.group.consumer.counting import count
 from pybroker.coordinator.group.consumer.member import (
     LEAVE,
@@ -32,7 +32,7 @@ from pybroker.coordinator.group.consumer.member import (
     Owned,
     Target,
 )
-from pybroker.coordinator.group.consumer.regexes import Resolved
+from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
 from pybroker.coordinator.group.group import CONSUMER_KIND, CheckPartition, Commit, RetentionStart, Subscription
 from pybroker.coordinator.shard import Record, Result
@@ -72,7 +72,7 @@ class ConsumerGroup:
         self.static: dict[str, str] = {}
         """Instance id → member id."""
         self.owners: dict[bytes, dict[int, str]] = {}
-        """Topic id → partition → who has it, or has not given it back yet."""
+        """Topic id → partition → the member that has it, or has not given it back yet."""
         self.subscriptions = Subscriptions()
         self.assignors: dict[str, int] = {}
         """How many members want that assignor."""
@@ -91,7 +91,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is in; a static member that has gone for a moment is."""
+        """Whether the group has no members. A static member that is away for a moment still counts."""
         return not self.members
 
     @property
@@ -157,7 +157,7 @@ class ConsumerGroup:
         committing.may_fetch(self, member_id, member_epoch)
 
     def check_offsets_deletable(self) -> None:
-        """Topics that nobody reads may always go."""
+        """Offsets of topics without readers may always expire."""
 
     def check_deletable(self) -> None:
         """Raises NonEmptyGroup."""
@@ -208,7 +208,7 @@ class ConsumerGroup:
 
     def resume(self, result: Result) -> None:
         """The log has been loaded: the members have a full session from now to be heard."""
-        timeouts.resume(self, result)
+        expecting.resume(self, result)
 
     def die(self) -> None:
         """The group is gone, or another kind takes its place."""
@@ -279,7 +279,7 @@ class ConsumerGroup:
         self.assigned_ms = now_ms
 
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
-        """The topics that an expression stands for; None: nobody uses it."""
+        """Returns the topics that match an expression, or None if it is not in use."""
         self.subscriptions.resolve(regex, resolved)
 
     def put(self, member: ConsumerMember) -> None:

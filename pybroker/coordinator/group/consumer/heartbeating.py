@@ -11,12 +11,12 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pybroker.coordinator.group.consumer import (
+    expecting,
     leaving,
     reconciling,
     records,
     regexes,
     targeting,
-    timeouts,
 )
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
@@ -122,7 +122,7 @@ def _goes_on(group: ConsumerGroup, request: Request, caller: Caller, result: Res
     pace = group.context.pace_of(group.id)
     at_ms = result.now.monotonic_ms + pace.session_timeout_ms
     if not group.context.timeouts.extend(group.id, member.id, at_ms):
-        timeouts.touch(group, member, result)
+        expecting.touch(group, member, result)
     result.reads = True
     result.answer(
         Response(
@@ -148,7 +148,7 @@ def _says_something(request: Request) -> bool:
 
 
 def check_room(group: ConsumerGroup, member_id: str) -> None:
-    """Raises GroupMaxSizeReached for somebody new in a full group."""
+    """Raises GroupMaxSizeReached for a new member of a full group."""
     most = group.context.settings.max_size
     if len(group.members) >= most and member_id not in group.members:
         raise errors.GroupMaxSizeReached(
@@ -177,7 +177,7 @@ def _member(
 def static_joiner(
     group: ConsumerGroup, member_id: str, instance_id: str, is_classic: bool, result: Result
 ) -> ConsumerMember:
-    """A static member that joins; it takes the place of who had its instance id.
+    """Lets a static member join; it takes the place of the previous member with its instance id.
 
     Raises UnreleasedInstanceId while that one is there, and both speak the new protocol.
     """
@@ -200,7 +200,8 @@ def static_joiner(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
-    """Raises FencedMemberEpoch; the epoch before is good for who has nothing that it should not."""
+    """Raises FencedMemberEpoch. The previous epoch is accepted from a member that has no partitions beyond its target.
+    """
     if epoch == member.epoch:
         return
     greater = epoch > member.epoch
@@ -264,9 +265,9 @@ def step(
     goal = targeting.update(group, epoch, change, subscriptions, result)
     claimed = _claimed(request)
     after = advance(group, updated, goal, subscriptions, claimed, changed, result)
-    timeouts.touch(group, after, result)
+    expecting.touch(group, after, result)
     if before.classic is not None:
-        timeouts.expect_nothing_classic(group, after)
+        expecting.expect_nothing_classic(group, after)
     result.reads = True
     is_full = request.rebalance_timeout_ms != -1 and claimed is not None and (
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -336,12 +337,12 @@ def advance(
     )
     if next != member:
         result.write(records.current_record(group.id, next))
-        timeouts.expect_revocation(group, next, result)
+        expecting.expect_revocation(group, next, result)
     return next
 
 
 def assignment(owned: Owned) -> Response.Assignment:
-    """What a member has, as it is told."""
+    """Returns a member's partitions in the form of the answer."""
     part = Response.TopicPartitions
     return Response.Assignment(
         topic_partitions=[

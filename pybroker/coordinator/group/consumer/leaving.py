@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pybroker.coordinator.group.consumer import downgrading, records, timeouts
+from pybroker.coordinator.group.consumer import downgrading, expecting, records
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
     LEAVE_STATIC,
@@ -69,15 +69,15 @@ def _away(member: ConsumerMember) -> ConsumerMember:
 def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> None:
     """The members are out: the group has a new epoch, or becomes a classic one.
 
-    Where that cannot be written they have another session: who is silent is out after that.
+    If that cannot be written, they get another session; a silent member is removed after that.
     """
     if not members:
         return
 
     def stay(next: Result, error: errors.KafkaError) -> None:
         for member in members:
-            timeouts.touch(group, member, next)
-            timeouts.expect_revocation(group, member, next)
+            expecting.touch(group, member, next)
+            expecting.expect_revocation(group, member, next)
 
     when_refused(result, stay)
     if downgrading.follows_from_leaving(group, members):

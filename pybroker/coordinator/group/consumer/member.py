@@ -5,8 +5,7 @@ was written of it.
 
 *Owned* partitions stand with the epoch in which the member got them: a commit of an earlier epoch
 comes from another owner's time (KIP-1251). A *static* member that has gone for a moment stays with
-the epoch LEAVE_STATIC. A member that speaks the classic protocol has ``classic``: it is told its
-epochs as generations.
+the epoch LEAVE_STATIC. A member that speaks the classic protocol has ``classic``: it sees its epochs as generations.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cy.buffer import DecodeError
+from cy.wire.buffer import DecodeError
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import (
     describing,
@@ -16,13 +16,14 @@ from pybroker.coordinator.group.consumer import (
     regexes,
     upgrading,
 )
-from pybroker.coordinator.group.consumer.context import ConsumerContext
+from pybroker.coordinator.group.consumer.context import ConsumerContext, ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import JOIN, LEAVE, LEAVE_STATIC
-from pybroker.coordinator.group.consumer.regexes import Resolved
+from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.group.group import Group
 from pybroker.coordinator.group.joining import Caller
-from pybroker.coordinator.shard import Record, Result
+from pybroker.coordinator.shard import Event, Record, Result
+from pybroker.coordinator.timer_wheel import TimerWheel
 from pyclient.protocol import ConsumerGroupHeartbeat, errors
 from pyclient.protocol.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -45,14 +46,20 @@ logger = logging.getLogger(__name__)
 class ConsumerProtocol:
     """What a shard hands to its consumer groups.
 
-    ``groups`` are the shard's groups of any kind; ``forget`` takes a deleted one out of them.
+    ``groups`` are the shard's groups of any kind; ``forget`` takes a deleted one out of them. The others are told by
+    ``ConsumerContext``.
     """
 
     def __init__(
-        self, context: ConsumerContext, groups: dict[str, Group], forget: Callable[[Group], None]
+        self,
+        facts: ConsumerFacts,
+        groups: dict[str, Group],
+        timers: TimerWheel[Event],
+        new_id: Callable[[], str],
+        new_classic: Callable[[str], ClassicGroup],
+        forget: Callable[[Group], None],
     ) -> None:
-        self.context = context
-        context.put_out = self._put_out
+        self.context = ConsumerContext(facts, groups, timers, new_id, new_classic, self._put_out)
         self._groups = groups
         self._doubtful: set[str] = set()
         self._forget = forget
@@ -125,14 +132,13 @@ class ConsumerProtocol:
             raise
 
     def loaded(self, result: Result) -> None:
-        """Groups of which something could not be read begin anew: their members join again, and so
-        say again what they read.
+        """Restarts groups with unreadable records: their members join again, and so report their subscriptions again.
         """
         doubtful, self._doubtful = self._doubtful, set()
         for group_id in doubtful:
             group = self._groups.get(group_id)
             if isinstance(group, ConsumerGroup) and group.members:
-                logger.error("group %s: a record cannot be read, its members join anew", group_id)
+                logger.error("group %s: a record cannot be read, so its members must join again", group_id)
                 leaving.fence(group, list(group.members.values()), result)
 
     def _of(self, group_id: str, value: bytes | None) -> ConsumerGroup | None:

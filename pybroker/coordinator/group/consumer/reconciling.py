@@ -7,9 +7,9 @@
       │                                   (old epoch)              │
       └──── nothing is missing any more ◄───── UNRELEASED ◄────────┘ some partitions are others' yet
 
-A member stays in its epoch until it has given back what it shall not have; then it enters the
-target's epoch and gets those partitions that nobody has. What another member has not given back
-yet follows in a later heartbeat.
+A member stays in its epoch until it has given back the partitions that it should not have. Then it enters the target's
+epoch and gets the partitions that no member has. Partitions that another member has not given back yet follow with a
+later heartbeat.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _next(member: ConsumerMember, goal: Goal, claimed: Claimed, epoch: int) -> C
 
 
 def _is_free(member: ConsumerMember, goal: Goal, topic_id: bytes, partition: int) -> bool:
-    """Nobody has it but the member itself, which is giving it back just now."""
+    """Whether no member has it except the member itself, which is giving it back just now."""
     if not goal.is_owned(topic_id, partition):
         return True
     return partition in member.pending_revocation.get(topic_id, NO_PARTITIONS)

@@ -38,7 +38,7 @@ from pyclient.protocol.records import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.group.consumer.regexes import Resolved
+    from pybroker.coordinator.group.consumer.resolved import Resolved
 
     Part = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 
@@ -252,5 +252,5 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
 
 
 def no_regex_record(group_id: str, regex: str) -> Record:
-    """Nobody subscribes by that expression any more."""
+    """The record that an expression is no longer in use."""
     return Record(_regex_key(group_id, regex), None)

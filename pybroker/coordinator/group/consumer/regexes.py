@@ -1,9 +1,9 @@
 """Subscriptions by regular expression (KIP-848; the syntax is RE2, matching is linear in time).
 
-The coordinator looks for the topics that match, so that all members agree. That is done off the
-loop: the shard emits a ``Resolve`` as an effect, and is told what was found (``resolved``). A group
-looks again when an expression is new, when topics have been made since (at most every 10 s), and
-every ``group.consumer.regex.refresh.interval.ms``; always in the course of a heartbeat.
+The coordinator looks for the topics that match, so that all members agree. That is done off the loop: the shard emits
+a ``Resolve`` as an effect, and gets the result (``resolved``). A group looks again when an expression is new, when
+topics have been made since (at most every 10 s), and every ``group.consumer.regex.refresh.interval.ms``; always in the
+course of a heartbeat.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.cluster.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator import topic_regex
 from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.refusals import when_refused
+from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.shard import Result
 
 if TYPE_CHECKING:
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from pybroker.coordinator.group.consumer.member import ConsumerMember
 
 MIN_REFRESH_MS: Final = 10_000
-
-
-class Resolved(NamedTuple):
-    """The topics that an expression stands for, in which version of the metadata, and since when."""
-
-    topics: frozenset[str]
-    version: int
-    resolved_ms: int
 
 
 class Resolve(NamedTuple):
@@ -144,7 +137,7 @@ def _maybe_resolve(
 def resolved(
     group: ConsumerGroup, found: Mapping[str, Resolved], result: Result
 ) -> None:
-    """What was found; the group has a new epoch where that is something new."""
+    """Takes the topics that were found. If they have changed, the group gets a new epoch."""
     context = group.context
     subscriptions = group.subscriptions
     wanted = {regex: each for regex, each in found.items() if regex in subscriptions.regexes}

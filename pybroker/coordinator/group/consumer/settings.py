@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pybroker.cluster.image import MetadataImage, ResourceType
+from pybroker.cluster.metadata.image import MetadataImage, ResourceType
 from pybroker.config import BrokerConfig
 from pybroker.config.group_config import group_config
 

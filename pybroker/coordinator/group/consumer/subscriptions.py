@@ -12,7 +12,7 @@ from typing import Self
 
 from pybroker.coordinator.group.consumer.counting import count
 from pybroker.coordinator.group.consumer.member import ConsumerMember
-from pybroker.coordinator.group.consumer.regexes import Resolved
+from pybroker.coordinator.group.consumer.resolved import Resolved
 
 
 class Subscriptions:
@@ -109,14 +109,14 @@ class Subscriptions:
         return other
 
     def with_resolved(self, found: Mapping[str, Resolved]) -> Self:
-        """With these expressions resolved anew."""
+        """Returns the subscriptions with these expressions resolved again."""
         other = self.copy()
         for regex, resolved in found.items():
             other.resolve(regex, resolved)
         return other
 
     def unused_without(self, members: Iterable[ConsumerMember]) -> list[str]:
-        """The expressions that nobody else subscribes by."""
+        """Returns the expressions that no other member uses."""
         left = dict(self.regexes)
         mine = [member.regex for member in members if member.regex]
         count(left, mine, -1)

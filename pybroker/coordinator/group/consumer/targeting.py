@@ -81,7 +81,7 @@ def _may_assign(group: ConsumerGroup, now_ms: int) -> bool:
 def _members(
     group: ConsumerGroup, change: Change, subscriptions: Subscriptions
 ) -> dict[str, MemberSpec]:
-    """Who takes part: the group's members with the change; who is replaced is not."""
+    """The members that take part: the group's members after the change, without a replaced one."""
     after = change.after
     topics = group.context.topics
     ids: dict[frozenset[str], frozenset[bytes]] = {}

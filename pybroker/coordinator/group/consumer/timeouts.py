@@ -1,4 +1,4 @@
-"""How long the coordinator waits for members of consumer groups; who is late is out.
+"""The time-outs of members of consumer groups; a late member is removed.
 
     SESSION    no heartbeat                                      session timeout
     REBALANCE  has not given back its partitions                 the member's rebalance timeout
@@ -12,19 +12,13 @@ protocol is another object. A heartbeat only moves a deadline; the timer looks a
 from __future__ import annotations
 
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING
 
-from pybroker.coordinator.group.consumer.member import MemberState
 from pybroker.coordinator.shard import Event, Result
 from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 
-if TYPE_CHECKING:
-    from pybroker.coordinator.group.consumer.group import ConsumerGroup
-    from pybroker.coordinator.group.consumer.member import ConsumerMember
 
 class Wait(Enum):
-    """What is waited for; the value says what a member has failed to do."""
+    """The events to wait for; the value says what a member has failed to do."""
 
     SESSION = "the member session expired"
     REBALANCE = "it has not given back its partitions in time"
@@ -91,7 +85,7 @@ class Timeouts:
     def wait(
         self, group_id: str, member_id: str, wait: Wait, at_ms: int, late: Event
     ) -> None:
-        """Waits anew."""
+        """Restarts the wait."""
         self.stop(group_id, member_id, wait)
         key = (group_id, member_id, wait)
 
@@ -125,56 +119,3 @@ class Timeouts:
         self._sessions.pop(group_id, None)
         for key in [key for key in self._others if key[0] == group_id]:
             self._timers.cancel(self._others.pop(key))
-
-
-# What members are waited for
-
-
-def touch(group: ConsumerGroup, member: ConsumerMember, result: Result) -> None:
-    """A sign of life of the member."""
-    classic = member.classic
-    lasts_ms = (
-        group.context.pace_of(group.id).session_timeout_ms
-        if classic is None
-        else classic.session_timeout_ms
-    )
-    at_ms = result.now.monotonic_ms + lasts_ms
-    timeouts = group.context.timeouts
-    if not timeouts.extend(group.id, member.id, at_ms):
-        timeouts.touch(group.id, member.id, at_ms, _fencing(group, member, Wait.SESSION))
-
-
-def expect(group: ConsumerGroup, member: ConsumerMember, wait: Wait, result: Result) -> None:
-    """The member has its rebalance timeout to do what is waited for."""
-    at_ms = result.now.monotonic_ms + member.rebalance_timeout_ms
-    late = _fencing(group, member, wait)
-    group.context.timeouts.wait(group.id, member.id, wait, at_ms, late)
-
-
-def expect_revocation(group: ConsumerGroup, member: ConsumerMember, result: Result) -> None:
-    """A member that has to give back partitions is waited for; no other is."""
-    if member.classic is not None:
-        return
-    if member.state is MemberState.UNREVOKED:
-        expect(group, member, Wait.REBALANCE, result)
-    else:
-        group.context.timeouts.stop(group.id, member.id, Wait.REBALANCE)
-
-
-def expect_nothing_classic(group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member does not speak the classic protocol any more."""
-    for wait in (Wait.JOIN, Wait.SYNC):
-        group.context.timeouts.stop(group.id, member.id, wait)
-
-
-def resume(group: ConsumerGroup, result: Result) -> None:
-    """The group has been loaded."""
-    for member in group.members.values():
-        touch(group, member, result)
-        if member.state is MemberState.UNREVOKED:
-            expect(group, member, Wait.REBALANCE, result)
-
-
-def _fencing(group: ConsumerGroup, member: ConsumerMember, wait: Wait) -> Event:
-    epoch = member.epoch if wait is Wait.REBALANCE else None
-    return partial(group.context.put_out, group.id, member.id, epoch, wait.value)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import xxhash
 
-from pybroker.cluster.image import MetadataImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 
 Racks = dict[int, str | None]
 

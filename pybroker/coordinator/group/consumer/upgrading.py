@@ -1,17 +1,17 @@
 """A classic group becomes a consumer group when the first member of the new protocol joins.
 
-Its members stay: they speak the classic protocol on (``classic_members``), their generation is the
-first epoch, what the leader had assigned them is what they have, and no partition is taken from
-them by the change itself. Members that are just joining or syncing are told to join anew.
+Its members stay and go on speaking the classic protocol (``classic_members``). Their generation becomes the first
+epoch, and they keep the partitions that the leader assigned. The change itself takes no partition from them. Members
+that are just joining or syncing have to join again.
 """
 
 from __future__ import annotations
 
 import logging
 
-from cy.buffer import DecodeError
-from pybroker.coordinator.group.classic import ClassicGroup, refusal
-from pybroker.coordinator.group.consumer import records, timeouts
+from cy.wire.buffer import DecodeError
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import expecting, records
 from pybroker.coordinator.group.consumer.context import ConsumerContext
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
@@ -20,6 +20,7 @@ from pybroker.coordinator.group.consumer.member import (
     Owned,
     Target,
 )
+from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.members import Member
 from pybroker.coordinator.shard import Result
 from pyclient.protocol import errors
@@ -56,12 +57,12 @@ def consumer_group(
 def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, result: Result) -> None:
     """The first member of the new protocol is in: those of the classic group follow.
 
-    Sessions of the members begin anew; whoever waits for the classic rebalance is told to join anew.
+    The sessions of the members start again. Members that wait for the classic rebalance have to join again.
     """
     if not classic.members:
         return
     for member in upgraded.members.values():
-        timeouts.touch(upgraded, member, result)
+        expecting.touch(upgraded, member, result)
     _send_away(classic, result)
     logger.info(
         "group %s becomes a consumer group with %d members", classic.id, len(classic.members)

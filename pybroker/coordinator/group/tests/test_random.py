@@ -19,7 +19,7 @@ from pybroker.coordinator.group.state import COMPLETING, EMPTY, PREPARING, STABL
 from pybroker.coordinator.group.tests.driver import Driver, Held, Marker, Ticket, subscription
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.skipping import Skipped
-from pybroker.log.marker import EndTxnMarker, encode
+from pybroker.log.producers.marker import EndTxnMarker, encode
 from pyclient.protocol import JoinGroup, errors
 
 STEPS = 120

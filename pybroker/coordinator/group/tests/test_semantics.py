@@ -51,7 +51,7 @@ def test_semantics_26_the_first_rebalance_waits_for_more_members() -> None:
     driver.pass_ms(2_000)
     second = driver.join(version=3)
     driver.pass_ms(1_000)
-    assert first.waits, "a member came, so the delay begins anew"
+    assert first.waits, "a member came, so the delay starts again"
     driver.pass_ms(3_000)
     assert first.answer.generation_id == second.answer.generation_id == 1
 

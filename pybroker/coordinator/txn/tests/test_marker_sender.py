@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+import pytest
+
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage, Reading, TopicImage
 from pybroker.coordinator.txn.marker_sender import LONGEST_PAUSE_S, MarkerSender
 from pybroker.coordinator.txn.marker_writer import Outcomes
 from pybroker.coordinator.txn.transaction import Ending
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
@@ -18,6 +20,8 @@ from pyclient.protocol.errors import KafkaError
 HERE, THERE = 1, 2
 EPOCH = 5
 A, B, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
+
+GONE_TOPIC = TopicImage("gone", b"g" * 16, (PartitionImage(0, HERE, 0, 0, (HERE,), (HERE,)),))
 
 
 class World:
@@ -33,13 +37,18 @@ class World:
         self.pauses: list[float] = []
         self.unreachable: set[int] = set()
         self.leaders = (HERE, THERE)
+        self.events: list[MetadataDelta] = []
+        """What has happened to the metadata before t came."""
 
     def image(self) -> MetadataImage:
         partitions = tuple(
             PartitionImage(n, leader, 0, 0, (HERE, THERE), (HERE, THERE)) for n, leader in enumerate(self.leaders)
         )
         topic = TopicImage("t", bytes(16), partitions)
-        return MetadataImage().apply(MetadataDelta(changed={"t": topic}))
+        image = MetadataImage()
+        for event in self.events:
+            image = image.apply(event)
+        return image.apply(MetadataDelta(changed={"t": topic}))
 
     # What the sender asks
 
@@ -115,6 +124,41 @@ def test_partitions_of_deleted_topics_need_no_marker() -> None:
     wanted = send(world, A, GONE)
     assert world.written == [(HERE, A)]
     assert world.completed == [wanted]
+
+
+@pytest.mark.parametrize(
+    "lost", [MetadataDelta(reading=Reading(frozenset(("gone",)))), MetadataDelta(missing={"gone": GONE_TOPIC})]
+)
+def test_a_topic_that_the_metadata_have_lost_gets_its_marker_when_it_comes_back(lost: MetadataDelta) -> None:
+    world = World()
+    world.events = [MetadataDelta(changed={"gone": GONE_TOPIC})] if lost.missing else []
+    world.events.append(lost)
+    pause = world.sleep
+
+    async def comes_back(seconds: float) -> None:
+        await pause(seconds)
+        assert world.completed == []
+        if len(world.pauses) == 3:
+            world.events.append(MetadataDelta(changed={"gone": GONE_TOPIC}))
+
+    world.sleep = comes_back  # type: ignore[method-assign]
+    wanted = send(world, A, GONE)
+    assert world.written == [(HERE, A), (HERE, GONE)]
+    assert world.completed == [wanted]
+
+
+def test_a_lost_topic_that_is_deleted_needs_no_marker() -> None:
+    world = World()
+    world.events = [MetadataDelta(reading=Reading(frozenset(("gone",))))]
+    pause = world.sleep
+
+    async def deletes(seconds: float) -> None:
+        await pause(seconds)
+        world.events.append(MetadataDelta(deleted={"an id": GONE_TOPIC._replace(partitions=())}))
+
+    world.sleep = deletes  # type: ignore[method-assign]
+    wanted = send(world, GONE)
+    assert (world.completed, len(world.pauses)) == ([wanted], 1)
 
 
 def test_only_what_failed_is_written_again() -> None:

@@ -1,4 +1,4 @@
-"""Markers into local partitions, whoever wants them written."""
+"""Markers into local partitions, at any broker's request."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from pybroker.clock import ManualClock
-from pybroker.cluster.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator.txn.marker_writer import MarkerWriter
-from pybroker.log.marker import EndTxnMarker
+from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from pybroker.cluster.producer_ids import MAX_KNOWN_ID
+from pybroker.log.log import Log
 from pybroker.replication.promises import Promises
 from pybroker.testing.simulator.__main__ import main
 from pybroker.testing.simulator.cluster import Process
@@ -90,7 +92,7 @@ def test_replicas_are_looked_at_before_they_are_deleted() -> None:
 
     def look_before_end(oracle: Oracle, process: Process) -> None:
         look(oracle, process)
-        looked.append(bool(process.replicas().topics))
+        looked.append(bool(process.replicas().partitions.topics))
 
     settings = replace(drawn(0, "topics"), faults=frozenset({"delete topic"}))
     with patched([(Oracle, "look_before_end", look_before_end)]):
@@ -122,3 +124,42 @@ def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
     with patched([(World, "_check_factor", strikes_later)]):
         assert run(0, replace(drawn(0, ""), is_stopped=True)).invariant == ""
     assert struck == []
+
+
+@pytest.mark.parametrize(("is_late", "named_by"), [(False, ""), (True, "ack")])
+def test_what_a_leader_commits_in_the_event_in_which_its_log_dir_fails_is_committed(
+    is_late: bool, named_by: str
+) -> None:
+    """Others heard of it, and the oracle had not looked; what a leader commits after that nobody has been promised."""
+    failed: list[Log] = []
+    update = Log.update_high_watermark
+
+    def update_and_fail(log: Log, offset: int) -> None:
+        if failed or offset != 2 or log.topic_partition.topic != "t":
+            update(log, offset)
+            return
+        failed.append(log)
+        if not is_late:
+            update(log, offset)
+        log.log_dir.fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "testing")
+        if is_late:
+            update(log, offset)
+
+    settings = replace(drawn(10, "disks"), faults=frozenset({"clock"}))
+    with patched([(Log, "update_high_watermark", update_and_fail)]):
+        assert run(10, settings).invariant == named_by
+    assert failed
+
+
+def test_a_log_that_a_stop_has_closed_is_looked_at_before_its_machine_is_silent() -> None:
+    """A follower appended, answered and stopped in one event; the oracle missed what it had."""
+    assert run(8451, drawn(8451)).invariant == ""
+
+
+def test_a_store_that_is_restored_again_and_again_makes_nobody_restless() -> None:
+    assert run(6051, drawn(6051)).invariant == ""
+
+
+def test_what_lies_below_a_log_start_need_not_be_what_was_committed() -> None:
+    """A follower came back with a record that nobody else had; by then the log began behind it, everywhere."""
+    assert run(16389, drawn(16389)).invariant == ""

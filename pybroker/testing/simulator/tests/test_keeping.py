@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.log import partition_metadata
+from pybroker.log.files import partition_metadata
 from pybroker.testing.simulator.chain import Chain
 from pybroker.testing.simulator.disk import Disk, SimulatedInode
 from pybroker.testing.simulator.oracle import Violation
@@ -101,7 +101,7 @@ def test_only_a_log_of_a_deleted_topic_begins_anew(is_deleted: bool) -> None:
         world.oracle.incarnations.noted.add(TOPIC_ID)
     log: Any = SimpleNamespace(log_end_offset=0)
     world.oracle.keeping.opened_anew((1, key), world.oracle.committed[key], log)
-    with nullcontext() if is_deleted else pytest.raises(Violation, match="begins anew"):
+    with nullcontext() if is_deleted else pytest.raises(Violation, match="starts again"):
         world.oracle.check()
 
 

@@ -86,7 +86,7 @@ def test_a_run_that_was_planned_before_its_successor_does_not_claim_after_it():
     """A task of a dead driver got its slot late: its run is not known to be deposed, as it has never claimed."""
     old, new = Plan(1_000, "a"), Plan(2_500, "b")
     state = after(claim(State(), "q", "new", new))
-    with pytest.raises(Deposed, match="run new has it, whose batch was planned 1500 ms after this one of run old"):
+    with pytest.raises(Deposed, match="run new holds it, whose batch was planned 1500 ms after that of run old"):
         claim(state, "q", "old", old)
     decides = replay(state, decision(state, "q", 0, [A], 0))
     with pytest.raises(Deposed):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from pybroker.cluster.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from pybroker.coordinator.group.consumer import heartbeating
 from pybroker.coordinator.group.consumer.context import ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup

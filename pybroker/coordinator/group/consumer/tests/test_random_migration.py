@@ -32,7 +32,7 @@ class Classic:
         self.waits_for: Ticket | None = None
 
     def join(self) -> None:
-        """Gives up everything, and joins anew."""
+        """Gives up everything, and joins again."""
         self.has, self.generation = {}, -1
         self.waits_for = self.driver.join(
             self.id, protocols={"range": metadata(*self.topics)}, session_ms=SESSION_MS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.image import MetadataDelta, MetadataImage, ResourceType
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, ResourceType
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace, Paces
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from pybroker.cluster.image import BrokerRegistration, MetadataDelta, MetadataImage
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
 from pybroker.coordinator.group.consumer.tests.driver import image_of, topic_image
 from pybroker.coordinator.group.consumer.topics import Topics, topic_hash
 

@@ -1,0 +1,101 @@
+"""The exactly-once campaign: transactional clients under kill -9 of broker and client, checked to the last record.
+
+The load is that of ``transaction_load``. Meanwhile the broker is killed, also while it starts; workers are killed, and
+woken as zombies.
+
+What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
+
+    python -m conformance.faults.campaigns.exactly_once --transactions 100000 --faults 200 \
+        --drivers confluent,aiokafka,java
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.faults.loads.transaction_load import EAGER, Application, Plan, Report, Transactions
+from conformance.harness.brokers import KINDS, Broker
+
+
+class Campaign(Transactions):
+    """Workers and faults on a broker that is not started yet."""
+
+    def __init__(self, broker: Broker, seed: int, plan: Plan, folder: Path) -> None:
+        broker.config.update(EAGER)
+        self.broker = broker
+        super().__init__(broker, seed, plan, folder)
+
+    def run(self) -> Report:
+        """Runs the plan, then checks everything. Ends all that it has started."""
+        try:
+            self.broker.start()
+            self.begin()
+            for turn in range(self.plan.faults):
+                self.await_transactions((turn + 1) * self.plan.transactions // (self.plan.faults + 1))
+                self._fault()
+            self.await_transactions(self.plan.transactions)
+            self.end()
+            self.broker.crash()
+            return self.check()
+        finally:
+            self.close()
+
+    def _fault(self) -> None:
+        fault = self.random.choice((self._kill_broker, self._kill_broker, self.kill_worker, self.make_zombie))
+        fault()
+        time.sleep(self.random.choice((0.0, 0.1, 0.5)) * self.random.random())
+
+    def _kill_broker(self) -> None:
+        self.broker.kill()
+        self.report.faults["kills of the broker"] += 1
+        if self.random.random() < 0.25:
+            self.broker.start(wait=False)
+            time.sleep(self.random.uniform(0.1, 0.6))
+            self.broker.kill()
+            self.report.faults["kills of the broker while it starts"] += 1
+        self.broker.start()
+
+
+def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:
+    """Two writers of each client, and an application for each group protocol that it has."""
+    known = {
+        "confluent": ("classic", "consumer"),
+        "aiokafka": ("manual",),
+        "java": ("classic", "consumer"),
+    }
+    applications = [Application(driver, protocol) for driver in drivers for protocol in known[driver]]
+    return Plan(count, faults, [*drivers, *drivers], applications)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="the exactly-once campaign")
+    parser.add_argument("--broker", choices=sorted(KINDS), default="ours")
+    parser.add_argument("--transactions", type=int, default=100_000)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--drivers", default="confluent,aiokafka,java")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--folder", type=Path, help="keeps data and journals here")
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    plan = long_plan(chosen.transactions, chosen.faults, chosen.drivers.split(","))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (chosen.folder or Path(temporary)).resolve()
+        config = {"group.initial.rebalance.delay.ms": "0"}
+        broker = KINDS[chosen.broker](folder / "broker", **config)
+        try:
+            report = Campaign(broker, chosen.seed, plan, folder).run()
+        finally:
+            broker.kill()
+        print(report)
+    return bool(report.anomalies)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What clients were told against what brokers have: each checker catches the anomalies that are planted."""

@@ -1,0 +1,245 @@
+"""Streams of numbered records: a history that costs as little for ten million records as for ten.
+
+A *stream* is what one thread or task of a writer sends: records 0, 1, 2 … Record n goes to partition n % partitions. So
+a partition's log must hold, of each stream, p, p + partitions, p + 2 * partitions …: a number that is not the next one
+shows a loss, a duplicate or a wrong order, without a memory of values. A value names its stream and number, which also
+give its size and filler, so that a broken one is recognised.
+
+Writers and readers are processes that may be killed. What they were told they write into journals, a line for many
+records where these lie side by side::
+
+    told STREAM PARTITION NUMBER OFFSET COUNT   COUNT records of a stream, from NUMBER on, were acked at OFFSET …; -1:
+                                                the broker knew them already and did not say where they are
+    end STREAM COUNT                            the stream is over: everything was sent and is answered
+    failed TEXT                                 what must not be: a record given up, an answer out of order
+    hiccup TEXT                                 an error that says of itself that one may try again
+    state JSON                                  a reader of everything: {partition: [next offset, CRC of all values]}
+    seen PARTITION OFFSET END                   a member of a group was given these records, one by one
+
+The names of anomalies are those of ``history``, and ``unanswered``: a record was sent, and its result was never
+reported.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance.faults.checkers.history import (
+    DUPLICATE,
+    HOLE,
+    INCONSISTENT,
+    LOST,
+    PHANTOM,
+    REORDERED,
+    UNSEEN,
+    Anomaly,
+)
+
+UNANSWERED, FAILED = "unanswered", "failed"
+HEAD = struct.Struct(">IQ")
+LARGE = 40_000
+_FILLER = bytes(range(256)) * (LARGE // 256 + 2)
+#: More than these of one kind and partition say nothing new.
+ENOUGH = 20
+
+
+def make_value(stream: int, number: int) -> bytes:
+    """20 to 180 bytes; now and then more than a batch holds."""
+    size = LARGE if number % 5_003 == 5_002 else 8 + (number * 7_919 + stream) % 161
+    start = number & 0xFF
+    return HEAD.pack(stream, number) + _FILLER[start : start + size]
+
+
+class Told(NamedTuple):
+    """Acks of ``count`` records of a stream that lie side by side."""
+
+    stream: int
+    partition: int
+    number: int
+    offset: int
+    count: int
+
+
+class PartitionLog:
+    """One partition as it was read at the end, record by record; keeps an offset of each, and no value."""
+
+    def __init__(self, partition: int, partitions: int) -> None:
+        self.partition = partition
+        self.partitions = partitions
+        self.end = 0
+        self.crc = 0
+        self.offsets: dict[int, array[int]] = {}
+        self.counts: Counter[str] = Counter()
+        self._anomalies: list[Anomaly] = []
+        self._missing: dict[int, set[int]] = defaultdict(set)
+
+    def take(self, offset: int, value: bytes) -> None:
+        """The next record."""
+        if offset != self.end:
+            self._note(HOLE, f"{offset} follows {self.end - 1}")
+        self.end = offset + 1
+        self.crc = zlib.crc32(value, self.crc)
+        stream, number = HEAD.unpack_from(value) if len(value) >= HEAD.size else (-1, -1)
+        if number % self.partitions != self.partition or value != make_value(stream, number):
+            self._note(PHANTOM, f"{value[:60]!r} at {offset}")
+        else:
+            self._place(stream, number // self.partitions, offset)
+
+    def _place(self, stream: int, turn: int, offset: int) -> None:
+        """The stream's record number ``turn`` of this partition is at this offset."""
+        offsets = self.offsets.setdefault(stream, array("q"))
+        due, missing = len(offsets), self._missing[stream]
+        if turn >= due:
+            missing.update(range(due, turn))
+            offsets.extend([-1] * (turn - due))
+            offsets.append(offset)
+        elif turn in missing:
+            missing.discard(turn)
+            offsets[turn] = offset
+            self._note(REORDERED, f"{self._name(stream, turn)} at {offset} is behind later ones")
+        else:
+            self._note(DUPLICATE, f"{self._name(stream, turn)} at {offsets[turn]} and {offset}")
+
+    def _name(self, stream: int, turn: int) -> str:
+        return f"record {turn * self.partitions + self.partition} of stream {stream}"
+
+    def _note(self, kind: str, text: str) -> None:
+        self.counts[kind] += 1
+        if self.counts[kind] <= ENOUGH:
+            self._anomalies.append(Anomaly(kind, f"partition {self.partition}: {text}"))
+
+    def check(self, told: Iterable[Told], ends: Mapping[int, int], streams: Iterable[int]) -> list[Anomaly]:
+        """What does not fit. ``ends``: the number of records of each stream that came to its end; those of ``streams``
+        that did not were killed: of what they sent last, as much as there is must be there without a gap.
+        """
+        for stream in self.offsets.keys() - set(streams):
+            self._note(PHANTOM, f"stream {stream} has no writer")
+        for stream, missing in self._missing.items():
+            for turn in sorted(missing):
+                self._note(LOST, f"{self._name(stream, turn)}, though later ones are there")
+        for stream, count in ends.items():
+            due = len(range(self.partition, count, self.partitions))
+            found = len(self.offsets.get(stream, ()))
+            if found != due:
+                self._note(LOST if found < due else PHANTOM, f"stream {stream} has {found} records here, not {due}")
+        for row in told:
+            self._check_told(row)
+        return self._anomalies
+
+    def _check_told(self, row: Told) -> None:
+        first = row.number // self.partitions
+        found = self.offsets.get(row.stream, array("q"))[first : first + row.count]
+        if len(found) < row.count or -1 in found:
+            self._note(LOST, f"{self._name(row.stream, first)} and {row.count - 1} more were acked")
+        elif row.offset >= 0 and found != array("q", range(row.offset, row.offset + row.count)):
+            self._note(INCONSISTENT, f"{self._name(row.stream, first)} was acked at {row.offset}, is at {found[0]}")
+
+
+class Journal:
+    """The lines of one process, read while it writes them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.told: list[Told] = []
+        self.acked: Counter[int] = Counter()
+        self.ends: dict[int, int] = {}
+        self.failed: list[str] = []
+        self.hiccups: Counter[str] = Counter()
+        self.state: dict[int, tuple[int, int]] = {}
+        self.seen: list[tuple[int, int, int]] = []
+        self._read = 0
+
+    def refresh(self) -> None:
+        """Takes in the whole lines that have come."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        data = data[: data.rfind(b"\n") + 1]
+        self._read += len(data)
+        for line in data.decode().splitlines():
+            word, _, rest = line.partition(" ")
+            self._take(word, rest)
+
+    def _take(self, word: str, rest: str) -> None:
+        if word == "told":
+            row = Told(*map(int, rest.split()))
+            self.told.append(row)
+            self.acked[row.stream] += row.count
+        elif word == "end":
+            stream, count = map(int, rest.split())
+            self.ends[stream] = count
+        elif word == "state":
+            self.state = {int(place): (row[0], row[1]) for place, row in json.loads(rest).items()}
+        elif word == "seen":
+            place, offset, end = map(int, rest.split())
+            self.seen.append((place, offset, end))
+        elif word == "hiccup":
+            self.hiccups[rest] += 1
+        else:
+            self.failed.append(rest)
+
+
+def check(
+    logs: Sequence[PartitionLog],
+    writers: Sequence[Journal],
+    readers: Sequence[Journal],
+    groups: Mapping[str, Sequence[Journal]],
+    streams: Iterable[int],
+) -> list[Anomaly]:
+    """Everything that does not fit. ``readers`` have read everything; ``groups``: the members of each."""
+    told: dict[int, list[Told]] = defaultdict(list)
+    ends: dict[int, int] = {}
+    for journal in writers:
+        ends |= journal.ends
+        for row in journal.told:
+            told[row.partition].append(row)
+    found = [anomaly for log in logs for anomaly in log.check(told[log.partition], ends, streams)]
+    found += _unanswered(writers)
+    found += [anomaly for reader in readers for anomaly in _read_everything(reader, logs)]
+    found += [anomaly for name, members in groups.items() for anomaly in _gave_everything(name, members, logs)]
+    members = [journal for group in groups.values() for journal in group]
+    return found + [Anomaly(FAILED, text) for journal in (*writers, *readers, *members) for text in journal.failed]
+
+
+def _unanswered(writers: Iterable[Journal]) -> Iterator[Anomaly]:
+    """Who came to its end was told of each record once."""
+    for journal in writers:
+        for stream, count in journal.ends.items():
+            if journal.acked[stream] != count:
+                yield Anomaly(UNANSWERED, f"stream {stream} was told of {journal.acked[stream]} of {count} records")
+
+
+def _read_everything(reader: Journal, logs: Iterable[PartitionLog]) -> Iterator[Anomaly]:
+    for log in logs:
+        offset, crc = reader.state.get(log.partition, (0, 0))
+        if offset != log.end:
+            kind = UNSEEN if offset > log.end else LOST
+            yield Anomaly(kind, f"{reader.path.name} has read partition {log.partition} up to {offset} of {log.end}")
+        elif crc != log.crc:
+            yield Anomaly(INCONSISTENT, f"{reader.path.name} was given other values of partition {log.partition}")
+
+
+def _gave_everything(group: str, members: Iterable[Journal], logs: Iterable[PartitionLog]) -> Iterator[Anomaly]:
+    """Each record was given to a member at least once, and none that is not there."""
+    ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for journal in members:
+        for partition, offset, end in journal.seen:
+            ranges[partition].append((offset, end))
+    for log in logs:
+        reached = 0
+        for offset, end in sorted(ranges[log.partition]):
+            if offset > reached:
+                yield Anomaly(LOST, f"{group} was not given {reached} to {offset - 1} of partition {log.partition}")
+            reached = max(reached, end)
+        if reached != log.end:
+            kind = UNSEEN if reached > log.end else LOST
+            yield Anomaly(kind, f"{group} was given partition {log.partition} up to {reached} of {log.end}")

@@ -1,0 +1,1 @@
+"""Clients under faults: what they do, and the histories of what they were told."""

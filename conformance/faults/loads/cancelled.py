@@ -1,0 +1,219 @@
+"""Calls of the asyncio faces that are cancelled at their n-th step, for n = 1, 2, … until they end before.
+
+After each the client works on: a record was sent whole or not at all, no record of a poll is passed over, and a close
+is complete. A step is what a task does between two waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from pyclient import TopicPartition, aio
+from pyclient.errors import KafkaError
+
+PATIENCE_S = 60.0
+MOST_STEPS = 60
+Operation = Callable[[], Coroutine[Any, Any, object]]
+
+
+@types.coroutine
+def stepping(work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object]) -> Generator[Any, Any, Any]:
+    """Does the work; ``reached()`` is called within its step of number ``at``, before it waits."""
+    step, value, error = 0, None, None
+    while True:
+        step += 1
+        if step == at:
+            reached()
+        try:
+            waiting = work.send(value) if error is None else work.throw(error)
+        except StopIteration as end:
+            return end.value
+        value, error = None, None
+        try:
+            value = yield waiting
+        except BaseException as thrown:
+            error = thrown
+
+
+async def cancelled_at(step: int, operation: Operation) -> tuple[bool, object]:
+    """Whether the operation was cancelled at that step; and what it returned, or raised, unless it was. Raises
+    AssertionError where it hangs, or raises what is no KafkaError.
+    """
+    was_reached = False
+    task: asyncio.Task[object]
+
+    def reached() -> None:
+        nonlocal was_reached
+        was_reached = True
+        task.cancel()
+
+    async def work() -> object:
+        return await stepping(operation(), step, reached)
+
+    task = asyncio.create_task(work())
+    done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
+    assert done, f"{operation} hangs, cancelled at step {step}"
+    if task.cancelled():
+        return True, None
+    error = task.exception()
+    assert error is None or isinstance(error, KafkaError), repr(error)
+    return was_reached, error if error is not None else task.result()
+
+
+class Cancelled:
+    """Operations of three clients, each cancelled at each of its steps, again and again."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.group = group
+        self.cancellations = 0
+        self.sent: list[tuple[int, Awaitable[Any]]] = []
+        """The numbers that were accepted, and what is to become of them."""
+        self.committed: list[int] = []
+        self.numbers = 0
+        self.expected = 0
+
+    async def run(self, count: int) -> None:
+        """Raises AssertionError where something is wrong."""
+        tasks, sockets, threads = asyncio.all_tasks(), _sockets(), threading.active_count()
+        async with self._clients():
+            while self.cancellations < count:
+                for operation in (self._send, self._flush, self._poll, self._commit, self._transact, self._abort):
+                    await self._at_each_step(operation)
+                for close in (self._close_producer, self._close_consumer, self._close_transactional):
+                    await self._at_each_step(close)
+            await self._check_sent()
+        await asyncio.sleep(0.2)
+        gc.collect()
+        assert asyncio.all_tasks() == tasks, asyncio.all_tasks() - tasks
+        assert _sockets() <= sockets, f"{_sockets()} sockets, {sockets} before"
+        assert threading.active_count() == threads
+
+    @asynccontextmanager
+    async def _clients(self) -> AsyncIterator[None]:
+        settings = {"auto_offset_reset": "earliest", "max_poll_records": 3, "enable_auto_commit": False}
+        async with (
+            aio.Producer(self.bootstrap) as self.producer,
+            aio.Producer(self.bootstrap, transactional_id=self.group) as self.transactional,
+            aio.Consumer(self.bootstrap, group_id=f"{self.group}-read", **settings) as self.consumer,
+        ):
+            await (await self.producer.send(self.topic, b"-1"))
+            await self.consumer.assign([TopicPartition(self.topic, 0)])
+            yield
+
+    async def _at_each_step(self, operation: Operation) -> None:
+        for step in range(1, MOST_STEPS):
+            was_cancelled, _ = await cancelled_at(step, operation)
+            self.cancellations += was_cancelled
+            if not was_cancelled:
+                return
+
+    # -- what is cancelled -----------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        number = self.numbers
+        self.numbers += 1
+        report = await self.producer.send(self.topic, b"%d" % number)
+        self.sent.append((number, report))
+        await report
+
+    async def _flush(self) -> None:
+        for _ in range(3):
+            number = self.numbers
+            self.numbers += 1
+            self.sent.append((number, await self.producer.send(self.topic, b"%d" % number)))
+        await self.producer.flush()
+
+    async def _poll(self) -> None:
+        for record in await self.consumer.poll(timeout=0.01):
+            assert record.offset == self.expected, f"{record.offset} came, {self.expected} was expected"
+            self.expected += 1
+
+    async def _commit(self) -> None:
+        await self.consumer.commit({TopicPartition(self.topic, 0): self.expected})
+
+    async def _transact(self) -> None:
+        await self._reset()
+        number = self.numbers
+        self.numbers += 1
+        async with self.transactional.transaction():
+            await self.transactional.send(f"{self.topic}-txn", b"%d" % number)
+        self.committed.append(number)
+
+    async def _abort(self) -> None:
+        await self._reset()
+        await self.transactional.begin_transaction()
+        await self.transactional.send(f"{self.topic}-txn", b"aborted")
+        await self.transactional.abort_transaction()
+
+    async def _reset(self) -> None:
+        """What a cancellation has left open is aborted; it may itself be cancelled."""
+        with suppress(KafkaError):
+            await self.transactional.abort_transaction()
+
+    async def _close_producer(self) -> None:
+        producer = aio.Producer(self.bootstrap)
+        try:
+            await producer.send(f"{self.topic}-closed", b"v")
+        finally:
+            await producer.close()
+
+    async def _close_transactional(self) -> None:
+        producer = aio.Producer(self.bootstrap, transactional_id=f"{self.group}-closed")
+        try:
+            await producer.begin_transaction()
+            await producer.send(f"{self.topic}-closed", b"open")
+        finally:
+            await producer.close()
+
+    async def _close_consumer(self) -> None:
+        consumer = aio.Consumer(self.bootstrap, group_id=f"{self.group}-closed", topics=self.topic)
+        try:
+            await consumer.poll(timeout=0.05)
+        finally:
+            await consumer.close()
+
+    # -- what must be so at the end --------------------------------------------------------------------
+
+    async def _check_sent(self) -> None:
+        """Accepted and committed records are there once, in order; aborted records are not there."""
+        await self._reset()
+        await self.producer.flush()
+        for _, report in self.sent:
+            await report
+        found = await self._read(self.topic)
+        accepted = [number for number, _ in self.sent]
+        assert found == sorted(set(found)), "doubled, or out of order"
+        assert set(accepted) <= set(found), f"{set(accepted) - set(found)} are lost"
+        seen = await self._read(f"{self.topic}-txn")
+        assert seen == sorted(set(seen)), "doubled, or out of order"
+        assert set(self.committed) <= set(seen), f"{set(self.committed) - set(seen)} are lost"
+
+    async def _read(self, topic: str) -> list[int]:
+        place = TopicPartition(topic, 0)
+        async with aio.Consumer(self.bootstrap, isolation_level="read_committed") as reader:
+            end = (await reader.end_offsets([place]))[place]
+            await reader.assign([place])
+            reader.seek_to_beginning()
+            found: list[int] = []
+            async with asyncio.timeout(PATIENCE_S):
+                while await reader.position(place) < end:
+                    found += [int(record.value) for record in await reader.poll(timeout=0.2)]
+        return found
+
+
+def _sockets() -> int:
+    """How many this process has."""
+    names = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            names.append(os.readlink(f"/proc/self/fd/{number}"))
+    return sum(name.startswith("socket:") for name in names)

@@ -1,0 +1,162 @@
+"""Foreign clients on several brokers, in threads of the campaign: librdkafka's writer and group, and a committer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import confluent_kafka
+
+from conformance.drivers.base import Place
+from conformance.faults.checkers.history import Anomaly, PartitionHistory, Watermark
+from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
+from conformance.faults.loads.load import GroupReader, IdempotentWriter, Load, read_back
+from conformance.harness import error_codes
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
+
+TOPIC, GROUP, COMMITTER = "foreign", "readers", "committer"
+PARTITIONS = 3
+NOT_NOW = (
+    error_codes.UNKNOWN_TOPIC_OR_PARTITION,
+    error_codes.LEADER_NOT_AVAILABLE,
+    error_codes.NOT_LEADER_OR_FOLLOWER,
+    error_codes.REQUEST_TIMED_OUT,
+    *error_codes.COORDINATOR_NOT_READY,
+    error_codes.NOT_ENOUGH_REPLICAS,
+    error_codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    error_codes.KAFKA_STORAGE_ERROR,
+)
+"""What is sent again, or asked again, after a moment."""
+#: Seconds between two records for the same partition.
+PACE_S = 0.01
+
+
+class PacedWriter(IdempotentWriter):
+    """Does not write as fast as it can: every value is remembered."""
+
+    def _send(self, producer: Any, place: Place, history: PartitionHistory) -> None:
+        super()._send(producer, place, history)
+        self.stopping.wait(PACE_S / PARTITIONS)
+
+
+class MovingReader(GroupReader):
+    """Its coordinator moves. librdkafka forgets to ask the new one for the offsets (its issue 5586), so the reader
+    starts again.
+    """
+
+    def __init__(self, *arguments: Any, **settings: object) -> None:
+        super().__init__(*arguments, **settings)
+        self.told: Counter[str] = Counter()
+
+    def _hear(self, error: confluent_kafka.KafkaError) -> None:
+        if error.code() == confluent_kafka.KafkaError.NOT_COORDINATOR:
+            self.told[error.name()] += 1
+            raise ConnectionError(error.str())
+        super()._hear(error)
+
+
+class Committer(Load):
+    """Commits 0, 1, 2, … for one partition, outside of any generation, and waits for each answer."""
+
+    def __init__(self, target: ClusterTarget, mark: Watermark) -> None:
+        super().__init__(target, COMMITTER, 0)  # type: ignore[arg-type]
+        self.target = target
+        self.mark = mark
+
+    def work(self) -> None:
+        with Wire(self.target.coordinator(self.name), 5.0) as wire:
+            while not self.stopping.is_set():
+                self._commit(wire, self.mark.tried + 1)
+                self.stopping.wait(PACE_S)
+
+    def _commit(self, wire: Wire, offset: int) -> None:
+        self.mark.trying(offset)
+        row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+        reply = wire.ask(
+            "OffsetCommit",
+            8,
+            group_id=self.name,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": TOPIC, "partitions": [row]}],
+        )
+        error = reply.topics[0].partitions[0].error_code
+        if error in NOT_NOW:
+            raise ConnectionError(f"error {error}")
+        assert error == 0, reply
+        self.mark.ack(offset)
+        self.done += 1
+
+
+class Foreign:
+    """All of them, and what they were told."""
+
+    def __init__(self, target: ClusterTarget, seed: int) -> None:
+        self.target = target
+        self.histories = {Place(TOPIC, number): PartitionHistory() for number in range(PARTITIONS)}
+        self.mark = Watermark(f"the offset of {COMMITTER}")
+        marks = {place: Watermark(f"{GROUP}'s offset of {place}") for place in self.histories}
+        broker: Any = target
+        self.writer = PacedWriter(broker, "librdkafka", seed, self.histories, socket_timeout_ms=3_000)
+        self.reader = MovingReader(broker, GROUP, seed, self.histories, marks, session_timeout_ms=6_000)
+        self.loads: list[Load] = [self.writer, self.reader, Committer(target, self.mark)]
+
+    def begin(self) -> None:
+        """Makes the topic and starts all; returns when each has done something."""
+        self.target.make_topic(TOPIC, PARTITIONS, retention_ms=-1)
+        for load in self.loads:
+            load.start()
+        until(lambda: self.look() or all(self.done().values()), "the foreign clients to begin", PATIENCE_S)
+
+    def done(self) -> dict[str, int]:
+        """What each has done so far."""
+        return {load.name: load.done for load in self.loads}
+
+    def look(self) -> None:
+        """Raises what made a client fail."""
+        for load in self.loads:
+            if load.failure is not None:
+                raise AssertionError(f"{load.name} failed") from load.failure
+
+    def check_offsets(self) -> list[Anomaly]:
+        """Whether the committed offset of the committer is older than what it was promised."""
+        promised = self.mark.acked
+        try:
+            found = self._committed()
+        except OSError:
+            return []
+        return [] if found is None else self.mark.check(found, promised)
+
+    def _committed(self) -> int | None:
+        """What the coordinator says; None where it says that it cannot say."""
+        topics = [{"name": TOPIC, "partition_indexes": [0]}]
+        with Wire(self.target.coordinator(COMMITTER), 5.0) as wire:
+            reply = wire.ask("OffsetFetch", 7, group_id=COMMITTER, topics=topics, require_stable=True)
+        if reply.error_code in NOT_NOW:
+            return None
+        assert reply.error_code == 0, reply
+        row = reply.topics[0].partitions[0]
+        return int(row.committed_offset) if row.error_code == 0 else None
+
+    def end(self) -> None:
+        """Everything that was begun is answered; all have ended."""
+        for load in self.loads:
+            load.stop()
+
+    def close(self) -> None:
+        """Asks all to end, without waiting."""
+        for load in self.loads:
+            load.stopping.set()
+
+    def check(self) -> tuple[int, list[Anomaly]]:
+        """How many records were read back, and what does not fit."""
+        count = 0
+        found = self.check_offsets()
+        for place, told in self.histories.items():
+            broker: Any = self.target
+            log = read_back(broker, place)
+            count += len(log)
+            found += [Anomaly(kind, f"{place}: {text}") for kind, text in told.check(log)]
+        return count, found

@@ -1,0 +1,381 @@
+"""The load of transactions: writers and consume-transform-produce applications as processes, checked to the last row.
+
+Writers send transactions over two topics. Applications read the committed records of one of them and write each to a
+topic of their own, with the offsets in the same transaction. Workers are killed and come back under their transactional
+id; workers are frozen, replaced, and woken as zombies. At the end every transaction is there as a whole or not at all,
+and each application's output is its input, every record once, in order. What becomes of the broker meanwhile is the
+campaign's matter (``exactly_once``, ``cluster``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from conformance.drivers.base import Place
+from conformance.faults.checkers import transactions
+from conformance.faults.checkers.committed import STALLED_S, CommittedReader, end_offset, read_committed
+from conformance.faults.checkers.history import Anomaly, Row
+from conformance.faults.checkers.transactions import Journal
+from conformance.faults.loads.transaction_worker import Options
+from conformance.faults.targets import Target
+from conformance.harness.support import until
+
+TOPICS = {"input": 4, "side": 2}
+#: Everything that a broker writes beside records is written all the time; transactions that time out do so soon.
+EAGER = {
+    "log.flush.offset.checkpoint.interval.ms": "50",
+    "replica.high.watermark.checkpoint.interval.ms": "50",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+STUCK = "stuck"
+ENDED = "workers ended by themselves"
+#: What a worker notes when a client of it is through.
+ENDS = ("fenced", "failed", "end")
+#: Where workers find the suite.
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Application:
+    """A consume-transform-produce application of some workers."""
+
+    driver: str
+    group_protocol: str
+    workers: int = 2
+
+    @property
+    def name(self) -> str:
+        return f"{self.driver}-{self.group_protocol}"
+
+    @property
+    def target(self) -> str:
+        return f"copy-{self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign is made of."""
+
+    transactions: int
+    faults: int
+    writers: Sequence[str] = ("confluent", "confluent", "aiokafka")
+    applications: Sequence[Application] = (
+        Application("confluent", "classic"),
+        Application("confluent", "consumer"),
+        Application("aiokafka", "manual"),
+    )
+
+
+@dataclass
+class Report:
+    """What a campaign has done and found."""
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    """What made clients be given up, by their kind."""
+    records: int = 0
+    seen: int = 0
+    anomalies: list[Anomaly] = field(default_factory=list)
+    hung: list[str] = field(default_factory=list)
+    """The stacks of zombies whose library did not come back from a call."""
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{count} {name}" for name, count in sorted(self.faults.items()))
+        words = ", ".join(f"{name} {count}" for name, count in sorted(self.words.items()))
+        text = f"seed {self.seed}: {faults}; {words}; {self.records} committed records read back, {self.seen} seen "
+        text += f"on the way; {len(self.anomalies)} anomalies; {len(self.hung)} zombies hung"
+        return "\n".join([text, *map(str, self.anomalies[:20]), *self.hung])
+
+
+class Process:
+    """A worker's process, its journal, and what it takes to start it again."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.journal = Journal(Path(options.journal))
+        with Path(options.journal + ".stderr").open("ab") as errors:
+            self.process = subprocess.Popen(
+                options.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                cwd=CHECKOUT,
+                start_new_session=True,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the worker and whatever it has started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def count(self, word: str) -> int:
+        """How often the journal has it by now."""
+        self.journal.refresh()
+        return self.journal.counts[word]
+
+    def trouble(self) -> str:
+        """The end of its journal and of what it printed, for a report."""
+        texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
+        return "\n".join(path.read_text(errors="replace")[-3000:] for path in texts if path.exists())
+
+
+class Transactions:
+    """Workers on brokers that run."""
+
+    def __init__(self, target: Target, seed: int, plan: Plan, folder: Path) -> None:
+        self.target = target
+        self.plan = plan
+        self.folder = folder
+        self.random = random.Random(seed)
+        self.report = Report(seed)
+        self.workers: dict[str, Process] = {}
+        self.past: list[Process] = []
+        self.topics = TOPICS | {row.target: TOPICS["input"] for row in plan.applications}
+        self.places = [Place(topic, index) for topic, count in self.topics.items() for index in range(count)]
+        self.reader: CommittedReader | None = None
+
+    def begin(self) -> None:
+        """Makes the topics and starts all workers; returns when each has committed something."""
+        for topic, count in self.topics.items():
+            self.target.make_topic(topic, count, segment_bytes=1 << 20, retention_ms=-1)
+        self.reader = CommittedReader(self.target, self.places)
+        self.reader.start()
+        for number, driver in enumerate(self.plan.writers):
+            self._start(self._options(f"writer{number}", driver, topics=TOPICS))
+        for application in self.plan.applications:
+            for number in range(application.workers):
+                self._start(self._transformer(application, number))
+        self._await_progress()
+
+    def close(self) -> None:
+        """Ends every process."""
+        for process in [*self.workers.values(), *self.past]:
+            process.signal(signal.SIGCONT)
+            process.kill()
+
+    def _options(self, name: str, driver: str, **more: object) -> Options:
+        common = {"bootstrap": self.target.bootstrap, "seed": self.report.seed, "life_s": 7_200.0}
+        return Options(name, str(self.folder / name), driver=driver, transactional_id=name, **common, **more)  # type: ignore[arg-type]
+
+    def _transformer(self, application: Application, number: int) -> Options:
+        name = f"{application.name}{number}"
+        options = self._options(name, application.driver, source="input", target=application.target)
+        if application.group_protocol != "manual":
+            return replace(options, group=application.name, group_protocol=application.group_protocol)
+        mine = list(range(TOPICS["input"]))[number :: application.workers]
+        return replace(options, group=name, partitions=mine)
+
+    def _start(self, options: Options) -> Process:
+        """Starts a worker, or the next one in its place, whose transactions have names of their own."""
+        role = options.transactional_id
+        if role in self.workers:
+            self.past.append(self.workers[role])
+            name = f"{role}-{sum(row.options.transactional_id == role for row in self.past)}"
+            options = replace(options, name=name, journal=str(self.folder / name))
+        self.workers[role] = Process(options)
+        return self.workers[role]
+
+    def _await(self, done: Callable[[], bool], what: str) -> None:
+        try:
+            until(done, what, STALLED_S)
+        except AssertionError:
+            for role, process in self.workers.items():
+                print(f"--- {role} (alive: {process.alive})\n{process.trouble()}", file=sys.stderr)
+            raise
+
+    def await_transactions(self, count: int) -> None:
+        """So many are committed in all; as long as there are more, time does not count."""
+        while (now := self.committed()) < count:
+            self.revive()
+            self._await(lambda now=now: self.committed() > now, f"a transaction after {now}")  # type: ignore[misc]
+
+    def committed(self) -> int:
+        return sum(process.count("committed") for process in [*self.workers.values(), *self.past])
+
+    def _await_progress(self) -> None:
+        """Each worker has committed something."""
+        for role in self.workers:
+            self._await(lambda role=role: self._has_committed(role), f"{role} commits")  # type: ignore[misc]
+
+    def _has_committed(self, role: str) -> bool:
+        self.revive()
+        return self.workers[role].count("committed") > 0
+
+    def revive(self) -> None:
+        """A worker may end by itself: librdkafka and aiokafka say fenced when a broker forgot to answer."""
+        for process in list(self.workers.values()):
+            if not process.alive:
+                self.report.faults[ENDED] += 1
+                self._start(process.options)
+
+    def kill_worker(self) -> None:
+        """kill -9 of one or two workers; others take their places."""
+        for role in self.random.sample(sorted(self.workers), self.random.randint(1, 2)):
+            self.workers[role].kill()
+            self.report.faults["kills of workers"] += 1
+            self._start(self.workers[role].options)
+
+    def make_zombie(self) -> None:
+        """A worker in the middle of something sleeps, another takes its place; then it goes on."""
+        role = self.random.choice(sorted(self.workers))
+        zombie = self.workers[role]
+        self._await(lambda: zombie.count("committed") > 0 or not zombie.alive, f"{role} has ids")
+        zombie.signal(signal.SIGSTOP)
+        heir = self._start(zombie.options)
+        self._await(lambda: heir.count("ready") > 0 or not heir.alive, f"{role}'s heir has its id")
+        if heir.count("ready"):
+            zombie.journal.fence()
+        before = Counter({word: zombie.count(word) for word in ENDS})
+        zombie.signal(signal.SIGCONT)
+        self.report.faults["zombies"] += 1
+        self._see_off(zombie, lambda: not zombie.alive or _met_its_end(zombie, before))
+        zombie.kill()
+
+    def _see_off(self, zombie: Process, is_told: Callable[[], bool]) -> None:
+        """The zombie learns that it was fenced. librdkafka may hang instead, in one call that is known for it
+        (``drivers.confluent``); this is reported, with the stack.
+        """
+        role = zombie.options.transactional_id
+        if zombie.options.driver != "confluent":
+            self._await(is_told, f"{role}'s zombie is told")
+            return
+        with contextlib.suppress(AssertionError):
+            until(is_told, f"{role}'s zombie is told", STALLED_S)
+            return
+        assert self._has_hung(zombie), f"{role}'s zombie is not told:\n{zombie.trouble()}"
+
+    def _has_hung(self, process: Process) -> bool:
+        """Whether a worker stands in the call in which librdkafka is known to hang; reported then, with the stack."""
+        if process.options.driver != "confluent":
+            return False
+        process.signal(signal.SIGQUIT)
+        until(lambda: "File " in process.trouble(), "its stack", STALLED_S)
+        if "in send_offsets" not in process.trouble():
+            return False
+        self.report.hung.append(f"{process.options.transactional_id}: {process.trouble()}")
+        return True
+
+    def end(self) -> None:
+        """Lets the workers finish what they have begun; then all have ended and no transaction is open."""
+        for process in self._roles("writer"):
+            self._finish(process)
+        self._await(self._all_written, "no writer's transaction is left open")
+        self._await_copies()
+        for process in list(self.workers.values()):
+            self._finish(process)
+        self._await(self._all_stable, "no transaction is left open")
+
+    def check(self) -> Report:
+        """Reads everything back and says what does not fit."""
+        assert self.reader is not None
+        self._await(self._all_stable, "no transaction is left open")
+        logs = {place: read_committed(self.target, place) for place in self.places}
+        self._await(lambda: self._caught_up(logs), "the reader on the way has read everything")
+        self.reader.stopping.set()
+        self.reader.join(STALLED_S)
+        self._check(logs)
+        return self.report
+
+    def _end_hung(self, application: Application) -> bool:
+        """Kills those of its workers that hang; False where none does."""
+        workers = [self.workers[f"{application.name}{number}"] for number in range(application.workers)]
+        hung = [worker for worker in workers if worker.alive and self._has_hung(worker)]
+        for worker in hung:
+            worker.kill()
+        return bool(hung)
+
+    def _roles(self, prefix: str) -> list[Process]:
+        return [process for role, process in self.workers.items() if role.startswith(prefix)]
+
+    def _finish(self, process: Process) -> None:
+        process.process.terminate()  # the worker alone; what it has started it ends itself
+        self._await(lambda: not process.alive, f"{process.options.name} ends")
+
+    def _await_copies(self) -> None:
+        """Until each application has copied the whole input. A worker that hangs in librdkafka is replaced."""
+        for partition in range(TOPICS["input"]):
+            count = len(read_committed(self.target, Place("input", partition)))
+            for application in self.plan.applications:
+                place = Place(application.target, partition)
+                copied = functools.partial(self._is_copied, place, count)
+                what = f"{count} records in {place}"
+                try:
+                    self._await(copied, what)
+                except AssertionError:
+                    if not self._end_hung(application):
+                        raise
+                    self._await(copied, what)
+
+    def _is_copied(self, place: Place, count: int) -> bool:
+        """Whether the reader on the way has seen so many records there."""
+        assert self.reader is not None
+        self._revive_transformers()
+        return len(self.reader.seen[place]) >= count
+
+    def _revive_transformers(self) -> None:
+        for role, process in list(self.workers.items()):
+            if not process.alive and not role.startswith("writer"):
+                self._start(process.options)
+
+    def _all_written(self) -> bool:
+        return self._stable(place for place in self.places if place.topic in TOPICS)
+
+    def _all_stable(self) -> bool:
+        return self._stable(self.places)
+
+    def _stable(self, places: Iterable[Place]) -> bool:
+        """Whether no transaction is open there: the last stable offset is the high watermark."""
+        return all(end_offset(self.target, place, 0) == end_offset(self.target, place, 1) for place in places)
+
+    def _caught_up(self, logs: dict[Place, list[Row]]) -> bool:
+        assert self.reader is not None
+        return all(len(self.reader.seen[place]) >= len(rows) for place, rows in logs.items())
+
+    def _check(self, logs: dict[Place, list[Row]]) -> None:
+        assert self.reader is not None
+        workers = [*self.past, *self.workers.values()]
+        journals = [process.journal for process in workers]
+        for worker, journal in zip(workers, journals, strict=True):
+            journal.refresh()
+            self.report.words.update(journal.counts)
+            for text, count in journal.told.items():
+                self.report.told[f"{worker.options.driver}: {text}"] += count
+        told = [row for journal in journals for row in journal.transactions.values()]
+        self.report.records = sum(map(len, logs.values()))
+        self.report.seen = sum(map(len, self.reader.seen.values()))
+        found = transactions.check(told, logs) + transactions.check_seen(self.reader.seen, logs, told)
+        for application in self.plan.applications:
+            for partition in range(TOPICS["input"]):
+                source = [value for _, value in logs[Place("input", partition)]]
+                copy = [value.split(b" ", 1)[1] for _, value in logs[Place(application.target, partition)]]
+                found += transactions.check_copy(source, copy, f"{application.target}-{partition}")
+        if self.reader.failure:
+            found.append(Anomaly(STUCK, self.reader.failure))
+        self.report.anomalies += found
+
+
+def _met_its_end(zombie: Process, before: Counter[str]) -> bool:
+    """A client that lost its ids to another may call it fenced or just fail."""
+    return any(zombie.count(word) > before[word] for word in ENDS)

@@ -1,0 +1,134 @@
+"""Logs that are written through a broker, damaged on the disk while it is down, and read again.
+
+A log of ``BATCHES`` small batches (two records each, of one idempotent producer) in segments of ten batches. Values
+tell their offset, so a read back needs no memory of what was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.data import batches
+from conformance.harness.brokers import Broker
+from conformance.harness.wire_client import Wire
+
+BATCHES = 45
+PER_BATCH = 2
+COUNT = BATCHES * PER_BATCH
+DUPLICATE_SEQUENCE = 46
+START_MS = batches.now_ms() - 600_000
+#: An index that is full after ten entries rolls the segment.
+CONFIGS = {
+    "segment.index.bytes": 80,
+    "index.interval.bytes": 0,
+}
+
+
+def value_at(offset: int) -> bytes:
+    return b"record %06d " % offset + b"." * (offset % 50)
+
+
+def timestamp_at(offset: int) -> int:
+    return START_MS + offset // PER_BATCH * 1_000
+
+
+@dataclass(frozen=True)
+class WrittenLog:
+    """A topic of one partition with known contents."""
+
+    broker: Broker
+    topic: str
+    producer_id: int
+
+    @classmethod
+    def write(cls, broker: Broker, topic: str) -> WrittenLog:
+        with Wire(broker.address) as wire:
+            wire.create_topic(topic, 1, CONFIGS)
+            log = cls(broker, topic, wire.new_producer_id())
+            for number in range(BATCHES):
+                reply = wire.produce(topic, log.batch(number))
+                assert (reply.error_code, reply.base_offset) == (0, number * PER_BATCH)
+        return log
+
+    def batch(self, number: int) -> bytes:
+        """The batch of that number, as its producer sends it."""
+        first = number * PER_BATCH
+        return batches.batch(
+            [value_at(offset) for offset in range(first, first + PER_BATCH)],
+            base_timestamp=timestamp_at(first),
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=first,
+        )
+
+    @property
+    def folder(self) -> Path:
+        return self.broker.partition_dir(self.topic)
+
+    def files(self, suffix: str) -> list[Path]:
+        """The log's files of that suffix, by offset."""
+        return sorted(self.folder.glob(f"*{suffix}"))
+
+    def segment_of(self, number: int) -> tuple[Path, int, int]:
+        """Where a batch is: file, position, size."""
+        for path in reversed(self.files(".log")):
+            position = 0
+            for header in batches.headers(path.read_bytes()):
+                if header.base_offset == number * PER_BATCH:
+                    return path, position, header.size
+                position += header.size
+        raise LookupError(f"batch {number} is in no segment of {self.topic}")
+
+    def overwrite(self, number: int, place: int, data: bytes) -> None:
+        """Changes bytes of a batch on the disk; a negative ``place`` counts from its end."""
+        path, position, size = self.segment_of(number)
+        with path.open("r+b") as file:
+            file.seek(position + (place if place >= 0 else size + place))
+            file.write(data)
+
+    def flip(self, number: int, place: int) -> None:
+        """Changes one byte of a batch on the disk."""
+        path, position, size = self.segment_of(number)
+        found = path.read_bytes()[position + (place if place >= 0 else size + place)]
+        self.overwrite(number, place, bytes([found ^ 0x5A]))
+
+    def served(self) -> dict[int, bytes | None]:
+        """Every record that the broker gives out, asked for from each offset; all CRCs are right."""
+        found: dict[int, bytes | None] = {}
+        with Wire(self.broker.address) as wire:
+            for offset in range(0, wire.end_offset(self.topic), PER_BATCH):
+                row = wire.fetch(self.topic, offset, partition_max_bytes=1)
+                if row.error_code == 0 and row.records:
+                    assert all(header.crc_is_right for header in batches.headers(row.records))
+                    found.update((place, value) for place, _, value in batches.rows(row.records))
+        return found
+
+    def check_served(self, count: int = COUNT) -> None:
+        """Exactly the first ``count`` records are there, as they were written."""
+        with Wire(self.broker.address) as wire:
+            assert wire.end_offset(self.topic) == count, self.topic
+        assert self.served() == {offset: value_at(offset) for offset in range(count)}, self.topic
+
+    def check_lookups(self) -> None:
+        """Offsets are found by time, and the producer's batches are known again.
+
+        A snapshot holds the offset of its last batch only: an older one is refused as a duplicate (46).
+        """
+        with Wire(self.broker.address) as wire:
+            for offset in range(0, COUNT, 7):
+                first = offset // PER_BATCH * PER_BATCH
+                assert wire.offset(self.topic, timestamp_at(offset) - 500).offset == first, self.topic
+            assert wire.offset(self.topic, timestamp_at(COUNT - 1) + 1).offset == -1, self.topic
+            for number in range(BATCHES - 5, BATCHES):
+                reply = wire.produce(self.topic, self.batch(number))
+                expected = [(0, number * PER_BATCH)] + [(DUPLICATE_SEQUENCE, -1)] * (number < BATCHES - 1)
+                assert (reply.error_code, reply.base_offset) in expected, self.topic
+            assert wire.end_offset(self.topic) == COUNT, self.topic
+
+    def check_goes_on(self, end: int = COUNT) -> None:
+        """The next record gets the next offset, and comes back."""
+        with Wire(self.broker.address) as wire:
+            reply = wire.produce(self.topic, batches.batch([b"more"], base_timestamp=timestamp_at(COUNT) + 1))
+            assert (reply.error_code, reply.base_offset) == (0, end), self.topic
+            assert batches.values(wire.fetch(self.topic, end).records) == [b"more"], self.topic

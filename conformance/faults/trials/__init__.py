@@ -1,0 +1,1 @@
+"""Trials: short scripts on three brokers, each at the one moment at which a broken promise shows."""

@@ -1,0 +1,1 @@
+"""What tests start and talk to: brokers, clusters, ZooKeeper, JVMs, networks; as processes, by the wire."""

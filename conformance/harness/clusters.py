@@ -1,0 +1,307 @@
+"""ClusterTarget pybrokers under one supervisor, as processes that tests start, kill, halt and inspect.
+
+What several processes share with one (``Broker``) has the same names: ``bootstrap``, ``start``, ``stop``, ``logged``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from conformance.harness.brokers import START_TIMEOUT_S, BrokerError, free_port
+from conformance.harness.support import until
+from conformance.harness.wire_client import Wire
+
+READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=([\d,]+)\n")
+ANSWER_S = 2.0
+
+
+class Partition(NamedTuple):
+    """A partition as Metadata has it."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return bool(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def consecutive_ports(count: int) -> int:
+    """Returns the first of several free ports in a row."""
+    while True:
+        found = [free_port() for _ in range(count)]
+        if found == list(range(found[0], found[0] + count)):
+            return found[0]
+
+
+class Brokers(ABC):
+    """ClusterTarget brokers, on 127.0.0.1 unless told otherwise, and what they say of themselves."""
+
+    def __init__(self, data_dir: Path, brokers: int) -> None:
+        self.data_dir = data_dir
+        self.ids = tuple(range(1, brokers + 1))
+        self.ports: dict[int, int] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join("{}:{}".format(*self.address(broker)) for broker in self.ports)
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients reach it."""
+        return "127.0.0.1", self.ports[broker]
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Starts all brokers; returns when all take requests."""
+
+    @abstractmethod
+    def stop(self) -> int:
+        """Stops all in order; returns the exit code."""
+
+    @abstractmethod
+    def pid(self, broker: int) -> int:
+        """The broker's process, 0 if it has none."""
+
+    @abstractmethod
+    def kill(self, broker: int) -> None:
+        """kill -9."""
+
+    @abstractmethod
+    def keep(self) -> None:
+        """Starts those again that have ended by themselves, as service managers do."""
+
+    @abstractmethod
+    def log_dir(self, broker: int) -> Path:
+        """Where the broker has its logs; the first of its disks."""
+
+    def log_dirs(self, broker: int) -> list[Path]:
+        """All its disks."""
+        return [self.log_dir(broker)]
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None:
+        """Ends every process."""
+
+    def metadata(self, topic: str, without: int | None = None) -> Any:
+        """Metadata as the first broker has it that answers; ``without`` one that is not asked."""
+
+        def ask() -> Any:
+            for broker in self.ports:
+                if broker != without:
+                    try:
+                        with Wire(self.address(broker), ANSWER_S) as wire:
+                            return wire.ask("Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False)
+                    except OSError:
+                        continue
+            return None
+
+        return until(ask, "a broker that answers")
+
+    def controller(self, without: int | None = None) -> int:
+        """The controller's id."""
+        return int(self.metadata("-", without).controller_id)
+
+    def partitions(self, topic: str, without: int | None = None) -> dict[int, Partition]:
+        """The partitions of a topic."""
+        rows = self.metadata(topic, without).topics[0].partitions
+        return {
+            row.partition_index: Partition(row.leader_id, tuple(row.replica_nodes), tuple(row.isr_nodes))
+            for row in rows
+        }
+
+    def is_in_sync(self, topic: str, without: int | None = None) -> bool:
+        """Whether every replica of every partition is in sync, and every partition has a leader."""
+        found = self.partitions(topic, without).values()
+        return bool(found) and all(len(row.isr) == len(row.replicas) and row.leader >= 0 for row in found)
+
+    def is_led(self, topic: str) -> bool:
+        """Whether the leader of every partition says so itself: it may hear of that later than another broker."""
+        numbers = defaultdict(list)
+        for number, row in self.partitions(topic).items():
+            numbers[row.leader].append(number)
+        return all(leader >= 0 and self.leads(leader, topic, *numbers[leader]) for leader in numbers)
+
+    def leads(self, broker: int, topic: str, *partitions: int) -> bool:
+        """Whether a broker says itself that it leads these partitions."""
+        rows = [{"partition_index": each, "timestamp": -1, "current_leader_epoch": -1} for each in partitions]
+        topics = [{"name": topic, "partitions": rows}]
+        try:
+            with Wire(self.address(broker)) as wire:
+                reply = wire.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
+        except OSError:
+            return False
+        return all(row.error_code == 0 for row in reply.topics[0].partitions)
+
+    def brokers(self, without: int | None = None) -> list[int]:
+        """The ids of the brokers that are registered."""
+        return sorted(row.node_id for row in self.metadata("-", without).brokers)
+
+    def reassign(self, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
+        """Moves partitions to other replicas; returns when they are there, in sync, and nowhere else."""
+        rows = [{"partition_index": number, "replicas": list(to)} for number, to in replicas.items()]
+        topics = [{"name": topic, "partitions": rows}]
+        with Wire(self.address(1)) as wire:
+            reply = wire.ask("AlterPartitionReassignments", 0, timeout_ms=30_000, topics=topics)
+        assert reply.error_code == 0, reply
+        assert all(row.error_code == 0 for row in reply.responses[0].partitions), reply
+
+        def done() -> bool:
+            found = self.partitions(topic)
+            there = {number: (set(found[number].replicas), set(found[number].isr)) for number in replicas}
+            return all(there[number] == (set(to), set(to)) for number, to in replicas.items())
+
+        until(done, f"{topic} to be at {replicas}")
+
+    def create_topic(self, name: str, partitions: int, replicas: int, **config: object) -> None:
+        """Creates a topic; settings have ``_`` for ``.``."""
+        rows = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+        topic |= {"assignments": [], "configs": rows}
+        with Wire(self.address(1)) as wire:
+            reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
+        assert reply.topics[0].error_code == 0, reply
+        until(lambda: self.is_in_sync(name) and self.is_led(name), f"{name} to have leaders")
+
+
+class Cluster(Brokers):
+    """``python -m pybroker --processes N``; brokers are named by their ids, 1 to N."""
+
+    def __init__(self, data_dir: Path, brokers: int = 3, zookeeper: str | None = None, **config: object) -> None:
+        """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
+        super().__init__(data_dir, brokers)
+        self.zookeeper = zookeeper
+        self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        #: Variables that the brokers have in their environment beside ours.
+        self.environment: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_file = data_dir.with_name(data_dir.name + ".stderr")
+
+    def log_dir(self, broker: int) -> Path:
+        """Where the broker has its logs."""
+        return self.data_dir / f"broker-{broker}"
+
+    def revive(self, broker: int) -> None:
+        """Waits until a broker that was killed has another process: the supervisor sees to it."""
+        until(lambda: is_running(self.pid(broker)), f"broker {broker} to have another process")
+
+    def _command(self, *own: object) -> list[str]:
+        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
+        for key, value in self.config.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def start(self) -> Self:
+        """Starts all brokers; returns when all take requests.
+
+        Raises:
+            BrokerError: they did not.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        port = next(iter(self.ports.values()), 0)
+        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
+        several = ("--processes", len(self.ids), "--restart-delay", 0.5)
+        self.process, ports = self._spawn(*several, "--port", port, *place)
+        self.ports = dict(zip(self.ids, ports, strict=True))
+        return self
+
+    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
+        """A process that has said that it is ready, and the ports that it said."""
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                self._command(*own),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **self.environment},
+            )
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
+        line = process.stdout.readline().decode() if ready else ""
+        match = READY.fullmatch(line)
+        if match is None:
+            process.kill()
+            raise BrokerError(f"no ready line but {line!r}\n{self.logged()[-3000:]}")
+        return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
+
+    @contextlib.contextmanager
+    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
+        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
+        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            del self.ports[broker]
+
+    def logged(self) -> str:
+        """What supervisor and brokers wrote to their log so far."""
+        return self.log_file.read_text(errors="replace")
+
+    def stop(self) -> int:
+        """SIGTERM to the supervisor; returns the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(60)
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        brokers = [pid for pid in map(self.pid, self.ids) if pid]
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        for pid in brokers:
+            self._signal(pid, signal.SIGKILL)
+
+    # -- one broker ------------------------------------------------------------------------------
+
+    def pid(self, broker: int) -> int:
+        """The broker's process, 0 if it has none."""
+        try:
+            return int((self.log_dir(broker) / "pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def keep(self) -> None:
+        """The supervisor does."""
+
+    def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Ends the broker's process; the supervisor starts another one."""
+        self._signal(self.pid(broker), number)
+
+    def halt(self, broker: int) -> None:
+        """The broker does nothing until ``resume``, but keeps its connections."""
+        self._signal(self.pid(broker), signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """Ends a halt."""
+        self._signal(self.pid(broker), signal.SIGCONT)
+
+    @staticmethod
+    def _signal(pid: int, number: signal.Signals) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return

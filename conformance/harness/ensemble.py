@@ -1,0 +1,155 @@
+"""A real ZooKeeper ensemble for tests: Debian's package, servers that are started, killed and started again.
+
+``Ensemble(folder, 3)`` runs three servers as processes of their own on free ports of 127.0.0.1, with their data
+under ``folder``. ``hosts`` is what clients are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from conformance.harness.brokers import free_port
+
+JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
+PATIENCE_S = 180.0
+TICK_MS = 500
+
+
+class EnsembleError(RuntimeError):
+    """A server could not be started; the text has what it printed."""
+
+
+class Server:
+    """One server: its folder, its port, and its process while it runs."""
+
+    def __init__(self, folder: Path, number: int, port: int, host: str) -> None:
+        self.folder = folder
+        self.host = host
+        self.number = number
+        self.port = port
+        self.process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def configure(self, members: list[str]) -> None:
+        """Writes what the server reads."""
+        data = self.folder / "data"
+        data.mkdir(parents=True)
+        (data / "myid").write_text(str(self.number))
+        lines = [
+            *(f"tickTime={TICK_MS}", "initLimit=40", "syncLimit=20", "maxClientCnxns=0"),
+            *("minSessionTimeout=1000", "maxSessionTimeout=60000"),
+            *(f"dataDir={data}", f"clientPort={self.port}", f"clientPortAddress={self.host}"),
+            *("admin.enableServer=false", "4lw.commands.whitelist=*", *members),
+        ]
+        (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        """Starts the process; it serves when ``mode`` says so."""
+        self._log = (self.folder / "log").open("ab")
+        classes = f"{self.folder}:{JAR}"
+        self.process = subprocess.Popen(
+            ["java", *JVM, "-cp", classes, MAIN, str(self.folder / "zoo.cfg")],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, to halt (SIGSTOP) or to go on (SIGCONT)."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends the process by SIGKILL, if it runs."""
+        if self.process is not None and self._log is not None:
+            self.process.kill()
+            self.process.wait()
+            self._log.close()
+            self.process = None
+
+    def mode(self) -> str:
+        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        for line in self.ask("srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+        return ""
+
+    def ask(self, word: str) -> str:
+        """The answer to one of the four-letter words."""
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 2) as connection:
+            connection.sendall(word.encode())
+            chunks = iter(lambda: connection.recv(1 << 16), b"")
+            return b"".join(chunks).decode()
+        return ""
+
+
+class Ensemble:
+    """Servers that are one ZooKeeper."""
+
+    def __init__(self, folder: Path, servers: int = 1, host: str = "127.0.0.1") -> None:
+        """``host``: the address on which the servers listen."""
+        ports = [free_port(host) for _ in range(3 * servers)]
+        self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n], host) for n in range(servers)]
+        members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
+        for server in self.servers:
+            server.configure(members if servers > 1 else [])
+
+    @property
+    def hosts(self) -> str:
+        """``host:port`` of every server, comma-separated."""
+        return ",".join(f"{server.host}:{server.port}" for server in self.servers)
+
+    def start(self) -> None:
+        """Starts every server that does not run; returns when all serve."""
+        for server in self.servers:
+            if server.process is None:
+                server.start()
+        for server in self.servers:
+            self.wait_for(server)
+
+    def wait_for(self, server: Server) -> None:
+        """Waits until the server serves."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not server.mode():
+            dead = server.process is None or server.process.poll() is not None
+            if dead or time.monotonic() > deadline:
+                raise EnsembleError((server.folder / "log").read_text(errors="replace")[-4000:])
+            time.sleep(0.05)
+
+    def leader(self) -> Server:
+        """The server that leads, or the only one."""
+        return next(server for server in self.servers if server.mode() in ("leader", "standalone"))
+
+    def stop(self) -> None:
+        """Kills every server."""
+        for server in self.servers:
+            if server.process is not None:
+                server.signal(signal.SIGCONT)
+            server.kill()
+
+
+@contextlib.contextmanager
+def ensemble(folder: Path, servers: int = 1, host: str = "127.0.0.1") -> Iterator[Ensemble]:
+    """A running ensemble; none of it is left at the end.
+
+    Raises:
+        EnsembleError: the package is missing, or a server does not start.
+    """
+    if not JAR.exists():
+        raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
+    running = Ensemble(folder, servers, host)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,31 @@
+"""What the protocol tells apart by numbers, other than errors."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Resource(IntEnum):
+    """``resource_type`` of the APIs of settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Coordinator(IntEnum):
+    """``key_type`` of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Operation(IntEnum):
+    """``config_operation`` of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION

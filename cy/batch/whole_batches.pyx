@@ -1,0 +1,44 @@
+"""Where the last whole batch in a piece of a segment ends: for who reads a file in large pieces."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t
+
+from cy.batch.header cimport LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
+from cy.endian cimport load_int32
+
+from cy.batch.header import CorruptBatch
+
+
+cdef struct Piece:
+    int64_t end             # behind the last whole batch; -1 where something is no batch
+    int64_t next_size       # of the batch that the piece cuts, 0 where even its length is cut
+    bint has_legacy
+
+
+cdef void measure_piece(const uint8_t *at, int64_t size, Piece *piece) noexcept nogil:
+    cdef int64_t position = 0, length
+    piece.next_size = 0
+    piece.has_legacy = False
+    while size - position > MAGIC_AT:
+        length = <int64_t>load_int32(at + position + LENGTH_AT) + LOG_OVERHEAD
+        if length <= MAGIC_AT or at[position + MAGIC_AT] > 2:
+            piece.end = -1
+            return
+        if length > size - position:
+            piece.next_size = length
+            break
+        piece.has_legacy = piece.has_legacy or at[position + MAGIC_AT] < 2
+        position += length
+    piece.end = position
+
+
+def measure(data):
+    cdef Py_buffer view
+    cdef Piece piece
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        measure_piece(<const uint8_t *>view.buf, view.len, &piece)
+    PyBuffer_Release(&view)
+    if piece.end < 0:
+        raise CorruptBatch("something that is no batch lies between batches")
+    return piece.end, piece.next_size, bool(piece.has_legacy)

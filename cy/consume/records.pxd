@@ -1,0 +1,15 @@
+from cy.consume.fetched cimport Chunk, Entry
+
+
+cdef class Records:
+    cdef list chunks
+    cdef Py_ssize_t total
+
+
+cdef class RecordsIterator:
+    cdef list chunks
+    cdef Chunk chunk            # the one that is read, or None
+    cdef Py_ssize_t next_chunk
+    cdef int index              # of the next record in it
+
+    cdef bint advance(self) except -1

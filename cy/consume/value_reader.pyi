@@ -1,0 +1,15 @@
+from collections.abc import Callable
+from typing import Any, final
+
+Failed = Callable[[str, int, int, Exception], Exception]
+
+@final
+class Reader:
+    """A deserializer, and how it is called."""
+
+    function: Callable[..., Any]
+    takes_topic: bool
+    """Whether it is called with (topic, data), else with the data alone."""
+
+    def __init__(self, function: Callable[..., Any], takes_topic: bool, failed: Failed) -> None:
+        """``failed(topic, partition, offset, error)`` makes what is raised of an exception of the function."""

@@ -1,0 +1,1 @@
+cpdef int check_order(object callback) except -1

@@ -1,0 +1,20 @@
+"""What is with a producer's batch, from its first record until somebody is told what became of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Phase(Enum):
+    """A batch is QUEUED in its partition's queue, and in every other phase in its partition's lane."""
+
+    QUEUED = "it was never sent"
+    UNDER_WAY = "a request has it: it waits for its ack"
+    ARRIVED = "no request has it any more: what becomes of it is being decided"
+    WAITING = "it is to be sent again"
+    DENIED = "it may have been written, and waits: the broker says that it does not follow what it has"
+    WRITTEN = "it is in the log"
+    FAILED = "it will not be sent again"
+
+
+QUEUED, UNDER_WAY, ARRIVED, WAITING, DENIED, WRITTEN, FAILED = Phase

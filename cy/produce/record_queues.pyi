@@ -1,0 +1,64 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cy.produce.arrow_column import HeaderColumn
+from cy.produce.deliveries import Deliveries
+from cy.produce.producer_batch import DeliveryReport
+from cy.produce.record_metadata import RecordMetadata
+from cy.produce.shared_queues import SharedQueues
+
+def milliseconds(timestamp: int | None) -> int:
+    """A record's timestamp, of None the time now. Raises TypeError, ValueError."""
+
+class RecordQueues(SharedQueues):
+    """Records on their way into batches; see the module. Thread-safe under the GIL."""
+
+    direct: bool
+
+    def __init__(
+        self,
+        *,
+        batch_size: int = 16384,
+        buffer_memory: int = 33554432,
+        max_request_size: int = 1048576,
+        round_robin: bool = False,
+        ignore_keys: bool = False,
+        adaptive: bool = True,
+        seed: int = 1,
+        clock: Callable[[], float] = ...,
+    ) -> None: ...
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Any = None,
+        on_delivery: Callable[[RecordMetadata | None, Any], object] | None = None,
+    ) -> Any:
+        """Sends a record; does not wait, except for metadata of a topic and for room (max.block.ms).
+
+        Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by default.
+        ``headers``: pairs of name and bytes. Raises BufferExhausted, RecordTooLarge, KafkaError;
+        TypeError for what is not bytes.
+        """
+    def try_send(
+        self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any, on_delivery: Any
+    ) -> DeliveryReport | None:
+        """As ``send``; None where the topic or partition is not known, or there is no room, or it is closed."""
+    def add_many(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None,
+        start: int,
+        partition: int | None,
+        timestamp: int,
+        deliveries: Deliveries,
+        headers: HeaderColumn | None = None,
+    ) -> int:
+        """Appends ``values[start:]`` as far as there is room; the index of the first that is not in. ``headers``: with
+        Arrow columns only.
+        """

@@ -1,0 +1,27 @@
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import Any, final
+
+from cy.produce.producer_batch import DeliveryReport
+from cy.produce.record_queues import RecordQueues
+
+@final
+class Sending(Coroutine[Any, Any, DeliveryReport]):
+    """A coroutine that appends its record to a batch when it first runs, and gives the report."""
+
+    def __await__(self) -> Generator[Any, Any, DeliveryReport]: ...
+    def send(self, value: None, /) -> Any:
+        """The next step. Raises StopIteration with the report; RuntimeError where it has ended before."""
+    def throw(
+        self,
+        kind: type[BaseException] | BaseException,
+        value: Any = None,
+        trace: TracebackType | None = None,
+        /,
+    ) -> Any:
+        """Raises this where it waits; the record is not sent."""
+    def close(self) -> None:
+        """Ends it; the record is not sent."""
+
+class SendingQueues(RecordQueues):
+    """A producer's queues whose ``send`` returns a coroutine, a ``Sending``."""

@@ -1,0 +1,252 @@
+"""What ``send`` of the asyncio face returns: a coroutine that costs little.
+
+Most records can be appended at once: the coroutine ends in its first step, without a frame of Python. Where
+a topic is not known, or there is no room, it goes on as ``send_later``. Whatever becomes of it, it is one
+thing to its user: nothing is sent before it runs, and what is cancelled before it has ended is not sent.
+
+An application that sends and never waits would keep the loop, and so the sender, from running. So the loop
+runs once before a record is appended, when much has been since it last ran. All that come meanwhile wait
+behind that record: they keep their order.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cython cimport embedsignature, final, freelist
+
+from cy.produce.producer_batch cimport DeliveryReport
+from cy.batch.record_headers cimport listed
+
+cdef enum:
+    UNSEEN = 1 << 18        # bytes that are added before the loop runs
+
+cdef extern from "Python.h":
+    ctypedef PyObject *(*iternextfunc)(PyObject *) except? NULL
+    ctypedef struct PyTypeObject:
+        iternextfunc tp_iternext
+    ctypedef enum PySendResult:
+        PYGEN_RETURN
+        PYGEN_ERROR
+        PYGEN_NEXT
+    PySendResult PyIter_Send(PyObject *coroutine, PyObject *value, PyObject **result)
+    void PyErr_SetObject(PyObject *kind, PyObject *value)
+    int PyErr_WarnEx(PyObject *category, const char *message, Py_ssize_t stack_level)
+    void PyErr_WriteUnraisable(PyObject *where)
+
+
+cdef tuple NOTHING_MORE = (None, None, None, None)
+
+
+cdef inline PyObject *held(object given) noexcept:
+    """A reference that is ours."""
+    Py_INCREF(given)
+    return <PyObject *>given
+
+
+cdef inline void drop(PyObject **place) noexcept:
+    cdef PyObject *old = place[0]
+    place[0] = NULL
+    Py_XDECREF(old)
+
+
+cdef void warn() noexcept:
+    """If warnings are errors, this one is written as an error that cannot be caught."""
+    cdef const char *told = b"coroutine 'Producer.send' was never awaited: its record is not sent"
+    if PyErr_WarnEx(<PyObject *>RuntimeWarning, told, 1) < 0:
+        PyErr_WriteUnraisable(NULL)
+
+
+cdef class SendingQueues(RecordQueues):
+    @embedsignature(True)
+    def send(
+        self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None,
+        on_delivery=None,
+    ):
+        """A coroutine that sends a record; see the blocking face's ``send``."""
+        cdef Sending sending = Sending.__new__(Sending)
+        sending.queues = held(self)
+        sending.topic = held(topic)
+        sending.value = held(value)
+        sending.key = held(key)
+        if (
+            partition is not None or timestamp is not None or headers is not None
+            or on_delivery is not None
+        ):
+            sending.more = held((partition, timestamp, listed(headers), on_delivery))
+        sending.state = FRESH
+        return sending
+
+
+cdef inline void drop_record(Sending sending) noexcept:
+    drop(&sending.value)
+    drop(&sending.key)
+    drop(&sending.more)
+
+
+@final
+@freelist(64)
+cdef class Sending:
+    def __init__(self):
+        raise TypeError("send() of a producer makes these")
+
+    def __dealloc__(self):
+        if self.state == PAUSED:
+            (<SendingQueues>self.queues).paused -= 1
+        drop(&self.queues)
+        drop(&self.topic)
+        drop(&self.value)
+        drop(&self.key)
+        drop(&self.more)
+        if self.state == FRESH:
+            warn()
+
+    @property
+    def __name__(self):
+        return "send"
+
+    @property
+    def __qualname__(self):
+        return "Producer.send"
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """Python's ``step``, which stands here for C."""
+        return self.send(None)
+
+    def send(self, value):
+        cdef PyObject *result
+        if value is not None:
+            if self.state != WAITING:
+                raise TypeError("can't send non-None value to a just-started coroutine")
+            return self.going((<object>self.more).send, value)
+        result = step(<PyObject *>self)
+        given = <object>result
+        Py_XDECREF(result)
+        return given
+
+    def throw(self, kind, value=None, trace=None):
+        error = raised(kind, value, trace)
+        if self.state == WAITING:
+            return self.going((<object>self.more).throw, error)
+        if self.state == SPENT:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        self.spend()
+        raise error
+
+    def going(self, method, argument):
+        """What the rest yields; once it raises, it has ended."""
+        try:
+            return method(argument)
+        except BaseException:
+            self.spend()
+            raise
+
+    def close(self):
+        rest = <object>self.more if self.state == WAITING else None
+        self.spend()
+        if rest is not None:
+            rest.close()
+
+    cdef object begun_rest(self):
+        """The coroutine that does what cannot be done at once."""
+        more = NOTHING_MORE if self.more == NULL else <object>self.more
+        return (<SendingQueues>self.queues).send_later(
+            <object>self.topic, <object>self.value, <object>self.key, *more
+        )
+
+    cdef int spend(self) except -1:
+        """It has ended: what it held may go. Does nothing where a step that is under way uses that."""
+        if self.state == SPENT:
+            return 0
+        if self.state == PAUSED:
+            (<SendingQueues>self.queues).paused -= 1
+        self.state = SPENT
+        drop_record(self)
+        return 0
+
+
+cdef object raised(object kind, object value, object trace):
+    """The exception that ``throw`` means by its arguments."""
+    if isinstance(kind, BaseException):
+        error = kind
+    elif isinstance(value, BaseException):
+        error = value
+    elif value is None:
+        error = kind()
+    else:
+        error = kind(*value) if isinstance(value, tuple) else kind(value)
+    return error if trace is None else error.with_traceback(trace)
+
+
+cdef PyObject *step(PyObject *iterator) except? NULL:
+    """``__next__``: StopIteration with the report, without the traceback that ``raise`` costs."""
+    cdef Sending sending = <Sending>iterator
+    cdef SendingQueues queues
+    cdef DeliveryReport report = None
+    cdef bint has_failed = True
+    if sending.state == WAITING:
+        return step_rest(sending)
+    if sending.state == SPENT:
+        raise RuntimeError("cannot reuse already awaited coroutine")
+    queues = <SendingQueues>sending.queues
+    if sending.state == PAUSED:
+        queues.paused -= 1
+    elif queues.paused or queues.used - queues.seen > UNSEEN:
+        if not queues.paused:
+            queues.seen = queues.used
+        queues.paused += 1
+        sending.state = PAUSED
+        Py_INCREF(None)
+        return <PyObject *>None
+    sending.state = SPENT       # also where it raises; nothing is dropped meanwhile
+    if queues.direct:
+        try:
+            report = appended(sending, queues)
+            has_failed = False
+        finally:
+            if has_failed:
+                drop_record(sending)
+    if report is None:
+        rest = sending.begun_rest()
+        drop(&sending.more)
+        sending.more = held(rest)
+        sending.state = WAITING
+        return step_rest(sending)
+    drop_record(sending)        # a task that is kept shall not keep it
+    PyErr_SetObject(<PyObject *>StopIteration, <PyObject *>report)
+    return NULL
+
+
+cdef inline DeliveryReport appended(Sending sending, SendingQueues queues):
+    """The report, None where the record cannot be appended at once."""
+    if sending.more == NULL:
+        return queues.add(
+            <object>sending.topic, <object>sending.value, <object>sending.key, None, None, None, None
+        )
+    partition, timestamp, headers, on_delivery = <tuple>sending.more
+    return queues.add(
+        <object>sending.topic, <object>sending.value, <object>sending.key, partition, timestamp,
+        headers, on_delivery,
+    )
+
+
+cdef PyObject *step_rest(Sending sending) except? NULL:
+    cdef PyObject *result = NULL
+    cdef object rest = <object>sending.more     # a step may close it
+    cdef PySendResult outcome = PyIter_Send(<PyObject *>rest, <PyObject *>None, &result)
+    if outcome == PYGEN_NEXT:
+        return result
+    if outcome == PYGEN_RETURN:
+        sending.spend()
+        PyErr_SetObject(<PyObject *>StopIteration, result)
+        Py_XDECREF(result)
+    else:
+        sending.state = SPENT
+    return NULL
+
+
+(<PyTypeObject *>Sending).tp_iternext = step

@@ -1,3 +1,0 @@
-# The count and the headers as they lie in a record. ``headers``: pairs of a name and bytes or None,
-# or a dict of them.
-cdef bytes encode_headers(object headers)

@@ -1,0 +1,101 @@
+"""Signals that wait for the end of a piece of work, and the wait for one socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import pytest
+
+from cy.client.held_signals import guard, held_signals, readable
+
+
+@pytest.fixture
+def met():
+    """The numbers of the signals that Python's handlers have met."""
+    numbers = []
+    kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {kind: signal.signal(kind, lambda number, frame: numbers.append(number)) for kind in kinds}
+    yield numbers
+    for kind, handler in before.items():
+        signal.signal(kind, handler)
+
+
+def come(number=signal.SIGINT):
+    """The signal is there, and Python has had time to run its handler."""
+    signal.raise_signal(number)
+    for _ in range(100):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
+def test_a_signal_that_comes_while_held_is_met_at_the_end(met, number):
+    guard()
+    guard()
+    with held_signals:
+        come(number)
+        assert met == []
+    assert met == [number]
+
+
+def test_a_guarded_signal_that_nobody_holds_is_met_at_once(met):
+    guard()
+    come()
+    assert met == [signal.SIGINT]
+
+
+def test_a_handler_that_is_set_later_is_used_and_held_after_the_next_guard(met):
+    guard()
+    signal.signal(signal.SIGINT, lambda number, frame: met.append("another"))
+    come()
+    assert met == ["another"]
+    guard()
+    with held_signals:
+        come()
+        assert met == ["another"]
+    assert met == ["another"] * 2
+
+
+def test_signals_with_the_systems_own_handlers_are_left_alone(met):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    guard()
+    with held_signals:
+        come(signal.SIGTERM)
+    assert met == []
+
+
+def test_ctrl_c_is_raised_where_the_work_ends():
+    ended = []
+
+    def work():
+        guard()
+        with held_signals:
+            come()
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert ended
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_holds_nothing(met):
+    guard()
+    with held_signals:
+        child = os.fork()
+        if child == 0:
+            come()
+            os._exit(0 if met else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_socket_is_readable_when_something_came_or_it_has_ended():
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            assert not readable(ours.fileno(), 0)
+            theirs.send(b"x")
+            assert readable(ours.fileno(), 1000)
+            ours.recv(1)
+        assert readable(ours.fileno(), 1000)

@@ -1,0 +1,43 @@
+cdef class Block:
+    cdef char* data
+    cdef readonly Py_ssize_t capacity
+    cdef readonly Py_ssize_t exports      # views of it that are alive
+
+    cdef int resize(self, Py_ssize_t capacity) except -1
+
+
+cdef class ReceiveMemory:
+    cdef readonly Block scratch           # where connections without a partial frame receive
+    cdef object scratch_view              # memoryview of scratch
+    cdef list pool                        # free blocks, for large frames
+    cdef readonly Py_ssize_t pooled       # bytes in pool
+    cdef readonly Py_ssize_t taken         # bytes in blocks that connections hold
+    cdef public Py_ssize_t limit          # of taken; reached: connections that need more must wait
+    cdef readonly Py_ssize_t pool_limit
+
+    cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted)
+    cdef Block grow(self, Block block, Py_ssize_t begin, Py_ssize_t filled, Py_ssize_t wanted)
+    cdef void give(self, Block block)
+
+
+cdef class FrameReader:
+    cdef ReceiveMemory memory
+    cdef Block own                        # a partial frame, or frames kept for later; or None
+    cdef object view                      # memoryview of own, while its frames are handed out
+    cdef Py_ssize_t begin                 # the next frame starts here …
+    cdef Py_ssize_t filled                # … and received bytes end here; in own, else scratch
+    cdef Py_ssize_t spilled               # bytes in scratch that follow those in own
+    cdef bint bulk                        # the last frame was large: expect the next to be
+    cdef double started                   # when the visit began, in s
+    cdef bint asked                       # it has handed out a frame, or tried to
+    cdef readonly bint late               # its time was over before its frames were
+    cdef public Py_ssize_t max_frame
+
+    cdef object failed(self)
+    cdef Py_ssize_t make_room(self) except? -2
+    cdef Py_ssize_t declared(self) except -1
+    cdef int keep_spilled(self) except -1
+    cdef int drop_own(self) except -1
+    cdef int begin_visit(self) except -1
+    cdef tuple whole(self)
+    cdef Py_ssize_t unused(self) noexcept

@@ -1,0 +1,156 @@
+"""Byte strings and file slices to a non-blocking socket, in order: ``SendQueue`` counts what is not sent.
+
+Runs of byte strings leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a header with the slice
+that follows it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.string cimport memset
+
+from cy.wire.sendfile cimport FileSlice, send_slice
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: MSG_NOSIGNAL, MSG_DONTWAIT
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
+
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #ifndef MSG_MORE
+    #define MSG_MORE 0          /* a hint, and Linux's own */
+    #endif
+    """
+    int MSG_MORE
+
+cdef enum:
+    MAX_PARTS = 64              # of one sendmsg
+    TURN = 4 * 1024 * 1024      # bytes that one connection may send before others do
+
+
+cdef inline Py_ssize_t size_of(part) except -1:
+    if type(part) is bytes:
+        return PyBytes_GET_SIZE(part)
+    return (<FileSlice?> part).length
+
+
+cdef class SendQueue:
+    """The sending half of one connection: what is still to be sent, in order."""
+
+    def append(self, reply):
+        """Adds ``bytes``, a file slice, or a list of both. Returns where it ends: the bytes that were
+        ever added.
+        """
+        if type(reply) is list:
+            for part in <list> reply:
+                self.add(part)
+        else:
+            self.add(reply)
+        return self.given
+
+    cdef int add(self, part) except -1:
+        cdef Py_ssize_t size = size_of(part)
+        if self.items is None:
+            self.items = []
+        self.items.append(part)
+        self.unsent += size
+        self.given += size
+        return 0
+
+    @property
+    def gone(self):
+        """The bytes that were ever sent."""
+        return self.given - self.unsent
+
+    def flush(self, int fd):
+        """Sends until the socket takes no more; True when nothing is left.
+
+        Returns False also after 4 MiB, so that other connections get their turn. Raises OSError as
+        send does, and EOFError when a file is shorter than its slice, after which the stream is
+        beyond repair.
+        """
+        cdef Py_ssize_t count, turn = 0
+        while self.items is not None:
+            if type(self.items[self.head]) is bytes:
+                count = self.send_bytes(fd)
+            else:
+                count = self.send_part(fd)
+            if count < 0:
+                return False
+            turn += count
+            if turn >= TURN:
+                return self.items is None
+        return True
+
+    cdef Py_ssize_t send_part(self, int fd) except -2:
+        """One sendfile of the slice at the head; -1 when the socket is full."""
+        cdef FileSlice part = self.items[self.head]
+        cdef Py_ssize_t count = send_slice(fd, part, self.sent)
+        if count == 0 and self.sent < part.length:
+            raise EOFError(f"file ended at {self.sent} of {part.length} bytes of {part!r}")
+        if count >= 0:
+            self.advance(count)
+        return count
+
+    cdef Py_ssize_t send_bytes(self, int fd) except -2:
+        """One send of the run of byte strings at the head; -1 when the socket is full."""
+        cdef iovec parts[MAX_PARTS]
+        cdef msghdr message
+        cdef Py_ssize_t index = self.head, end = len(self.items), count, number = 0
+        cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT
+        cdef object part
+        while index < end and number < MAX_PARTS:
+            part = self.items[index]
+            if type(part) is not bytes:
+                break
+            parts[number].iov_base = PyBytes_AS_STRING(part)
+            parts[number].iov_len = PyBytes_GET_SIZE(part)
+            number += 1
+            index += 1
+        parts[0].iov_base = <char*> parts[0].iov_base + self.sent
+        parts[0].iov_len -= self.sent
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = parts
+        message.msg_iovlen = number
+        if index < end:
+            flags |= MSG_MORE
+        count = sendmsg(fd, &message, flags)
+        if count < 0:
+            if errno == EAGAIN or errno == EINTR:
+                return -1
+            PyErr_SetFromErrno(OSError)
+        self.advance(count)
+        return count
+
+    cdef int advance(self, Py_ssize_t count) except -1:
+        """``count`` bytes are sent: drops the items that are done."""
+        cdef Py_ssize_t size
+        cdef object part
+        self.unsent -= count
+        count += self.sent
+        while self.head < len(self.items):
+            part = self.items[self.head]
+            size = size_of(part)
+            if count < size:
+                self.sent = count
+                return 0
+            count -= size
+            self.items[self.head] = None
+            self.head += 1
+        self.items = None
+        self.head = self.sent = 0
+        return 0
+
+    def close(self):
+        """Forgets what was not sent."""
+        self.items = None
+        self.head = self.sent = self.unsent = 0

@@ -1,0 +1,25 @@
+cimport cython
+
+from cy.wire.buffer cimport Reader, Writer
+
+
+cdef class WireType:
+    cdef readonly Py_ssize_t min_size   # no value takes fewer bytes
+    cdef bint nests                     # values hold other messages or lists
+    cdef Py_ssize_t cost                # units of a value (Reader.spend), without what it holds
+
+    cdef object decode(self, Reader reader)
+    cdef int encode(self, Writer writer, object value) except -1
+
+
+cdef class Sized(WireType):
+    cdef bint compact
+    cdef bint nullable
+    cdef int width                      # of a length that is not compact
+
+    cdef int write_null(self, Writer writer) except -1
+
+
+@cython.final
+cdef class String(Sized):
+    pass

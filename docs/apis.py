@@ -1,0 +1,44 @@
+"""The page of served APIs, made from the table: ``python -m docs.apis > docs/apis.md``."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from pybroker.handlers import Row, rows
+
+_HEAD = """# APIs
+
+This table lists the APIs and versions that the broker serves. It advertises no others. Flexible versions, tagged
+fields and topic ids are served wherever a version has them. `python -m docs.apis > docs/apis.md`
+makes this page from `pybroker/handlers/__init__.py`.
+
+| Key | API | Versions | What it does |
+|---|---|---|---|
+"""
+
+
+def _purpose(row: Row) -> str:
+    """The first sentence of the handler's module, without the name of the API."""
+    module = sys.modules[row.handle.__module__]
+    first = (module.__doc__ or "").strip().split("\n\n")[0]
+    text = " ".join(first.split())
+    sentence = re.sub(r"^v[\d-]+\. ", "", text.partition(": ")[2] or text)
+    return sentence.replace("|", "\\|").replace("``", "`")
+
+
+def _versions(row: Row) -> str:
+    served = f"{row.min_version}–{row.max_version}" if row.min_version < row.max_version else f"{row.max_version}"
+    if row.advertised_min < row.min_version:
+        return f"{served} (advertised from {row.advertised_min})"
+    return served
+
+
+def page() -> str:
+    """The page in Markdown."""
+    lines = [f"| {row.api.key} | {row.api.name} | {_versions(row)} | {_purpose(row)} |" for row in rows()]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

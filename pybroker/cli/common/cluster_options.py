@@ -1,0 +1,130 @@
+"""The options by which a verb finds its cluster, and the clients that they make."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from pybroker.cli.common.verbs import pairs
+from pybroker.cli.common.wrong_addresses import told
+
+if TYPE_CHECKING:
+    from pyclient import Admin, Consumer, Producer
+
+CONNECT_S = 10.0
+"""A person waits for the command: an address that is wrong shows soon."""
+QUICKLY_S = 1.0
+
+
+class Cluster(NamedTuple):
+    """The cluster to talk to; ``settings`` are the client's, by Kafka's keys."""
+
+    bootstrap: str
+    settings: Mapping[str, str]
+
+    @contextlib.contextmanager
+    def admin(self) -> Iterator[Admin]:
+        """An admin client that is connected. Raises ConnectionFailed."""
+        from pyclient import Admin
+
+        with Admin(self.bootstrap, self.settings) as admin:
+            self._connect(admin)
+            with told(self.bootstrap, self.settings):
+                yield admin
+
+    @contextlib.contextmanager
+    def consumer(self, **own: Any) -> Iterator[Consumer]:
+        """A consumer that is connected; ``own`` counts less than what the user set."""
+        from pyclient import Consumer
+
+        with Consumer(self.bootstrap, merged(own, self.settings)) as consumer:
+            self._connect(consumer)
+            with told(self.bootstrap, self.settings):
+                yield consumer
+
+    @contextlib.contextmanager
+    def producer(self, **own: Any) -> Iterator[Producer]:
+        """A producer that is connected; ``own`` counts less than what the user set."""
+        from pyclient import Producer
+
+        with Producer(self.bootstrap, config=merged(own, self.settings)) as producer:
+            self._connect(producer)
+            with told(self.bootstrap, self.settings):
+                yield producer
+
+    def _connect(self, client: Admin | Consumer | Producer) -> None:
+        """Connects. One address that refuses, or that is no name, will not do better in ten seconds.
+
+        Raises ConnectionFailed.
+        """
+        from pyclient.errors import ConnectionFailed
+
+        try:
+            client.connect(min(QUICKLY_S, CONNECT_S))
+        except ConnectionFailed as error:
+            if "," not in self.bootstrap and isinstance(error.cause, (ConnectionRefusedError, socket.gaierror)):
+                raise
+            client.connect(CONNECT_S)
+
+
+def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    """Settings by dotted names; the user's count."""
+    dotted = {name.replace("_", "."): value for name, value in own.items() if value is not None}
+    return dotted | {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb ``cluster`` from -b, -P and -X; -v lets the client log."""
+
+    @click.option(
+        *("-b", "--bootstrap-server", "bootstrap"),
+        envvar="PYBROKER_BOOTSTRAP",
+        default="localhost:9092",
+        metavar="HOST:PORT[,…]",
+        help="Brokers to begin with [$PYBROKER_BOOTSTRAP or localhost:9092].",
+    )
+    @click.option(
+        *("-P", "--profile"),
+        envvar="PYBROKER_PROFILE",
+        metavar="NAME",
+        help="A cluster by name; see `pybroker profiles`.",
+        shell_complete=profile_names,
+    )
+    @click.option("-X", "settings", multiple=True, metavar="key=value", help="A setting of the client.")
+    @click.option("-v", "--verbose", is_flag=True, help="Log what the client does to stderr.")
+    @functools.wraps(function)
+    def call(
+        bootstrap: str, profile: str | None, settings: tuple[str, ...], verbose: bool, **options: Any
+    ) -> Any:
+        if verbose:
+            logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        else:  # an error is one line, the verb's
+            logging.getLogger("pyclient").addHandler(logging.NullHandler())
+        return function(cluster=chosen(bootstrap, profile, pairs(settings, "-X")), **options)
+
+    return call
+
+
+def chosen(bootstrap: str, name: str | None, settings: Mapping[str, str]) -> Cluster:
+    """The cluster of a profile, where one was named; what the line itself says counts more. Raises UsageError."""
+    if name is None:
+        return Cluster(bootstrap, settings)
+    from pybroker.cli.common.profiles import BOOTSTRAP, profile
+
+    known = profile(name)
+    is_given = click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    address = bootstrap if is_given else known.get(BOOTSTRAP, bootstrap)
+    return Cluster(address, {key: value for key, value in known.items() if key != BOOTSTRAP} | dict(settings))
+
+
+def profile_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from pybroker.cli.common.profiles import load
+
+    return [name for name in load() if name.startswith(incomplete)]

@@ -1,0 +1,94 @@
+"""Documents name the partition that they come from: whether the topic that they go to has it is known before the first
+is sent, so that no copy is half written.
+
+How many partitions they need is what the topic has that they name, where this cluster has it; else, of a file, what all
+of its documents name. Of a pipe from another cluster it cannot be known: a topic that is missing is refused then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING
+
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.record_documents import Given, given
+from pybroker.cli.common.verbs import Failure, complain
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+
+SPREAD = "--spread passes over the partitions that records name"
+AUTO_CREATE = "auto.create.topics.enable"
+
+
+def with_room(cluster: Cluster, topic: str, records: Iterable[Given], files: Iterable[IO[bytes]]) -> Iterator[Given]:
+    """The records, if ``topic`` has the partitions that they name; one that is missing is created with as many, where
+    it would be created anyway. ``files``: where they are read. Raises Failure before it gives one that names a
+    partition.
+    """
+    count = None
+    for number, record in enumerate(records):
+        if record.partition is not None:
+            if count is None:
+                with cluster.admin() as admin:
+                    count = partitions_with_room(admin, topic, record, list(files))
+            if record.partition >= count:
+                named = f"record {number + 1} names partition {record.partition}, and topic {topic} has {count}"
+                raise Failure(f"{named}: the {number} before it were sent: {SPREAD}")
+        yield record
+
+
+def partitions_with_room(admin: Admin, topic: str, first: Given, files: list[IO[bytes]]) -> int:
+    """How many partitions the topic has, when it has enough. Raises Failure."""
+    names = [topic] if first.source is None else [topic, first.source]
+    there = {name: len(each.partitions) for name, each in admin.describe_topics(names, check=False).items()}
+    needed = there.get(first.source or "")
+    if needed is None or first.source == topic:
+        needed = named_in(files)
+    if topic not in there:
+        if needed is None:
+            make = f"`pybroker topic create {topic} -p N` makes it, with as many as {first.source or 'they'} had"
+            raise Failure(f"topic {topic} is not there, and records name partitions: {make}; {SPREAD}")
+        return created(admin, topic, needed)
+    if needed is not None and needed > there[topic]:
+        more = f"`pybroker topic alter {topic} -p {needed}` adds some; {SPREAD}"
+        has = f"topic {topic} has {there[topic]} partitions, and the records need {needed}"
+        raise Failure(f"{has}: nothing was written: {more}")
+    return there[topic]
+
+
+def named_in(files: list[IO[bytes]]) -> int | None:
+    """How many partitions the documents need that are still to be read; None where it cannot be known before that."""
+    if not all(file.seekable() for file in files):
+        return None
+    most = 0
+    for file in files:
+        here = file.tell()
+        file.seek(0)
+        for line in file:
+            try:
+                partition = given(line).partition if line.strip() else None
+            except ValueError:
+                continue  # it is reported with its number when its turn comes
+            most = max(most, 0 if partition is None else partition + 1)
+        file.seek(here)
+    return most
+
+
+def created(admin: Admin, topic: str, partitions: int) -> int:
+    """Creates a topic that sending to it would create, but with as many partitions. Raises Failure."""
+    if not creates_topics(admin):
+        make = f"`pybroker topic create {topic} -p {partitions}` makes it"
+        raise Failure(f"topic {topic} is not there, and this cluster creates none by itself: {make}")
+    admin.create_topics(topic, num_partitions=partitions)
+    complain(f"topic {topic} was created with {partitions} partitions, as the records need")
+    return partitions
+
+
+def creates_topics(admin: Admin) -> bool:
+    """Whether brokers create topics that are written to."""
+    from pyclient.admin import ConfigResource, ResourceType
+
+    broker = ConfigResource(ResourceType.BROKER, str(admin.describe_cluster().controller_id))
+    entry = admin.describe_configs(broker, keys=[AUTO_CREATE])[broker].get(AUTO_CREATE)
+    return entry is None or entry.value != "false"

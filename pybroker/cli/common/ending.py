@@ -1,0 +1,128 @@
+"""How the command ends: whatever has happened becomes an exit code and, at most, one line on stderr.
+
+    0  done    1  failed    2  misused    130  SIGINT    141  nobody reads stdout    143  SIGTERM
+
+Exit codes above 128 are 128 and a signal's number, as shells have it. ``start`` ends with 0 after SIGINT and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import NoReturn
+
+import click
+
+SIGNALLED = 128
+CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
+IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What only a write to stdout fails with: the verbs write no other file."""
+
+_signal: int = signal.SIGINT
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """A handler of signals: ends the verb as Ctrl-C does, in order. Raises KeyboardInterrupt."""
+    global _signal
+    _signal = number
+    raise KeyboardInterrupt
+
+
+def end_by_signals() -> None:
+    """From here on SIGINT and SIGTERM end the verb in order. Does nothing off the main thread."""
+    with contextlib.suppress(ValueError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, interrupt)
+
+
+def after_signal() -> int:
+    """The exit code after the signal that has ended the verb."""
+    return SIGNALLED + _signal
+
+
+def open_streams() -> None:
+    """Streams that were closed (``>&-``) lead nowhere, and what stdout's encoding lacks is escaped.
+
+    With PYTHONUNBUFFERED Python gives a stdout whose ``write`` may write a part and say so to nobody who listens: a
+    signal in the midst of a long one, even SIGCONT, cut the output. It gets a buffer, which every verb flushes.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        raw: object = sys.stdout.buffer
+        if isinstance(raw, io.RawIOBase):
+            encoding = sys.stdout.encoding
+            sys.stdout.detach()
+            sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=True)
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def closed_pipe() -> Iterator[None]:
+    """Within, the end of who reads stdout ends the command without a word, and with its own exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise SystemExit(CLOSED_PIPE) from None
+
+
+def code_of(error: BaseException) -> int:
+    """Reports in one line what ended a verb, and returns the exit code."""
+    if isinstance(error, click.exceptions.Abort):
+        return after_signal() if isinstance(error.__cause__, KeyboardInterrupt) else 1
+    if isinstance(error, KeyboardInterrupt):
+        return after_signal()
+    if isinstance(error, BrokenPipeError):
+        return CLOSED_PIPE
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        tell(error.format_message())
+        return 2
+    tell(f"pybroker: {' '.join(words_of(error).split())}")
+    return error.exit_code if isinstance(error, click.ClickException) else 1
+
+
+def words_of(error: BaseException) -> str:
+    """Returns what is wrong, where, and what to do."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError) and error.errno is not None:
+        where = "stdout" if error.filename is None and error.errno in IS_FULL else error.filename
+        reason = error.strerror or os.strerror(error.errno)
+        if where == "stdout":
+            return f"stdout: {reason}: what was written is not whole: make room, or write elsewhere"
+        if where is not None:
+            return f"{os.fsdecode(where)}: {reason}"
+        if error.errno == errno.EIO:
+            return f"stdin or stdout: {reason}: read from and write to something else"
+    if isinstance(error, RecursionError):
+        return "what was given is nested too deeply: give something flatter"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for that: ask for less at once"
+    return defect(error)
+
+
+def defect(error: BaseException) -> str:
+    """Handles an unexpected error. The log has the traceback, if there is one (``-v``, a broker's)."""
+    if logging.getLogger().handlers:
+        logging.getLogger("pybroker.cli").error("not foreseen", exc_info=error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"not foreseen: {type(error).__name__}{place}: {error}: please report it, with what -v shows"
+
+
+def tell(line: str) -> None:
+    """A line on stderr; a full disk there is no reason to fail in another way."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,122 @@
+"""A place in a partition as users write it.
+
+    earliest, beginning   the first record        latest, end   behind the last
+    42                    an offset               -100          so many before the end
+    @1700000000000        a time, ms since 1970   2026-11-22T01:00[+01:00]   local without a zone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from pyclient import TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+
+EARLIEST, LATEST, OFFSET, FROM_END, TIME = "earliest", "latest", "offset", "from end", "time"
+WORDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
+
+
+class Spot(NamedTuple):
+    """A place: ``number`` is an offset, a distance or ms."""
+
+    kind: str
+    number: int = 0
+
+
+class SpotType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """An option's value that is a place."""
+
+    name = "place"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Spot:
+        if isinstance(value, Spot):
+            return value
+        try:
+            return parse(str(value))
+        except ValueError:
+            self.fail(
+                f"{value!r} is no place: earliest, latest, 42, -100 (from the end), @MS or 2026-11-22T01:00",
+                parameter,
+                context,
+            )
+
+
+def parse(text: str) -> Spot:
+    """Raises ValueError."""
+    if text in WORDS:
+        return Spot(WORDS[text])
+    if text.startswith("@"):
+        return Spot(TIME, int(text[1:]))
+    if text.startswith("-"):
+        return Spot(FROM_END, int(text[1:]))
+    if text.isdecimal():
+        return Spot(OFFSET, int(text))
+    return Spot(TIME, milliseconds(text))
+
+
+def milliseconds(text: str) -> int:
+    """Of an ISO date and time. Raises ValueError."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def partitions_of(admin: Admin, topics: Iterable[str], chosen: Iterable[int] = ()) -> list[TopicPartition]:
+    """The partitions of topics, or these of each. Raises UnknownTopicOrPartition."""
+    from pyclient.protocol.errors import UnknownTopicOrPartition
+
+    wanted = set(chosen)
+    found: list[TopicPartition] = []
+    for name, topic in admin.describe_topics(topics).items():
+        numbers = {each.partition for each in topic.partitions}
+        if missing := sorted(wanted - numbers):
+            there = f"topic {name} has {len(numbers)} partitions"
+            raise UnknownTopicOrPartition(f"{there}: there is no partition {missing[0]}")
+        found += [TopicPartition(name, number) for number in sorted(wanted or numbers)]
+    return found
+
+
+def chosen(admin: Admin, text: str) -> list[TopicPartition]:
+    """The partitions of ``TOPIC`` or ``TOPIC:0,1``. Raises UsageError, UnknownTopicOrPartition."""
+    name, _, numbers = text.partition(":")
+    if numbers and not all(each.isdecimal() for each in numbers.split(",")):
+        raise click.UsageError(f"{text}: behind the colon are partitions, as in flights:0,1")
+    return partitions_of(admin, [name], [int(each) for each in numbers.split(",") if each])
+
+
+def edges(
+    admin: Admin, partitions: list[TopicPartition], *, latest: bool, isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, int]:
+    """The first offsets, or those behind the last that readers of this isolation level get."""
+    from pyclient.admin import OffsetSpec
+
+    specs = dict.fromkeys(partitions, OffsetSpec.LATEST if latest else OffsetSpec.EARLIEST)
+    return {tp: row.offset for tp, row in admin.list_offsets(specs, isolation_level=isolation).items()}
+
+
+def offsets_at(
+    admin: Admin, partitions: list[TopicPartition], spot: Spot, isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, int]:
+    """The offset of a place in each partition, within what there is for readers of this isolation level; a time
+    behind the last record is the end.
+    """
+    if not partitions:
+        return {}
+    first = edges(admin, partitions, latest=False)
+    last = edges(admin, partitions, latest=True, isolation=isolation)
+    wanted = {
+        EARLIEST: lambda tp: first[tp],
+        LATEST: lambda tp: last[tp],
+        OFFSET: lambda tp: spot.number,
+        FROM_END: lambda tp: last[tp] - spot.number,
+    }
+    if spot.kind == TIME:
+        times = admin.list_offsets(dict.fromkeys(partitions, spot.number))
+        found = {tp: row.offset if row.offset >= 0 else last[tp] for tp, row in times.items()}
+    else:
+        found = {tp: wanted[spot.kind](tp) for tp in partitions}
+    return {tp: min(max(found[tp], first[tp]), last[tp]) for tp in partitions}

@@ -1,0 +1,90 @@
+"""Clusters by name: ``-P prod`` stands for an address and settings that a file has.
+
+    # ~/.config/pybroker/profiles.toml, or what $PYBROKER_PROFILES names
+    [prod]
+    bootstrap.servers = "kafka-1.example:9092,kafka-2.example:9092"
+    client.id = "ops"
+
+-b and -X count more than a profile, a profile more than $PYBROKER_BOOTSTRAP.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pybroker.cli.common.output import show, with_output
+from pybroker.cli.common.verbs import Verb, suggestion
+
+BOOTSTRAP = "bootstrap.servers"
+Profile = dict[str, str]
+
+
+def file() -> Path:
+    """Where profiles are kept."""
+    named = os.environ.get("PYBROKER_PROFILES")
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Path(named) if named else folder / "pybroker" / "profiles.toml"
+
+
+def load() -> dict[str, Profile]:
+    """All profiles by name, none where there is no file. Raises UsageError."""
+    import tomllib
+
+    path = file()
+    try:
+        with path.open("rb") as source:
+            found = tomllib.load(source)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path}: byte {error.start} is not UTF-8") from error
+    except RecursionError as error:
+        raise click.UsageError(f"{path}: it is nested too deeply") from error
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(f"{path}: {error}") from error
+    loose = [name for name, each in found.items() if not isinstance(each, dict)]
+    if loose:
+        raise click.UsageError(f"{path}: {loose[0]} stands outside of a [profile]")
+    return {name: dict(flat(each)) for name, each in found.items()}
+
+
+def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Kafka's keys, whose dots are tables to TOML."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{before}{key}.")
+        else:
+            yield before + key, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def profile(name: str) -> Profile:
+    """Raises UsageError for a name that is not there."""
+    known = load()
+    if name not in known:
+        there = suggestion(name, known) if known else f"there is none in {file()}"
+        raise click.UsageError(f"--profile {name}: no such profile: {there}")
+    return known[name]
+
+
+@click.command("profiles", cls=Verb)
+@with_output
+def profiles(output: str) -> None:
+    """Lists the clusters that -P NAME, or $PYBROKER_PROFILE, can stand for.
+
+    \b
+    They are in ~/.config/pybroker/profiles.toml, or the file that $PYBROKER_PROFILES names:
+        [prod]
+        bootstrap.servers = "kafka-1.example:9092,kafka-2.example:9092"
+        client.id = "ops"
+    """
+    found = load()
+    rows = [(name, each.get(BOOTSTRAP), len(each) - (BOOTSTRAP in each)) for name, each in found.items()]
+    documents = [{"name": name, "settings": each} for name, each in found.items()]
+    show(output, ("name", "bootstrap", "settings"), rows, documents=documents, none="no profiles")

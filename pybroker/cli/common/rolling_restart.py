@@ -1,0 +1,171 @@
+"""The brokers of one data folder, restarted one after the other, so that nothing is away for long.
+
+A broker is stopped in order (it hands its leaderships over first) only while every replica of every partition is in
+sync, and the next one waits until that is so again. The supervisor starts the stopped one. At the end everybody leads
+what is his to lead.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.verbs import Failure
+from pybroker.cli.partition import described
+from pybroker.data_folder import LOCK, PID
+from pybroker.log.files.meta_properties import FILE_NAME, decode
+
+if TYPE_CHECKING:
+    from pyclient import Admin
+
+POLL_S = 0.1
+
+
+def not_in_sync(admin: Admin) -> list[str]:
+    """The partitions that have a replica which is not in sync."""
+    return [f"{name}-{each.partition}" for name, each in described(admin, ()) if len(each.isr) < len(each.replicas)]
+
+
+def led_by_others(admin: Admin) -> list[str]:
+    """The partitions that another replica than the first leads, after an election of the first."""
+    partitions = [(name, each) for name, each in described(admin, ()) if each.replicas]
+    found = [f"{name}-{each.partition}" for name, each in partitions if each.leader != each.replicas[0]]
+    if found:
+        admin.elect_leaders(check=False)
+    return found
+
+
+def _number(file: Path) -> int:
+    """The process that the file names, 0 if there is none."""
+    try:
+        return int(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _is_child(pid: int, parent: int) -> bool:
+    """Whether it runs as that process's child; where the system does not tell parents, whether it runs."""
+    if pid == 0:
+        return False
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return not Path("/proc/self").exists() and _runs(pid)
+    return int(stat.rpartition(")")[2].split()[1]) == parent
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+class RollingRestart:
+    """Restarts the brokers whose pid files are in ``root``; ``tell`` hears of each."""
+
+    def __init__(self, root: Path, cluster: Cluster, timeout_s: float, tell: Callable[[str], None]) -> None:
+        self._root = root
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._tell = tell
+        self._missing = ""
+        """What the last answer did not show."""
+
+    def run(self) -> None:
+        """Raises Failure where a broker would not come back, or does not in time."""
+        brokers = self._brokers()
+        if not brokers:
+            raise Failure(f"{self._root}: no broker runs here: --data-dir names another folder")
+        with self._cluster.admin() as admin:
+            found = admin.describe_cluster()
+        self._check_cluster(brokers, found.cluster_id)
+        self._cluster = self._cluster._replace(bootstrap=",".join(f"{each.host}:{each.port}" for each in found.brokers))
+        self._until(self._is_in_sync, "every replica to be in sync")
+        brokers = self._brokers()  # also those that were being started again
+        controller = found.controller_id
+        for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
+            self._restart(node_id)
+        self._until(lambda: self._ask(led_by_others), "the first replicas to lead again")
+        for each in found.brokers:
+            if each.id not in brokers:
+                self._tell(f"broker {each.id} was left as it is: the supervisor of {self._root} has not started it")
+
+    def _check_cluster(self, brokers: list[int], cluster_id: str | None) -> None:
+        """Those who answer are of the cluster whose folder it is. With ``log.dirs`` the folder does not tell."""
+        for node_id in brokers:
+            file = self._root / f"broker-{node_id}" / FILE_NAME
+            owner = decode(file.read_bytes()).cluster_id if file.exists() else cluster_id
+            if owner != cluster_id:
+                answers = f"{self._cluster.bootstrap} answers for cluster {cluster_id}"
+                raise Failure(f"{self._root} belongs to cluster {owner}, {answers}: -b names the brokers of the folder")
+
+    def _brokers(self) -> list[int]:
+        """The brokers that the supervisor of the folder would start again."""
+        supervisor = _number(self._root / LOCK)
+        found = {
+            int(file.parent.name.removeprefix("broker-")): _number(file)
+            for file in self._root.glob(f"broker-*/{PID}")
+            if file.parent.name.removeprefix("broker-").isdecimal()
+        }
+        if supervisor in found.values():
+            raise Failure(f"{self._root} has a single broker, process {supervisor}: no supervisor would start it again")
+        return [node_id for node_id, pid in found.items() if _is_child(pid, supervisor)]
+
+    def _restart(self, node_id: int) -> None:
+        file = self._root / f"broker-{node_id}" / PID
+        self._until(self._is_in_sync, "every replica to be in sync")
+        self._until(lambda: self._is_ours(_number(file)), f"broker {node_id} to run")
+        before, began = _number(file), time.monotonic()
+        if not self._is_ours(before):
+            raise Failure(f"broker {node_id} ended by itself just now: run this again")
+        try:
+            os.kill(before, signal.SIGTERM)
+        except OSError as error:
+            raise Failure(f"broker {node_id}, process {before}: {error.strerror}") from error
+        self._until(lambda: _number(file) not in (0, before), f"broker {node_id} to start again")
+        self._until(lambda: self._is_there(node_id), f"broker {node_id} to be registered")
+        self._until(self._is_in_sync, "every replica to be in sync")
+        took_s = time.monotonic() - began
+        self._tell(f"broker {node_id}: process {before} is now {_number(file)}, in sync after {took_s:.1f} s")
+
+    def _is_ours(self, pid: int) -> bool:
+        """A process that the supervisor has started: a pid file may be stale, and 0 would signal our own group."""
+        return _is_child(pid, _number(self._root / LOCK))
+
+    def _is_there(self, node_id: int) -> bool:
+        return self._ask(
+            lambda admin: [] if node_id in {each.id for each in admin.describe_cluster().brokers} else [f"{node_id}"]
+        )
+
+    def _is_in_sync(self) -> bool:
+        return self._ask(not_in_sync)
+
+    def _ask(self, missing: Callable[[Admin], list[str]]) -> bool:
+        """Whether nothing is missing by the answer that a new client gets: the broker that an old one knew may be the
+        one that is away.
+        """
+        from pyclient.errors import KafkaError
+
+        try:
+            with self._cluster.admin() as admin:
+                found = missing(admin)
+        except (KafkaError, TimeoutError) as error:
+            found = [str(error)]
+        self._missing = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        return not found
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        self._missing = ""
+        while not condition():
+            if time.monotonic() > deadline:
+                missing = f"; missing: {self._missing}" if self._missing else ""
+                raise Failure(f"not within {self._timeout_s:g} s: {what}{missing}")
+            time.sleep(POLL_S)

@@ -1,0 +1,143 @@
+"""Tables for people, made to fit: a cell is broken between words and behind commas, never within a word or a number.
+
+What fits no way as a table is shown turned: a line for each column, and in it what the rows have, side by side where
+that fits, else one row after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+GAP = "  "
+PIECES = re.compile(r"\s*[^\s,]+,*|\s*,+")
+Width = Callable[[str], int]
+
+
+def text(cell: Any) -> str:
+    """A cell for people: ``-`` for nothing, lists with commas."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, (list, tuple)):
+        return ",".join(map(str, cell))
+    return str(cell)
+
+
+def is_number(cells: Iterable[Any]) -> bool:
+    """A column of numbers stands to the right."""
+    return all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
+
+
+def plain(columns: Sequence[str], rows: Sequence[Sequence[Any]], width_of: Width = len) -> list[str]:
+    """Columns two spaces apart, as wide as they are: the heads, then a line for each row."""
+    cells = [[name.upper() for name in columns], *([text(cell) or "-" for cell in row] for row in rows)]
+    return aligned(cells, numeric(columns, rows), width_of)
+
+
+def fitted(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    limit: int,
+    width_of: Width = len,
+    emphasis: Callable[[str], str] = str,
+) -> list[str]:
+    """The lines of a table that is at most ``limit`` wide, turned where that cannot be. ``emphasis`` is for heads."""
+    lines = plain(columns, rows, width_of)
+    if widest(lines, width_of) <= limit:
+        return [emphasis(lines[0]), *lines[1:]]
+    cells = [[text(cell) or "-" for cell in row] for row in rows]
+    heads = [name.upper() for name in columns]
+    widths = shrunk([heads, *cells], limit, width_of)
+    if widths is None:
+        return turned(heads, cells, limit, width_of)
+    lines = folded(heads, rows, cells, widths, width_of)
+    return [emphasis(lines[0]), *lines[1:]]
+
+
+def numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
+    """Which columns are numbers."""
+    return [bool(rows) and is_number(row[at] for row in rows) for at in range(len(columns))]
+
+
+def aligned(cells: Sequence[Sequence[str]], right: Sequence[bool], width_of: Width) -> list[str]:
+    """Each row of cells as a line."""
+    widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
+
+    def cell(word: str, width: int, to_right: bool) -> str:
+        space = " " * (width - width_of(word))
+        return space + word if to_right else word + space
+
+    return [GAP.join(map(cell, row, widths, right)).rstrip() for row in cells]
+
+
+def widest(lines: Iterable[str], width_of: Width) -> int:
+    return max(map(width_of, lines), default=0)
+
+
+def shrunk(cells: Sequence[Sequence[str]], limit: int, width_of: Width) -> list[int] | None:
+    """Widths of columns that fit: the widest that may be broken are made narrower. None where they cannot be."""
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(width_of, column)) for column in columns]
+    least = [max(width_of(word.strip()) for cell in column for word in words(cell)) for column in columns]
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - limit
+    while over > 0:
+        at = max(range(len(widths)), key=lambda at: (widths[at] > least[at], widths[at]))
+        if widths[at] <= least[at]:
+            return None
+        widths[at] -= 1
+        over -= 1
+    return widths
+
+
+def words(cell: str) -> list[str]:
+    """The pieces of a cell that are not broken, each with the space before it."""
+    return PIECES.findall(cell) or [cell]
+
+
+def folded(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    cells: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    width_of: Width,
+) -> list[str]:
+    """The table with some cells in several lines."""
+    lines = [list(heads)]
+    for row in cells:
+        parts = [wrapped(cell, width, width_of) for cell, width in zip(row, widths, strict=True)]
+        height = max(map(len, parts))
+        lines += [list(line) for line in zip(*(part + [""] * (height - len(part)) for part in parts), strict=True)]
+    return aligned(lines, numeric(heads, rows), width_of)
+
+
+def wrapped(cell: str, width: int, width_of: Width) -> list[str]:
+    """Lines of at most this width, but for a word that is wider."""
+    lines = [""]
+    for word in words(cell):
+        if lines[-1] and width_of(lines[-1] + word) > width:
+            lines.append(word.lstrip())
+        else:
+            lines[-1] += word
+    return lines
+
+
+def turned(heads: Sequence[str], cells: Sequence[Sequence[str]], limit: int, width_of: Width) -> list[str]:
+    """A line for each column: all rows beside each other, or, where they do not fit, one below the other."""
+    left = [False] * (1 + len(cells))
+    beside = aligned([[head, *column] for head, *column in zip(heads, *cells, strict=True)], left, width_of)
+    if widest(beside, width_of) <= limit:
+        return beside
+    room = limit - widest(heads, width_of) - len(GAP)
+    blocks = [aligned(list(pairs(heads, row, room, width_of)), [False, False], width_of) for row in cells]
+    return [line for at, block in enumerate(blocks) for line in ([""] if at else []) + block]
+
+
+def pairs(heads: Sequence[str], row: Sequence[str], room: int, width_of: Width) -> Iterator[tuple[str, str]]:
+    """A head and what the row has there, which may take several lines."""
+    for head, cell in zip(heads, row, strict=True):
+        first, *more = wrapped(cell, room, width_of)
+        yield head, first
+        yield from (("", line) for line in more)

@@ -1,0 +1,264 @@
+"""What all verbs share: groups of verbs that are imported when used, and how a verb fails.
+
+A verb's errors are one line on stderr that says what, where and what to do: ``Failure`` (exit 1) and
+click's ``UsageError`` (exit 2). Errors of Kafka become one of them here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import gc
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from pybroker.cli.common.ending import end_by_signals, tell
+from pybroker.cli.common.words import refuse_no_text
+
+HINTS: Mapping[str, str] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`pybroker topic list` shows what there is",
+    "TOPIC_ALREADY_EXISTS": "choose another name, or --if-not-exists",
+    "GROUP_ID_NOT_FOUND": "`pybroker group list` shows what there is",
+    "NON_EMPTY_GROUP": "stop its members first",
+    "UNKNOWN_MEMBER_ID": "stop its members first",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`pybroker txn list` shows what there is",
+    "CONNECTION_FAILED": "is a broker there? `pybroker start` starts one, -b names another address",
+    "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
+    "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
+    "UNSUPPORTED_BY_BROKER": "`pybroker api-versions` shows what it serves",
+    "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
+}
+
+
+SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
+
+
+COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "file", "more"})
+
+
+class Failure(click.ClickException):
+    """The verb failed: exit 1."""
+
+    exit_code = 1
+
+
+class Verb(click.Command):
+    """A command that is a client of a cluster, not a broker: signals end it as Ctrl-C does, in order.
+
+    ``examples``: lines that --help ends with.
+    """
+
+    def __init__(self, *args: Any, examples: str = "", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = examples
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its own options first, then those that all verbs have."""
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for option in self.get_params(context):
+            row = option.get_help_record(context) if isinstance(option, click.Option) else None
+            if row is not None:
+                is_common = option.name in COMMON_OPTIONS or "--help" in option.opts
+                (common if is_common else own).append(row)
+        for title, rows in (("Options", own), ("Common options", common)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.strip().splitlines():
+                    formatter.write(f"{'':>{formatter.current_indent}}{line.strip()}\n")
+
+    def invoke(self, context: click.Context) -> Any:
+        gc.enable()
+        end_by_signals()
+        refuse_no_text(context)
+        from pyclient.errors import ConfigError, KafkaError
+
+        try:
+            return super().invoke(context)
+        except ConfigError as error:
+            raise click.UsageError(str(error), context) from error
+        except KafkaError as error:
+            raise Failure(sentence(error)) from error
+        except TimeoutError as error:
+            raise Failure(f"{context.command_path}: timed out: {error}") from error
+
+
+class Suggesting(click.Group):
+    """Verbs below a noun; one that is not there is answered with the nearest."""
+
+    command_class = Verb
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(context, args[0]) is None and not args[0].startswith("-"):
+            known = self.list_commands(context)
+            raise click.UsageError(
+                f"{context.command_path} {args[0]}: no such verb: {suggestion(args[0], known)}", context
+            )
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each verb, whole."""
+        verbs = ((name, self.get_command(context, name)) for name in self.list_commands(context))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, first_sentence(verb.help or "")) for name, verb in verbs if verb is not None])
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop or semicolon that ends a clause, in one line."""
+    return re.split(r"[.;](?:\s|$)", " ".join(text.split()), maxsplit=1)[0] + "."
+
+
+class Place(NamedTuple):
+    """Where a verb is defined, and what --help says without importing it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class Lazy(click.Group):
+    """A group whose verbs are imported when they are used. ``scripts`` are verbs under a heading of their own, which
+    may be followed by ``.sh``.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        places: Mapping[str, Place] | None = None,
+        scripts: Mapping[str, Place] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, **options)
+        self.places = dict(places or {})
+        self.scripts = dict(scripts or {})
+
+    def place(self, name: str) -> Place | None:
+        """Where a verb is defined, None where there is no such verb."""
+        return self.places.get(name) or self.scripts.get(name.removesuffix(".sh"))
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*self.places, *self.scripts]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        place = self.place(name)
+        if place is None:
+            return None
+        found: click.Command = getattr(import_module(place.module), place.attribute)
+        return found
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs, of which none is imported, and the options."""
+        known = {**self.places, **self.scripts}
+        verbs = [CompletionItem(name, help=each.summary) for name, each in known.items() if name.startswith(incomplete)]
+        return verbs + super(click.Group, self).shell_complete(context, incomplete)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, places in (("Commands", self.places), (SCRIPTS_TITLE, self.scripts)):
+            if places:
+                with formatter.section(title):
+                    formatter.write_dl([(name, place.summary) for name, place in places.items()])
+
+
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """Returns a similar name, or all names."""
+    names = list(known)
+    near = difflib.get_close_matches(given, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+
+
+def sentence(error: BaseException, what: object = None) -> str:
+    """An error of Kafka in one line: of what it is, its text, its name, what to do."""
+    name = getattr(error, "name", type(error).__name__)
+    text = " ".join(str(error).split()).rstrip(".")
+    if what is not None and str(what) not in text:
+        text = f"{what}: {text}"
+    hint = HINTS.get(name)
+    return f"{text} ({name})" + (f": {hint}" if hint else "")
+
+
+def complain(line: str) -> None:
+    """A diagnostic."""
+    tell(f"pybroker: {line}")
+
+
+def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
+    """Tells each error in a line; returns the exit code."""
+    for key, error in errors.items():
+        complain(sentence(error, f"{kind} {key}").replace(f"{key}: {key}: ", f"{key}: ", 1))
+    return 1 if errors else 0
+
+
+def without(errors: Mapping[Any, Any], name: str) -> dict[Any, Any]:
+    """The errors that are not of this name."""
+    return {key: error for key, error in errors.items() if error.name != name}
+
+
+class Complaints(logging.Handler):
+    """Log lines as diagnostics."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One of them."""
+        complain(record.getMessage())
+
+
+@contextlib.contextmanager
+def heard(name: str) -> Iterator[None]:
+    """Within, warnings of this logger are diagnostics; --verbose shows them anyhow."""
+    logger, handler = logging.getLogger(name), Complaints(logging.WARNING)
+    if not logging.getLogger().handlers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def misuse(what: str) -> Iterator[None]:
+    """A ValueError within is the user's mistake."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(f"{what}: {error}") from error
+
+
+def pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    """``key=value`` as a mapping: the last of a key counts. Raises UsageError."""
+    return dict(rows(given, option))
+
+
+def settings(given: Iterable[str], option: str) -> dict[str, str]:
+    """``key=value`` as a mapping, times and sizes as the numbers of their keys. Raises UsageError."""
+    return {key: with_unit(key, value, option) for key, value in rows(given, option)}
+
+
+def with_unit(key: str, value: str, option: str = "") -> str:
+    """The value of a key of the cluster, of which the unit may be given. Raises UsageError."""
+    from pybroker.cli.common.units import taken
+
+    try:
+        return taken(key, value)
+    except ValueError as error:
+        raise click.UsageError(f"{option} {error}".strip()) from error
+
+
+def rows(given: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
+    """``key=value`` as pairs, in order, also twice the same key. Raises UsageError."""
+    for text in given:
+        key, mark, value = text.partition("=")
+        if not mark or not key:
+            raise click.UsageError(f"{option} {text}: it is key=value")
+        yield key.strip(), value

@@ -1,0 +1,106 @@
+"""``--watch``: a verb that shows something shows it again and again, until Ctrl-C.
+
+A table on a terminal in place; all else row after row, each with its time, below heads that come once.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from pybroker.cli.common import output
+from pybroker.cli.common.verbs import complain, sentence
+
+UP, REST_OF_LINE, BELOW = "\x1b[{}F", "\x1b[K", "\x1b[J"
+LISTABLE = ("table", "jsonl", "csv")
+"""Formats that can go on and on."""
+
+
+def with_watch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb ``watch``: how many seconds lie between two looks, None for one look."""
+
+    @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+    @click.option(
+        *("--interval",), type=click.FloatRange(0.1, 86_400), default=2.0, metavar="S", help="Seconds of --watch [2]."
+    )
+    @functools.wraps(function)
+    def call(watch: bool, interval: float, **options: Any) -> Any:
+        if watch and options.get("output") not in LISTABLE:
+            raise click.UsageError(f"--watch goes with -o {', '.join(LISTABLE)}")
+        return function(watch=interval if watch else None, **options)
+
+    return call
+
+
+def watched(look: Callable[[], int], watch: float | None, shown: str) -> int:
+    """Looks once, or every ``watch`` seconds until a signal; the exit code of the first look, where that failed.
+
+    shown: the format. Only a table is as wide as the terminal at most; longer lines take several there.
+    """
+    if watch is None:
+        return look()
+    show = in_place if shown == "table" and sys.stdout.isatty() else one_below_the_other
+    return show(look, watch)
+
+
+def in_place(look: Callable[[], int], pause: float) -> int:
+    """Each look in the place of the last one."""
+    above = 0
+    for each in looks(look, pause):
+        with output.kept() as parts:
+            code = each()
+        if code:
+            output.write("".join(parts))
+            return code
+        lines = cut("".join(parts).splitlines(), shutil.get_terminal_size().lines - 1)
+        output.write(frame(lines, above))
+        above = len(lines)
+    return 0
+
+
+def one_below_the_other(look: Callable[[], int], pause: float) -> int:
+    """Each look behind the last one."""
+    for number, each in enumerate(looks(look, pause)):
+        with output.stamped(datetime.now().astimezone().isoformat(timespec="seconds"), heads=not number):
+            code = each()
+        if code:
+            return code
+    return 0
+
+
+def looks(look: Callable[[], int], pause: float) -> Iterator[Callable[[], int]]:
+    """Takes the first look, which may fail, and later ones, whose failures may be transient and are shown."""
+    yield look
+    while True:
+        time.sleep(pause)
+        yield functools.partial(patient, look)
+
+
+def patient(look: Callable[[], int]) -> int:
+    """Takes a look; a failure becomes a line."""
+    from pyclient.errors import KafkaError
+
+    try:
+        look()
+    except KafkaError as error:
+        complain(sentence(error))
+    return 0
+
+
+def frame(lines: Sequence[str], above: int) -> str:
+    """The text that puts lines in the place of as many as stand ``above`` the cursor."""
+    up = UP.format(above) if above else ""
+    return up + "".join(f"{line}{REST_OF_LINE}\n" for line in lines) + BELOW
+
+
+def cut(lines: list[str], most: int) -> list[str]:
+    """What fits the terminal."""
+    more = len(lines) - most
+    return lines if more <= 0 else [*lines[: most - 1], f"… {more + 1} more lines"]

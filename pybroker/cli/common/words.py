@@ -1,0 +1,66 @@
+"""Words of the command line that are bytes, and words that have to be text.
+
+Python gives what is not UTF-8 on a command line as text with surrogates in it (PEP 383). A key or a value takes these
+bytes as they are; a name or a number with them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """An option's value that is bytes: of the text in UTF-8, of what is none as it was typed."""
+
+    name = "text"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> bytes:
+        return value if isinstance(value, bytes) else as_typed(str(value))
+
+
+class Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """An option's value that may have bytes in it that are no text; its verb looks at it itself."""
+
+    name = "text"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> str:
+        return str(value)
+
+
+ANYTHING = (Bytes, Raw, click.File, click.Path)
+"""Types of words that need not be text."""
+
+
+def as_typed(text: str) -> bytes:
+    """The bytes that were typed."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def refuse_no_text(context: click.Context) -> None:
+    """Raises UsageError for a parameter that has to be text and is not."""
+    for parameter in context.command.get_params(context):
+        if not isinstance(parameter.type, ANYTHING):
+            for text in texts(context.params.get(parameter.name or "")):
+                if not is_text(text):
+                    raise click.UsageError(f"{parameter.get_error_hint(context)}: {text!a} is not UTF-8", context)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """The texts in what click made of a parameter."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Iterable) and not isinstance(value, bytes):
+        for each in value:
+            yield from texts(each)

@@ -1,0 +1,63 @@
+"""Explains why a verb waits: the bootstrap address answers, but a broker advertises an address that cannot be reached.
+
+A client waits for that broker for a minute or two, and cannot know that it will never answer. While a verb works, a
+thread checks once, a moment after the start. Verbs that are done by then pay nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from pybroker.cli.common.verbs import complain
+
+PATIENCE_S = 1.0
+STEP_S = 1.5
+"""To ask, and again to look at all addresses at once: with the patience less than five seconds."""
+MOST = 16
+"""The number of brokers that are checked."""
+
+
+@contextlib.contextmanager
+def told(bootstrap: str, settings: Mapping[str, str]) -> Iterator[None]:
+    """A context in which a broker whose advertised address leads nowhere is reported on stderr, once."""
+    ended = threading.Event()
+    is_plain = settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
+    if is_plain:
+        threading.Thread(target=watch, args=(bootstrap, ended), name="addresses", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def watch(bootstrap: str, ended: threading.Event) -> None:
+    """Looks, unless the work is done before."""
+    if ended.wait(PATIENCE_S):
+        return
+    for line in wrong(bootstrap):
+        if not ended.is_set():
+            complain(line)
+
+
+def wrong(bootstrap: str) -> Iterator[str]:
+    """Returns a line for each broker that cannot be reached at its advertised address; none if no broker can be asked.
+    """
+    from pybroker.cli.doctoring import asking, network
+    from pybroker.cli.doctoring.finding import ERROR
+
+    for host, port in network.addresses(bootstrap):
+        try:
+            found = asking.brokers(host, port, STEP_S).brokers[:MOST]
+        except (OSError, asking.Foreign):
+            continue
+        came_by = network.Reach(host, port, (), 0.0)
+        with ThreadPoolExecutor(MOST) as threads:
+            ways = list(threads.map(lambda broker: network.reach(broker.host, broker.port, STEP_S), found))
+        for broker, way in zip(found, ways, strict=True):
+            told = network.advertised(broker.id, way, came_by, ways)
+            if told.level == ERROR:
+                yield f"{told.check}: {told.found}: {told.advice}"
+        return

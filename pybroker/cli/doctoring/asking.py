@@ -1,0 +1,81 @@
+"""Asks one address which brokers there are, and goes nowhere else.
+
+A client goes from its bootstrap address to the addresses that it gets there, so its errors may be about another
+address. This module asks over its own connection.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyclient.admin.types import ClusterDescription
+
+VERSION = 5
+"""Of Metadata: every broker since Kafka 1.0 knows it."""
+MOST = 100 << 20
+"""Bytes of an answer."""
+ANSWER_ID = 1
+
+
+class Foreign(Exception):
+    """Who answers there does not speak Kafka's protocol; the text says what was seen instead."""
+
+
+def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
+    """The cluster as the broker at ``host:port`` tells it. ``timeout`` in seconds, for each step.
+
+    Raises:
+        OSError: the way there is closed.
+        Foreign: the answer is not Kafka's, or there is none.
+    """
+    from pyclient.protocol import Metadata
+
+    request = Metadata.Request(topics=[], allow_auto_topic_creation=False)
+    frame = Metadata.encode_request(VERSION, ANSWER_ID, "pybroker-doctor", request)
+    assert isinstance(frame, bytes)  # nothing large is in it
+    with socket.create_connection((host, port), timeout) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.sendall(frame)
+            return parsed(answer(connection))
+        except TimeoutError:
+            raise Foreign(f"no answer in {timeout:g} s") from None
+        except OSError as error:
+            raise Foreign(f"the connection ended before the answer: {error.strerror or error}") from None
+
+
+def answer(connection: socket.socket) -> bytes:
+    """The frame of the answer, without its length. Raises Foreign, OSError."""
+    head = exactly(connection, 4)
+    size = int.from_bytes(head, "big")
+    if head == b"HTTP":
+        raise Foreign("it speaks HTTP")
+    if not 8 <= size <= MOST:
+        raise Foreign(f"its answer begins with {head!r}")
+    return exactly(connection, size)
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    """Raises Foreign where the connection ends before."""
+    found = b""
+    while len(found) < size:
+        part = connection.recv(size - len(found))
+        if not part:
+            raise Foreign("it closed the connection")
+        found += part
+    return found
+
+
+def parsed(frame: bytes) -> ClusterDescription:
+    """Raises Foreign."""
+    from pyclient.admin.types import BrokerDescription, ClusterDescription
+    from pyclient.protocol import Metadata
+
+    try:
+        found = Metadata.decode_response(VERSION, memoryview(frame), 4, len(frame))
+    except Exception as error:  # whatever bytes that are not Kafka's may look like
+        raise Foreign(f"its answer is none to a question of Kafka's: {error}") from None
+    rows = sorted(BrokerDescription(row.node_id, row.host, row.port, row.rack, False) for row in found.brokers)
+    return ClusterDescription(found.cluster_id, found.controller_id, tuple(rows))

@@ -1,0 +1,273 @@
+"""Who leads a partition, as pure functions of the partition and of how its brokers stand.
+
+The leader is the first fit replica, in the order of the replica list, that is in the ISR. The ISR
+never gets empty: its last member stays, dead or not, because it has every acknowledged record.
+
+If a replica leaves the ISR and the ISR is then smaller than ``min.insync.replicas``, nothing more is committed, so
+that replica has every committed record as well. It joins the *eligible leader replicas* (ELR, KIP-966), which may lead
+if no member of the ISR can. The ELR are cleared as soon as the ISR is large enough again.
+
+Brokers may differ in ``min.insync.replicas``, and a leader commits by its own value. So the smallest value of the live
+replicas counts. That is enough: a dead broker does not lead; a broker that comes back is counted before it sees
+metadata that let it lead; and a leader learns of a smaller ISR only from metadata, after any earlier change of the
+key.
+
+A broker whose machine went down, or whose disk failed, may have *lost* what it had not synced. It leaves ISR and ELR
+unless that empties them. It is not elected while another log may have more records; the partition waits instead. If
+all of them have lost something, one of the last ISR leads, because no other replica has more.
+
+If no replica may lead, the partition is offline. With unclean election, the first fit replica leads instead and is the
+only member of the ISR; records that only others had are lost. Each election raises the leader epoch; the partition
+epoch, that of any change, is ``plan.PartitionChanges``'s.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from pybroker.cluster.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from pybroker.topic_partition import TopicPartition
+
+NOBODY: frozenset[int] = frozenset()
+
+
+class Rules(Protocol):
+    """What a topic's configuration says about its elections."""
+
+    def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
+        """The min.insync.replicas of the partition: no replica that may lead it commits with fewer."""
+
+    def is_unclean_allowed(self, topic: TopicImage) -> bool:
+        """unclean.leader.election.enable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The states of the brokers, by id.
+
+    fit: may lead and be in sync. leaving: about to stop, but still there. restarted: their
+    leaderships start again. lost: may lack unsynced records. offline: for some partitions, the brokers
+    that have lost the disk of their replica.
+    """
+
+    fit: frozenset[int]
+    leaving: frozenset[int] = NOBODY
+    restarted: frozenset[int] = NOBODY
+    lost: frozenset[int] = NOBODY
+    offline: Mapping[tuple[bytes, int], frozenset[int]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        brokers: Mapping[int, BrokerRegistration],
+        known: Mapping[int, BrokerRegistration],
+        boots: Mapping[int, str],
+    ) -> Standing:
+        """``brokers`` as they are now; ``known`` as they were when elections were last held, ``boots`` when
+        each of them was last seen: a machine that has lost its power was gone before it comes back.
+        """
+        leaving = frozenset(id for id, broker in brokers.items() if broker.is_leaving)
+        again = [b for b in brokers.values() if _is_another(b, known.get(b.id), boots.get(b.id, b.boot))]
+        offline: dict[tuple[bytes, int], set[int]] = defaultdict(set)
+        for broker in brokers.values():
+            for replica in broker.offline:
+                offline[replica].add(broker.id)
+        return cls(
+            frozenset(brokers) - leaving,
+            leaving,
+            frozenset(broker.id for broker in again),
+            frozenset(b.id for b in again if b.boot != boots.get(b.id, b.boot)),
+            {replica: frozenset(ids) for replica, ids in offline.items()},
+        )
+
+    def at(self, topic_id: bytes, index: int) -> Standing:
+        """The same for one partition. A broker that has lost its disk there is not fit. It is not trusted even when it
+        can read the disk again, because a failed sync may have dropped written data.
+        """
+        without = self.offline.get((topic_id, index)) if self.offline else None
+        if not without:
+            return self
+        return replace(
+            self, fit=self.fit - without, leaving=self.leaving - without, lost=self.lost | without
+        )
+
+
+@dataclass(slots=True)
+class Elections:
+    """What became of partitions when brokers came and went: so many have another leader, these none, and these one
+    that may lack what was acknowledged.
+    """
+
+    moved: int = 0
+    offline: list[TopicPartition] = field(default_factory=list)
+    doubtful: list[TopicPartition] = field(default_factory=list)
+
+    def add(self, topic: str, before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> None:
+        """One partition; ``lost``: brokers that may lack what was not synced."""
+        if after.leader_epoch == before.leader_epoch:
+            return
+        place = TopicPartition(topic, after.index)
+        if after.leader == NO_LEADER:
+            self.offline.append(place)
+        elif after.leader != before.leader:
+            self.moved += 1
+        if is_doubtful(before, after, lost):
+            self.doubtful.append(place)
+
+
+def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]:
+    """Who of the brokers in ``image`` may lead that partition and be in sync there: ``Standing`` for one question."""
+    replica = (topic_id, index)
+    return frozenset(
+        broker.id for broker in image.brokers.values() if not broker.is_leaving and replica not in broker.offline
+    )
+
+
+def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None, boot: str) -> bool:
+    """Whether it is another process than the known one, which did not stop in order or had a log dir more: ``boot``."""
+    is_whole = broker.is_clean and _directories(boot) <= _directories(broker.boot)
+    return not is_whole and (known is None or known.epoch != broker.epoch)
+
+
+def _directories(boot: str) -> set[str]:
+    """The ids of the log dirs, which follow that of the machine's start."""
+    return set(boot.split(" ")[1:])
+
+
+def elect(
+    partition: PartitionImage,
+    alive: Collection[int],
+    *,
+    unclean: bool = False,
+    lost: Collection[int] = (),
+    min_isr: int = 1,
+) -> PartitionImage:
+    """Returns the partition with a leader among ``alive``, or NO_LEADER if none may lead."""
+    isr, elr = _trusted(partition, lost)
+    candidates = [broker for broker in partition.replicas if broker in isr and broker in alive]
+    if candidates:
+        live = tuple(broker for broker in isr if broker in alive)
+        return _led(partition, candidates[0], live, _eligible(partition, live, lost, min_isr))
+    eligible = [broker for broker in partition.replicas if broker in elr and broker in alive]
+    if eligible:
+        alone = (eligible[0],)
+        return _led(partition, eligible[0], alone, _eligible(partition, alone, lost, min_isr))
+    survivors = [broker for broker in partition.replicas if broker in alive]
+    if unclean and survivors:
+        leader = next((broker for broker in survivors if broker in partition.isr), survivors[0])
+        return _led(partition, leader, (leader,), ())
+    return _led(partition, NO_LEADER, isr, elr)
+
+
+def _trusted(
+    partition: PartitionImage, lost: Collection[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """ISR and ELR without those who may lack something, as far as others are left."""
+    if not lost:
+        return partition.isr, partition.elr
+    isr = tuple(broker for broker in partition.isr if broker not in lost)
+    elr = tuple(broker for broker in partition.elr if broker not in lost)
+    if isr:
+        return isr, elr
+    return (elr, ()) if elr else (partition.isr, ())
+
+
+def _eligible(
+    partition: PartitionImage, isr: Collection[int], lost: Collection[int], min_isr: int
+) -> tuple[int, ...]:
+    """The ELR when the ISR becomes ``isr``."""
+    if len(isr) >= min(min_isr, len(partition.replicas)):
+        return ()
+    former = dict.fromkeys(partition.isr + partition.elr)
+    return tuple(broker for broker in former if broker not in isr and broker not in lost)
+
+
+def _led(
+    partition: PartitionImage, leader: int, isr: tuple[int, ...], elr: tuple[int, ...]
+) -> PartitionImage:
+    return replace(
+        partition,
+        leader=leader,
+        isr=isr,
+        elr=elr,
+        leader_epoch=partition.leader_epoch + 1,
+    )
+
+
+def with_isr(
+    partition: PartitionImage,
+    isr: tuple[int, ...],
+    min_isr: int,
+    lost: Collection[int] = (),
+) -> PartitionImage:
+    """The partition with another ISR under the same leader; itself where nothing changes."""
+    elr = _eligible(partition, isr, lost, min_isr)
+    if isr == partition.isr and elr == partition.elr:
+        return partition
+    return replace(partition, isr=isr, elr=elr)
+
+
+def after_change(
+    partition: PartitionImage, brokers: Standing, *, unclean: bool = False, min_isr: int = 1
+) -> PartitionImage:
+    """The partition after brokers came and went; itself where nothing has to change.
+
+    A restarted leader is elected again, even if it is the same broker. Its log may have lost an unsynced tail, and the
+    new epoch shows followers and consumers where it begins again. A leaving broker keeps its leadership if no other
+    replica can lead.
+    """
+    leader = partition.leader
+    if leader in brokers.fit and leader not in brokers.restarted:
+        return _without_unfit(partition, brokers.fit, brokers.lost, min_isr)
+    elected = elect(partition, brokers.fit, unclean=unclean, lost=brokers.lost, min_isr=min_isr)
+    if elected.leader != NO_LEADER:
+        return elected
+    if leader in brokers.leaving and leader not in brokers.restarted:
+        return _without_unfit(partition, brokers.fit | {leader}, brokers.lost, min_isr)
+    if leader == NO_LEADER and (elected.isr, elected.elr) == (partition.isr, partition.elr):
+        return partition
+    return elected
+
+
+def _without_unfit(
+    partition: PartitionImage, fit: Collection[int], lost: Collection[int], min_isr: int
+) -> PartitionImage:
+    isr = tuple(b for b in partition.isr if b in fit and (b not in lost or b == partition.leader))
+    if isr == partition.isr and not (lost or partition.elr):
+        return partition
+    return with_isr(partition, isr, min_isr, lost)
+
+
+def is_doubtful(before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> bool:
+    """Whether the partition's new leader may lack acknowledged records. A partition with a single replica has no other
+    leader anyway.
+    """
+    if after.leader == NO_LEADER or len(after.replicas) == 1:
+        return False
+    return after.leader in lost or after.leader not in before.isr + before.elr
+
+
+def after_changes(
+    image: MetadataImage, brokers: Standing, rules: Rules
+) -> Iterator[tuple[TopicImage, list[PartitionImage]]]:
+    """Topics, as they are in ``image``, and those of their partitions that change."""
+    for topic in image.topics.values():
+        unclean = rules.is_unclean_allowed(topic)
+        changed = []
+        for partition in topic.partitions:
+            here = brokers.at(topic.id, partition.index) if brokers.offline else brokers
+            min_isr = rules.min_isr(topic, partition)
+            after = after_change(partition, here, unclean=unclean, min_isr=min_isr)
+            if after is not partition:
+                changed.append(after)
+        if changed:
+            yield topic, changed

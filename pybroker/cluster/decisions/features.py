@@ -1,0 +1,109 @@
+"""Finalized features: what the whole cluster has agreed to do (KIP-584, KIP-1022).
+
+A feature is a name and a level. ``SUPPORTED`` is what this software can do, *finalized* is the level
+that holds, kept in one node of the store whose version is the features' *epoch*: clients follow the
+highest epoch that they have seen. A new cluster begins at the highest levels.
+
+    metadata.version     the release whose requests we speak; it has one level here, as metadata is
+                         not a log
+    transaction.version  1: flexible state records, 2: each transaction has an epoch of its own
+                         (KIP-890)
+    group.version        1: the consumer protocol (KIP-848)
+
+Pure: the service writes what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from pybroker.cluster.decisions.plan import Plan, Step
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
+from pybroker.store.interface import Create, Set
+from pyclient.protocol import errors
+
+METADATA_VERSION: Final = "metadata.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+KAFKA_4_3: Final = 30
+
+
+class Levels(NamedTuple):
+    """The levels of a feature that this software supports, both inclusive."""
+
+    lowest: int
+    highest: int
+
+
+SUPPORTED: Final[Mapping[str, Levels]] = {
+    METADATA_VERSION: Levels(KAFKA_4_3, KAFKA_4_3),
+    TRANSACTION_VERSION: Levels(0, 2),
+    GROUP_VERSION: Levels(0, 1),
+}
+
+
+class UpgradeType(IntEnum):
+    """In which direction a level may go; the number is the wire's."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """One feature's new level; ``upgrade_type`` as the client gave it."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+def begin(image: MetadataImage) -> Step | None:
+    """The step with which a cluster without features begins to have them; None where it has."""
+    if image.features:
+        return None
+    levels = {name: supported.highest for name, supported in SUPPORTED.items()}
+    return Step(
+        [Create(znodes.FEATURE, znodes.encode_features(levels))], MetadataDelta(features=(0, levels))
+    )
+
+
+def update(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> Plan[None]:
+    """All of the updates, or none: raises InvalidUpdateVersion for the first that may not be."""
+    levels = dict(image.features)
+    for each in updates:
+        reason = _reason_against(each, image.features.get(each.name, 0))
+        if reason is not None:
+            raise errors.InvalidUpdateVersion(
+                f"Invalid update version {each.level} for feature {each.name}. {reason}"
+            )
+        levels[each.name] = each.level
+    if levels == image.features:
+        return Plan(None)
+    epoch = image.features_epoch
+    write = Set(znodes.FEATURE, znodes.encode_features(levels), epoch)
+    return Plan(None, [Step([write], MetadataDelta(features=(epoch + 1, levels)))])
+
+
+def _reason_against(update: FeatureUpdate, current: int) -> str | None:
+    supported = SUPPORTED.get(update.name)
+    if update.upgrade_type not in tuple(UpgradeType):
+        return "The controller does not support the given upgrade type."
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    if supported is None:
+        return "Local controller does not support this feature."
+    if not supported.lowest <= update.level <= supported.highest:
+        return f"Local controller only supports versions {supported.lowest}-{supported.highest}"
+    is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
+    if update.level < current and is_upgrade:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    if update.level > current and not is_upgrade:
+        return "Can't downgrade to a newer version."
+    return None

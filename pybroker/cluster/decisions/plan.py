@@ -1,0 +1,248 @@
+"""What the controller decided: answers, writes to the store, and the change they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import (
+    Configs,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from pybroker.store.interface import Create, Delete, Operation, Set
+from pyclient.protocol.errors import KafkaError
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Plan(Generic[T]):
+    """``results`` answer the request item by item; ``steps`` are done one after the other.
+
+    A step is one ``multi`` and the delta that it makes; so many topics are one write to the store,
+    and no write grows without limit.
+    """
+
+    results: T
+    steps: list[Step] = field(default_factory=list)
+
+
+class Step(NamedTuple):
+    """Writes that happen together, and what they change."""
+
+    operations: Sequence[Operation]
+    delta: MetadataDelta
+
+
+PARTITIONS_PER_STEP: Final = 800
+"""With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
+
+BYTES_PER_PARTITION: Final = 800
+"""So many bytes of anything else weigh as much as a partition."""
+
+JOINED_BYTES: Final = 1 << 16
+"""A larger change is a step of its own. It is written twice, the second time in the journal."""
+
+ASSIGNMENTS_PER_PARTITION: Final = 30
+"""So many replica lists of a topic's node are as long as the writes of one partition."""
+
+
+class PartitionChanges:
+    """Partitions that change their state or their replicas, as conditional writes."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._changed: dict[str, dict[int, PartitionImage]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._changed)
+
+    def current(self, topic: TopicImage, index: int) -> PartitionImage:
+        """The partition with the change that it has had here."""
+        return self._changed.get(topic.name, {}).get(index, topic.partitions[index])
+
+    def add(self, topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        """``topic``, which is in the image, shall have that ``partition``; returns it in its partition epoch. A
+        frozen topic stays as it is.
+
+        That is the image's and one more however often the partition changes here, for its node is written once.
+        """
+        before = topic.partitions[partition.index]
+        if partition is before or topic.name in self._image.frozen:
+            return before
+        changed = replace(partition, partition_epoch=before.partition_epoch + 1)
+        self._changed.setdefault(topic.name, {})[partition.index] = changed
+        return changed
+
+    def changed(self, topic: TopicImage) -> TopicImage:
+        """The topic with all changes that it has had here."""
+        news = self._changed.get(topic.name)
+        if not news:
+            return topic
+        return topic._replace(partitions=tuple(news.get(p.index, p) for p in topic.partitions))
+
+    def steps(self, last: Step | None = None) -> list[Step]:
+        """The changes, a part in each step; ``last`` is added to the last of them, or follows it where it is large."""
+        topics = dict[str, TopicImage]()
+        steps = [self._step(chunk, topics) for chunk in self._chunks()]
+        if last is not None and steps and _size(last) <= JOINED_BYTES:
+            steps[-1:] = [_joined(steps[-1], last)]
+        elif last is not None:
+            steps.append(last)
+        return steps
+
+    def _chunks(self) -> Iterator[list[tuple[str, PartitionImage]]]:
+        chunk: list[tuple[str, PartitionImage]] = []
+        moved: set[str] = set()
+        weight = 0
+        for name, partition in self._all():
+            more = 1 if name in moved else self._weight(name, partition)
+            if chunk and weight + more > PARTITIONS_PER_STEP:
+                yield chunk
+                chunk, moved, weight = [], set(), 0
+                more = self._weight(name, partition)
+            if more > 1:
+                moved.add(name)
+            chunk.append((name, partition))
+            weight += more
+        if chunk:
+            yield chunk
+
+    def _all(self) -> Iterator[tuple[str, PartitionImage]]:
+        for name, changed in self._changed.items():
+            for partition in changed.values():
+                yield name, partition
+
+    def _weight(self, name: str, partition: PartitionImage) -> int:
+        """More where the topic's node is written as well."""
+        partitions = self._image.topics[name].partitions
+        if _assignment(partition) == _assignment(partitions[partition.index]):
+            return 1
+        return 2 + len(partitions) // ASSIGNMENTS_PER_PARTITION
+
+    def _step(
+        self, chunk: Sequence[tuple[str, PartitionImage]], topics: dict[str, TopicImage]
+    ) -> Step:
+        operations: list[Operation] = []
+        by_topic: dict[str, dict[int, PartitionImage]] = {}
+        for name, partition in chunk:
+            by_topic.setdefault(name, {})[partition.index] = partition
+        for name, changed in by_topic.items():
+            old = topics.get(name) or self._image.topics[name]
+            partitions = tuple(changed.get(before.index, before) for before in old.partitions)
+            topics[name] = old._replace(partitions=partitions)
+            operations += update_partitions(old, topics[name], self._image.controller_epoch)
+        return Step(operations, MetadataDelta({name: topics[name] for name in by_topic}))
+
+
+def _size(step: Step) -> int:
+    return sum(len(operation.data) for operation in step.operations if isinstance(operation, (Create, Set)))
+
+
+def _joined(first: Step, second: Step) -> Step:
+    delta = replace(second.delta, changed={**first.delta.changed, **second.delta.changed})
+    return Step([*first.operations, *second.operations], delta)
+
+
+def update_partitions(
+    old: TopicImage, new: TopicImage, controller_epoch: int
+) -> Iterable[Operation]:
+    """Conditional writes of the partitions in which ``new`` differs from ``old``."""
+    has_moved = False
+    for before, after in zip(old.partitions, new.partitions, strict=False):
+        if before is not after:
+            has_moved |= _assignment(before) != _assignment(after)
+            yield Set(
+                znodes.state_path(new.name, after.index),
+                znodes.encode_state(after, controller_epoch),
+                before.partition_epoch,
+            )
+    if has_moved:
+        yield set_assignments(new)
+
+
+def _assignment(partition: PartitionImage) -> object:
+    return partition.replicas, partition.adding, partition.removing
+
+
+class NewTopic(NamedTuple):
+    """A topic to create; -1 is the broker's default; ``assignments`` are chosen by hand."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+class NewPartitions(NamedTuple):
+    """A topic that shall have ``total`` partitions; the new ones perhaps assigned by hand."""
+
+    name: str
+    total: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+class TopicName(NamedTuple):
+    """A topic by name or by id."""
+
+    name: str | None = None
+    id: bytes | None = None
+
+
+Outcome = TopicImage | KafkaError
+
+
+def create_topic(topic: TopicImage, controller_epoch: int) -> Iterable[Operation]:
+    """Writes that make a topic with everything below it."""
+    yield Create(
+        znodes.config_path(ResourceType.TOPIC, topic.name), znodes.encode_configs(topic.configs)
+    )
+    yield Create(znodes.topic_path(topic.name), znodes.encode_topic(topic))
+    yield Create(f"{znodes.topic_path(topic.name)}/partitions")
+    for partition in topic.partitions:
+        yield from create_partition(topic.name, partition, controller_epoch)
+
+
+def create_partition(
+    name: str, partition: PartitionImage, controller_epoch: int
+) -> Iterable[Operation]:
+    """Writes that make a partition below its topic."""
+    path = znodes.state_path(name, partition.index)
+    yield Create(path.removesuffix("/state"))
+    yield Create(path, znodes.encode_state(partition, controller_epoch))
+
+
+def set_assignments(topic: TopicImage) -> Operation:
+    """The write of a topic's replicas."""
+    return Set(znodes.topic_path(topic.name), znodes.encode_topic(topic))
+
+
+def delete_partitions(name: str, indexes: Iterable[int]) -> Iterable[Operation]:
+    """Writes that remove partitions of a topic that goes."""
+    for index in indexes:
+        path = znodes.state_path(name, index)
+        yield Delete(path)
+        yield Delete(path.removesuffix("/state"))
+
+
+def delete_root(name: str) -> Iterable[Operation]:
+    """Writes that remove a topic without partitions."""
+    yield Delete(f"{znodes.topic_path(name)}/partitions")
+    yield Delete(znodes.topic_path(name))
+    yield Delete(znodes.config_path(ResourceType.TOPIC, name))
+
+
+def write_configs(
+    image: MetadataImage, resource_type: ResourceType, name: str, configs: Configs
+) -> Set | Create:
+    """The write of a resource's configuration, new or not."""
+    path, data = znodes.config_path(resource_type, name), znodes.encode_configs(configs)
+    is_there = resource_type is ResourceType.TOPIC or (resource_type, name) in image.resource_configs
+    return Set(path, data) if is_there else Create(path, data)

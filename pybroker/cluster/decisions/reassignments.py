@@ -1,0 +1,152 @@
+"""Reassignments: partitions move to other brokers while they are written and read (KIP-455).
+
+A reassignment names the replicas that a partition shall have, its *target*. Until all that it adds
+are in sync the partition has both: the target's replicas and those it takes away. Then it has the
+target alone, in a new leader epoch; where the leader is not in it another one is elected. Whatever
+makes that so completes it: an answer to the leader, an election, the request itself.
+
+A new reassignment replaces one that is under way, and null takes it back: the replicas are those from
+before the first of them. They are known, for what is not ``adding`` was there then. A replica that was
+added and is not wanted any more goes at once, or, if it is in sync, with those that are taken away: until
+then it is both ``adding`` and ``removing``.
+
+Pure: the service writes what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pybroker.cluster.decisions.elections import Rules, Standing, elect
+from pybroker.cluster.decisions.plan import PartitionChanges, Plan
+from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from pyclient.protocol import errors
+from pyclient.protocol.errors import KafkaError
+
+
+class Reassignment(NamedTuple):
+    """Which replicas a partition shall have; None takes a reassignment back."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+def alter_reassignments(
+    image: MetadataImage,
+    requests: Sequence[Reassignment],
+    rules: Rules,
+    *,
+    may_change_factor: bool = True,
+) -> Plan[list[KafkaError | None]]:
+    """None or the error of each request."""
+    standing = Standing.of(image.brokers, image.brokers, image.boots)
+    changes = PartitionChanges(image)
+    results: list[KafkaError | None] = []
+    times = Counter((request.topic, request.partition) for request in requests)
+    for request in requests:
+        try:
+            topic = image.writable(image.topic_of(request.topic, request.partition))
+            if times[request.topic, request.partition] > 1:
+                raise errors.InvalidRequest("the request names this partition twice")
+            partition = topic.partitions[request.partition]
+            moved = _moved(image, partition, request, may_change_factor=may_change_factor)
+            fit = standing.at(topic.id, request.partition).fit
+            changes.add(topic, settled(partition, moved, fit, rules.min_isr(topic, moved)))
+            results.append(None)
+        except KafkaError as error:
+            results.append(error)
+    return Plan(results, changes.steps())
+
+
+def _moved(
+    image: MetadataImage,
+    partition: PartitionImage,
+    request: Reassignment,
+    *,
+    may_change_factor: bool,
+) -> PartitionImage:
+    target = request.replicas
+    if target is None:
+        return _taken_back(partition)
+    _check_target(image, target)
+    stable = [broker for broker in partition.replicas if broker not in partition.adding]
+    if not may_change_factor and len(target) != len(stable):
+        raise errors.InvalidReplicationFactor(
+            f"{list(target)} has {len(target)} replicas, the partition {len(stable)}"
+        )
+    return _towards(partition, target, stable)
+
+
+def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
+    if not target:
+        raise errors.InvalidReplicaAssignment("a partition has at least one replica")
+    if len(set(target)) != len(target):
+        raise errors.InvalidReplicaAssignment(f"{list(target)} names a broker twice")
+    unknown = [broker for broker in target if broker not in image.brokers]
+    if unknown:
+        raise errors.InvalidReplicaAssignment(f"broker {unknown[0]} is not registered")
+
+
+def _towards(
+    partition: PartitionImage, target: tuple[int, ...], stable: Sequence[int]
+) -> PartitionImage:
+    """With the target, and what it takes away as long as that is needed."""
+    going = [broker for broker in partition.replicas if broker not in target]
+    removing = tuple(broker for broker in going if broker in stable or broker in partition.isr)
+    replicas = (*target, *removing)
+    return replace(
+        partition,
+        replicas=replicas,
+        adding=tuple(broker for broker in replicas if broker not in stable),
+        removing=removing,
+        elr=tuple(broker for broker in partition.elr if broker in replicas),
+    )
+
+
+def _taken_back(partition: PartitionImage) -> PartitionImage:
+    """With the replicas of before; the added ones go, as in a reassignment to the others. Where one of them alone
+    is in sync that is under way for a while, and null is the same again.
+    """
+    if not partition.is_reassigned:
+        raise errors.NoReassignmentInProgress("the partition is not being reassigned")
+    stable = tuple(broker for broker in partition.replicas if broker not in partition.adding)
+    return _towards(partition, stable, stable)
+
+
+def settled(
+    before: PartitionImage, after: PartitionImage, fit: Collection[int], min_isr: int
+) -> PartitionImage:
+    """``after``, which ``before`` has become, its reassignment completed if it can be."""
+    if after.is_reassigned:
+        after = completed(after, fit, min_isr)
+    return fenced(before, after)
+
+
+def completed(
+    partition: PartitionImage, fit: Collection[int], min_isr: int
+) -> PartitionImage:
+    """The partition without what its reassignment takes away, where everything added is in sync."""
+    target = partition.target
+    isr = tuple(broker for broker in partition.isr if broker in target)
+    if not isr or not set(partition.joining) <= set(isr):
+        return partition
+    elr = tuple(broker for broker in partition.elr if broker in target)
+    done = replace(partition, replicas=target, isr=isr, elr=elr, adding=(), removing=())
+    if partition.leader in (*target, NO_LEADER):
+        return done
+    return elect(done, fit, min_isr=min_isr)
+
+
+def fenced(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """``after``, in another leader epoch where a replica has gone.
+
+    Its log is removed with it. If the broker became a replica again, a delayed earlier fetch would tell the leader
+    that it still has these records.
+    """
+    if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
+        return after
+    return replace(after, leader_epoch=after.leader_epoch + 1)

@@ -1,0 +1,60 @@
+"""What topics' configurations say to the controller; what does not parse says nothing, as to the leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pybroker.cluster.metadata.image import (
+    DEFAULT_BROKER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from pybroker.config import KEYS, TOPICS, BrokerConfig, stored_topic_config
+from pybroker.log.config import LogConfig
+
+MIN_ISR: Final = "min.insync.replicas"
+
+
+class TopicRules:
+    """Of one plan, which asks for many topics of few configurations."""
+
+    def __init__(
+        self, config: BrokerConfig, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
+    ) -> None:
+        """``brokers`` are those that live, with the dynamic configurations of ``image``."""
+        self._config = config
+        self._min_isr = {id: _min_isr(image, broker) for id, broker in brokers.items()}
+        self._read: dict[frozenset[tuple[str, str]], LogConfig] = {}
+
+    def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
+        """min.insync.replicas as every possible leader has it at least: the topic's, else the smallest of its live
+        replicas, which may differ. Who is not there does not lead, and counts when it comes.
+        """
+        own = TOPICS[MIN_ISR].parse_stored(topic.configs.get(MIN_ISR))
+        if isinstance(own, int):
+            return own
+        return min((self._min_isr[id] for id in partition.replicas if id in self._min_isr), default=1)
+
+    def is_unclean_allowed(self, topic: TopicImage) -> bool:
+        """unclean.leader.election.enable."""
+        return self._of(topic).unclean_leader_election_enable
+
+    def _of(self, topic: TopicImage) -> LogConfig:
+        key = frozenset(topic.configs.items())
+        found = self._read.get(key)
+        if found is None:
+            found = self._read[key] = stored_topic_config(self._config, topic.configs)
+        return found
+
+
+def _min_isr(image: MetadataImage, broker: BrokerRegistration) -> int:
+    """The broker's own: dynamic for it, or for all, or in its settings."""
+    for name in (str(broker.id), DEFAULT_BROKER):
+        dynamic = KEYS[MIN_ISR].parse_stored(image.configs(ResourceType.BROKER, name).get(MIN_ISR))
+        if isinstance(dynamic, int):
+            return dynamic
+    return broker.min_isr

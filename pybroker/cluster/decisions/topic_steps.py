@@ -1,0 +1,147 @@
+"""Topics made, grown and deleted, in steps that are not too large for a write to the store.
+
+A large topic is made with some of its partitions and then grown; each step leaves the metadata
+whole. One that goes is noted in /admin/delete_topics and taken out of the metadata by the first
+step. Where more steps have to follow, a node below the note says so, which goes with the last of
+them: brokers take themselves off the note when their logs are gone, which may be earlier. What a
+crash or a refused write has left is removed by the next controller, or by this one when it finds it
+in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from pybroker.cluster.decisions import plan as plans
+from pybroker.cluster.decisions.plan import BYTES_PER_PARTITION, PARTITIONS_PER_STEP, Step
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import Configs, MetadataDelta, MetadataImage, TopicImage
+from pybroker.store.interface import Create, Delete, Operation
+
+
+class _Piece(NamedTuple):
+    operations: list[Operation]
+    weight: int
+    changed: TopicImage | None = None
+    deleted: TopicImage | None = None
+
+
+def creation_steps(image: MetadataImage, topics: Iterable[TopicImage]) -> list[Step]:
+    """Steps that make the topics."""
+    epoch = image.controller_epoch
+    return list(_packed(piece for topic in topics for piece in _creation(topic, epoch)))
+
+
+def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[_Piece]:
+    first = _part(topic, PARTITIONS_PER_STEP)
+    operations = list(plans.create_topic(first, controller_epoch))
+    yield _Piece(operations, len(first.partitions) + 1 + _weight(topic.configs), first)
+    yield from _growth(topic, len(first.partitions), controller_epoch)
+
+
+def _weight(configs: Configs) -> int:
+    """Of a configuration, in partitions; it is written to its node and to the journal."""
+    return ceil(2 * sum(len(key) + len(value) for key, value in configs.items()) / BYTES_PER_PARTITION)
+
+
+def _part(topic: TopicImage, partitions: int) -> TopicImage:
+    if partitions >= len(topic.partitions):
+        return topic
+    return topic._replace(partitions=topic.partitions[:partitions])
+
+
+def growth_steps(image: MetadataImage, topics: Iterable[TopicImage]) -> list[Step]:
+    """Steps that add to topics the partitions that those in ``image`` lack."""
+    pieces = (
+        piece
+        for topic in topics
+        for piece in _growth(topic, len(image.topics[topic.name].partitions), image.controller_epoch)
+    )
+    return list(_packed(pieces))
+
+
+def _growth(topic: TopicImage, existing: int, controller_epoch: int) -> Iterator[_Piece]:
+    for start in range(existing, len(topic.partitions), PARTITIONS_PER_STEP):
+        grown = _part(topic, start + PARTITIONS_PER_STEP)
+        operations = [plans.set_assignments(grown)]
+        for partition in grown.partitions[start:]:
+            operations += plans.create_partition(topic.name, partition, controller_epoch)
+        yield _Piece(operations, len(grown.partitions) - start, grown)
+
+
+def deletion_steps(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> list[Step]:
+    """Steps that remove the topics, and note that logs of them may be left. ``torn``: the nodes that are there of
+    those that have not all of them.
+    """
+    return list(_packed(piece for topic in topics for piece in _deletion(topic, torn.get(topic.name))))
+
+
+def _deletion(topic: TopicImage, torn: Sequence[str] | None) -> Iterator[_Piece]:
+    note: list[Operation] = [
+        Create(znodes.deleted_path(topic.id), znodes.encode_left(znodes.left_of(topic)))
+    ]
+    if torn is not None:
+        yield from _torn_deletion(topic, torn, note)
+        return
+    indexes = [partition.index for partition in topic.partitions]
+    if len(indexes) > PARTITIONS_PER_STEP:
+        note.append(Create(znodes.remains_path(topic.id)))
+        pieces = list(_removal(topic.name, indexes, [Delete(znodes.remains_path(topic.id))]))
+    else:
+        pieces = list(_removal(topic.name, indexes))
+    first = pieces[0]
+    yield _Piece([*note, *first.operations], first.weight, deleted=topic)
+    yield from pieces[1:]
+
+
+def _torn_deletion(topic: TopicImage, paths: Sequence[str], note: list[Operation]) -> Iterator[_Piece]:
+    mark = znodes.remains_path(topic.id)
+    yield _Piece([*note, Create(mark)], 2, deleted=topic)
+    for start in range(0, len(paths), PARTITIONS_PER_STEP):
+        chunk = paths[start : start + PARTITIONS_PER_STEP]
+        yield _Piece([Delete(path) for path in chunk], len(chunk))
+    yield _Piece([Delete(mark)], 1)
+
+
+class Remains(NamedTuple):
+    """The remaining nodes of a topic that is noted as deleted."""
+
+    topic_id: bytes
+    name: str
+    indexes: Sequence[int]
+
+
+def removal_steps(remains: Remains) -> list[Step]:
+    """Steps that remove what is left."""
+    mark = Delete(znodes.remains_path(remains.topic_id))
+    return list(_packed(_removal(remains.name, remains.indexes, [mark])))
+
+
+def _removal(name: str, indexes: Sequence[int], last: Sequence[Operation] = ()) -> Iterator[_Piece]:
+    for start in range(0, max(1, len(indexes)), PARTITIONS_PER_STEP):
+        chunk = indexes[start : start + PARTITIONS_PER_STEP]
+        operations = list(plans.delete_partitions(name, chunk))
+        if start + PARTITIONS_PER_STEP >= len(indexes):
+            operations += [*plans.delete_root(name), *last]
+        yield _Piece(operations, len(chunk) + 1)
+
+
+def _packed(pieces: Iterable[_Piece]) -> Iterator[Step]:
+    """As many pieces per step as fit."""
+    gathered: list[_Piece] = []
+    for piece in pieces:
+        if gathered and sum(p.weight for p in gathered) + piece.weight > PARTITIONS_PER_STEP:
+            yield _step(gathered)
+            gathered = []
+        gathered.append(piece)
+    if gathered:
+        yield _step(gathered)
+
+
+def _step(pieces: Sequence[_Piece]) -> Step:
+    operations = [operation for piece in pieces for operation in piece.operations]
+    changed = {p.changed.name: p.changed for p in pieces if p.changed is not None}
+    deleted = {p.deleted.name: p.deleted for p in pieces if p.deleted is not None}
+    return Step(operations, MetadataDelta(changed=changed, deleted=deleted))

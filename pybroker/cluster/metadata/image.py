@@ -1,0 +1,354 @@
+"""The cluster's metadata at one moment, and the difference between two moments.
+
+A ``MetadataImage`` never changes, so it can be read without a lock and across an await. A
+``MetadataDelta`` makes the next one. Both are plain values; what a change *means* (who leads, what
+is allowed) is decided in ``controller`` and ``elections``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pybroker.config import Endpoint
+from pyclient.protocol.errors import UnknownServerError, UnknownTopicOrPartition
+
+NO_LEADER: Final = -1
+NO_CONTROLLER: Final = -1
+DEFAULT_BROKER: Final = ""
+
+Configs = Mapping[str, str]
+NO_CONFIGS: Final[Configs] = MappingProxyType({})
+
+_KEEP: Final = {"cleanup.policy": ""}
+UNREADABLE_CONFIGS: Final[Configs] = MappingProxyType(_KEEP)
+"""The configuration of a topic whose own cannot be read: nothing of the topic is deleted until it can be, or until a
+policy is set.
+"""
+MISSING_CONFIGS: Final[Configs] = MappingProxyType(dict(_KEEP))
+"""The same, where the node of the configuration is gone."""
+UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
+    {"log.cleanup.policy": "", "log.retention.ms": "-1", "log.retention.bytes": "-1"}
+)
+"""Of brokers whose configuration cannot be read: topics without settings of their own keep everything."""
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; the number is the wire's."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class BrokerRegistration(NamedTuple):
+    """A live broker. ``epoch`` is greater at each registration; ``endpoints`` one per listener.
+
+    ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine,
+    and its log dirs; while it is the same, what it wrote is there, synced or not. ``is_leaving``: it is about
+    to stop. ``offline``: replicas (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of
+    its own settings, by which it leads where neither the topic nor the cluster has one.
+    """
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    log_dirs: tuple[str, ...] = ()
+    is_clean: bool = False
+    boot: str = ""
+    is_leaving: bool = False
+    offline: frozenset[tuple[bytes, int]] = frozenset()
+    min_isr: int = 1
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of that listener, or None."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """A partition: its replicas, its leader and its in-sync replicas.
+
+    ``leader_epoch`` grows with each election, ``partition_epoch`` with each change. ``replicas``
+    has the preferred leader first. ``leader`` is NO_LEADER where none of the ISR is alive. ``elr``
+    are replicas that left the ISR when it was already too small to commit anything, so they may
+    lead as well (KIP-966). ``adding`` and ``removing`` are the replicas that a reassignment brings
+    and takes; one in both was brought, and goes because it is not wanted any more.
+    """
+
+    index: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_reassigned(self) -> bool:
+        """True while a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """The replicas that a reassignment adds for good."""
+        return tuple(broker for broker in self.adding if broker not in self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas as they are when the reassignment is over."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+class TopicImage(NamedTuple):
+    """A topic: its name, its 16-byte id, its partitions by index, its overridden configuration."""
+
+    name: str
+    id: bytes
+    partitions: tuple[PartitionImage, ...]
+    configs: Configs = NO_CONFIGS
+
+    @property
+    def has_unknown_configs(self) -> bool:
+        """Whether the store has a configuration of it that cannot be read, or had one that is gone."""
+        return self.configs is UNREADABLE_CONFIGS or self.configs is MISSING_CONFIGS
+
+    @property
+    def is_internal(self) -> bool:
+        """True for the topics in which the broker keeps its own state."""
+        return self.name in INTERNAL_TOPICS
+
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+METADATA_TOPIC: Final = "__cluster_metadata"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """One reading of the whole store. ``unreadable``: names of topics that are there and could not be read."""
+
+    unreadable: frozenset[str] = frozenset()
+
+
+NOT_READ: Final = Reading()
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """What changed: whole topics, brokers and configurations, each as it is afterwards.
+
+    ``deleted`` holds the topics as they were; a name may be in ``changed`` too, when the topic was
+    made again. The first delta of a term also has, under their ids, topics without partitions whose
+    deletion was interrupted. ``missing`` are topics that have disappeared from the metadata without a deletion. A
+    broker that is None is gone.
+    """
+
+    changed: Mapping[str, TopicImage] = field(default_factory=dict)
+    deleted: Mapping[str, TopicImage] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration | None] = field(default_factory=dict)
+    configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
+    controller: tuple[int, int] | None = None
+    features: tuple[int, Mapping[str, int]] | None = None
+    """Epoch and levels of all finalized features."""
+    version: int | None = None
+    """The image's version afterwards, where it is not the next one."""
+    boots: Mapping[int, str] = field(default_factory=dict)
+    """As in the image, of brokers that are not in ``brokers``."""
+    missing: Mapping[str, TopicImage] = field(default_factory=dict)
+    reading: Reading | None = None
+    """As in the image. If the image was read from the store, no decision stands behind what the delta removes."""
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.changed
+            or self.deleted
+            or self.missing
+            or self.brokers
+            or self.configs
+            or self.controller
+            or self.features
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Brokers, topics and configurations of the cluster; ``version`` grows with each change."""
+
+    cluster_id: str = ""
+    version: int = 0
+    controller_id: int = NO_CONTROLLER
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    boots: Mapping[int, str] = field(default_factory=dict)
+    """The ``boot`` of each broker when it was last seen, including those that are gone. A broker that comes back with
+    another one may have lost unsynced data.
+    """
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    names: Mapping[bytes, str] = field(default_factory=dict)
+    resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
+    """Of brokers and groups; one from which every key was taken is there, and empty, as its node is."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels by feature (see ``cluster.features``)."""
+    features_epoch: int = -1
+    """Grows with each change of ``features``; -1 where there are none."""
+    reading: Reading = field(default=NOT_READ, compare=False)
+    """Of the store, with which the image began."""
+    frozen: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names of topics whose nodes are not as this image has them, for a controller's plans: they stay as they are."""
+    lost: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names of topics that this image lacks though nobody is known to have deleted them: when the store was read last,
+    their nodes could not be read, or had gone without a note.
+    """
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Names of topics in the store that could not be read. Brokers that have them keep them."""
+        return self.reading.unreadable
+
+    @property
+    def live_controller(self) -> int:
+        """The controller that clients see: NO_CONTROLLER while it is gone."""
+        return self.controller_id if self.controller_id in self.brokers else NO_CONTROLLER
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of that name, or None."""
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic of that id, or None."""
+        name = self.names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def with_configs_of(self, known: MetadataImage) -> MetadataImage:
+        """This image, which was read from the store; a configuration that could not be read is as ``known`` has it.
+
+        A broker reads the whole store again after the end of its session. If the node of a configuration was garbled
+        in the meantime, the broker must not forget promises that it made by it, such as ``min.insync.replicas``.
+        """
+        topics = {
+            name: topic._replace(configs=old.configs)
+            for name, topic in self.topics.items()
+            if topic.has_unknown_configs
+            and (old := known.topics.get(name)) is not None
+            and old.id == topic.id
+        }
+        configs = {
+            resource: known.resource_configs[resource]
+            for resource, found in self.resource_configs.items()
+            if found is UNREADABLE_DEFAULTS and resource in known.resource_configs
+        }
+        if not topics and not configs:
+            return self
+        return replace(
+            self, topics={**self.topics, **topics}, resource_configs={**self.resource_configs, **configs}
+        )
+
+    def writable(self, topic: TopicImage) -> TopicImage:
+        """The topic itself; raises UnknownServerError where it is frozen."""
+        if topic.name in self.frozen:
+            raise UnknownServerError(f"the nodes of topic '{topic.name}' are not whole: it stays as it is")
+        return topic
+
+    def topic_of(self, name: str, index: int) -> TopicImage:
+        """The topic that has this partition; raises UnknownTopicOrPartition."""
+        if self.partition(name, index) is None:
+            raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+        return self.topics[name]
+
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        """A partition, or None where the topic does not exist or has fewer."""
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def configs(self, resource_type: ResourceType, name: str) -> Configs:
+        """The stored configuration of a resource: empty where there is none."""
+        if resource_type is ResourceType.TOPIC:
+            topic = self.topics.get(name)
+            return NO_CONFIGS if topic is None else topic.configs
+        return self.resource_configs.get((resource_type, name), NO_CONFIGS)
+
+    def apply(self, delta: MetadataDelta) -> MetadataImage:
+        """The image after ``delta``; what did not change is shared, not copied."""
+        topics, names = self.topics, self.names
+        if delta.changed or delta.deleted or delta.missing:
+            topics, names = dict(topics), dict(names)
+            for topic in (*delta.deleted.values(), *delta.missing.values()):
+                if names.pop(topic.id, None) is not None:  # else its name may be another's by now
+                    topics.pop(topic.name, None)
+            for topic in delta.changed.values():
+                topics[topic.name] = topic
+                names[topic.id] = topic.name
+        controller = delta.controller or (self.controller_id, self.controller_epoch)
+        features_epoch, features = delta.features or (self.features_epoch, self.features)
+        return replace(
+            self,
+            version=self.version + 1 if delta.version is None else delta.version,
+            controller_id=controller[0],
+            controller_epoch=controller[1],
+            brokers=_without_none({**self.brokers, **delta.brokers}),
+            boots=self._apply_boots(delta),
+            topics=topics,
+            names=names,
+            resource_configs=self._apply_configs(delta),
+            features=features,
+            features_epoch=features_epoch,
+            reading=delta.reading or self.reading,
+            lost=self._apply_losses(delta),
+        )
+
+    def replaced(self, delta: MetadataDelta) -> dict[str, TopicImage]:
+        """The topics instead of which ``delta`` has others of the same name, though they are not deleted."""
+        gone = {topic.id for topic in delta.deleted.values()}
+        before = (self.topics.get(name) for name in delta.changed)
+        return {
+            topic.name: topic
+            for topic in before
+            if topic is not None and topic.id != delta.changed[topic.name].id and topic.id not in gone
+        }
+
+    def _apply_losses(self, delta: MetadataDelta) -> frozenset[str]:
+        lost = self.lost if delta.reading is None else delta.reading.unreadable
+        if delta.missing:
+            lost = lost.union(topic.name for topic in delta.missing.values())
+        if lost:
+            lost = lost.difference(delta.changed, (topic.name for topic in delta.deleted.values()))
+        return lost
+
+    def _apply_boots(self, delta: MetadataDelta) -> Mapping[int, str]:
+        if not delta.brokers and not delta.boots:
+            return self.boots
+        return {**self.boots, **delta.boots, **boots_of(_without_none(delta.brokers))}
+
+    def _apply_configs(
+        self, delta: MetadataDelta
+    ) -> Mapping[tuple[ResourceType, str], Configs]:
+        if not delta.configs:
+            return self.resource_configs
+        return {**self.resource_configs, **delta.configs}
+
+
+def _without_none(
+    brokers: Mapping[int, BrokerRegistration | None],
+) -> dict[int, BrokerRegistration]:
+    return {id: broker for id, broker in brokers.items() if broker is not None}
+
+
+def boots_of(brokers: Mapping[int, BrokerRegistration]) -> dict[int, str]:
+    """The ``boot`` of each."""
+    return {id: broker.boot for id, broker in brokers.items()}

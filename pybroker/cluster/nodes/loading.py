@@ -1,0 +1,312 @@
+"""Reads the whole image from the store: two rounds of reads, however many topics there are.
+
+The store may change while it is read. The journal's entries from before the reading on then complete the result
+(``following.newest``).
+
+Other programs may change ZooKeeper. A node that differs from what a broker writes must not stop any broker: it is left
+out, with a warning, and counts as no broker, topic or note. With a configuration that cannot be read nothing is
+deleted, because the defaults might delete what the unknown settings keep.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from pybroker.cluster.decisions.topic_steps import Remains
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import (
+    MISSING_CONFIGS,
+    NO_CONFIGS,
+    UNREADABLE_CONFIGS,
+    UNREADABLE_DEFAULTS,
+    BrokerRegistration,
+    Configs,
+    MetadataImage,
+    PartitionImage,
+    Reading,
+    ResourceType,
+    TopicImage,
+)
+from pybroker.store.interface import CoordinationStore, NoNode, Stat
+from pyclient.protocol.uuids import from_base64
+
+T = TypeVar("T")
+
+FIRST_VERSION: Final = 1
+NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""What the decoding of a node raises that another program has written."""
+
+_log = logging.getLogger(__name__)
+
+
+async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage:
+    """Everything that the store holds, as an image of the version that the journal had before.
+
+    Its brokers are those that the controller has taken into account.
+    """
+    version = await newest_version(store)
+    features, found = await store.get_many([znodes.FEATURE, znodes.KNOWN])
+    known = _required(znodes.KNOWN, journal.decode_known, found[0] if found else b"")
+    gone = {topic.id for topic in await load_deleted(store)}
+    whole, torn = await _load_topics(store, await store.children(znodes.TOPICS))
+    topics = {topic.name: topic for topic in whole if topic.id not in gone}
+    return MetadataImage(
+        cluster_id=cluster_id,
+        version=version,
+        controller_id=known.controller[0],
+        controller_epoch=known.controller[1],
+        brokers=known.brokers,
+        boots=known.boots,
+        topics=topics,
+        names={topic.id: topic.name for topic in topics.values()},
+        resource_configs=await _load_configs(store),
+        features=_required(znodes.FEATURE, znodes.decode_features, features[0]) if features else {},
+        features_epoch=features[1].version if features else -1,
+        reading=Reading(await _unreadable(store, torn)),
+    )
+
+
+async def newest_version(store: CoordinationStore) -> int:
+    """The version of the journal's last entry; 1 where it is empty."""
+    return max(await load_versions(store), default=FIRST_VERSION)
+
+
+async def load_versions(store: CoordinationStore) -> list[int]:
+    """The versions of which the journal has an entry, in order."""
+    return list(map(int, filter(str.isdecimal, await store.children(znodes.JOURNAL))))
+
+
+async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration]:
+    """The live brokers, with what they say they cannot do."""
+    ids = [int(name) for name in await store.children(znodes.BROKER_IDS) if name.isdecimal()]
+    nodes = await store.get_many([znodes.broker_path(id) for id in ids])
+    unfit = await store.get_many([znodes.unfit_path(id) for id in ids])
+    brokers = {}
+    for id, node, said in zip(ids, nodes, unfit, strict=True):
+        broker = _broker(id, node, said) if node is not None else None
+        if broker is not None:
+            brokers[id] = broker
+    return brokers
+
+
+def _broker(
+    id: int, node: tuple[bytes, Stat], said: tuple[bytes, Stat] | None
+) -> BrokerRegistration | None:
+    broker = read_broker(id, *node)
+    if broker is None or said is None or said[1].owner != node[1].owner:
+        return broker
+    unfit = _readable(znodes.unfit_path(id), znodes.decode_unfit, said[0])
+    return broker if unfit is None else broker._replace(is_leaving=unfit[0], offline=unfit[1])
+
+
+def read_broker(id: int, data: bytes, stat: Stat) -> BrokerRegistration | None:
+    """A broker's registration; None where the node is none."""
+    return _readable(znodes.broker_path(id), znodes.decode_broker, id, data, stat.created)
+
+
+class Deleted(NamedTuple):
+    """A topic that was deleted: logs of it may be left, on ``brokers`` (None: on any)."""
+
+    id: bytes
+    name: str
+    brokers: tuple[int, ...] | None
+
+    def may_be_on(self, node_id: int) -> bool:
+        """Whether that broker may have logs of it."""
+        return self.brokers is None or node_id in self.brokers
+
+    def image(self) -> TopicImage:
+        """The topic, without partitions."""
+        return TopicImage(self.name, self.id, ())
+
+
+async def load_deleted(store: CoordinationStore) -> list[Deleted]:
+    """The topics that are noted as deleted."""
+    ids = await store.children(znodes.DELETED_TOPICS)
+    paths = [f"{znodes.DELETED_TOPICS}/{id}" for id in ids]
+    nodes = zip(ids, paths, await store.get_many(paths), strict=True)
+    notes = [_readable(path, _note, id, node[0]) for id, path, node in nodes if node is not None]
+    return [note for note in notes if note is not None]
+
+
+def _note(id: str, data: bytes) -> Deleted:
+    return Deleted(from_base64(id), *znodes.decode_left(data))
+
+
+async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Remains]:
+    """Of topics whose deletion was interrupted between two steps: what is left of them."""
+    deleted = list(deleted)
+    marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
+    return [
+        Remains(topic.id, topic.name, await _load_indexes(store, topic.name))
+        for topic, mark in zip(deleted, marks, strict=True)
+        if mark is not None
+    ]
+
+
+async def load_nodes(store: CoordinationStore, name: str) -> list[str]:
+    """The nodes that are there of a topic, those below others first."""
+    config = znodes.config_path(ResourceType.TOPIC, name)
+    there = [config] if await store.exists(config) else []
+    return [*await _load_tree(store, znodes.topic_path(name)), *there]
+
+
+async def _load_tree(store: CoordinationStore, path: str) -> list[str]:
+    try:
+        names = await store.children(path)
+    except NoNode:
+        return []
+    return [node for name in names for node in await _load_tree(store, f"{path}/{name}")] + [path]
+
+
+async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
+    try:
+        names = await store.children(znodes.partitions_path(name))
+    except NoNode:
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:
+    """Names of topics that are whole in the store and not in ``image()``, though no journal will tell of them: their
+    nodes were away when the image was read, and are back.
+    """
+    names = [name for name in await store.children(znodes.TOPICS) if name not in image().topics]
+    if not names:
+        return []
+    whole, _ = await _load_topics(store, names)
+    gone = {topic.id for topic in await load_deleted(store)}
+    if await newest_version(store) > image().version:
+        return []  # they may be new
+    return [topic.name for topic in whole if topic.id not in gone and topic.name not in image().topics]
+
+
+async def _load_topics(
+    store: CoordinationStore, names: Sequence[str]
+) -> tuple[list[TopicImage], dict[str, bytes | None]]:
+    """The topics, and ids, where they can be read, of those that are not whole."""
+    nodes = await store.get_many([znodes.topic_path(name) for name in names])
+    configs = await load_configs(store, ResourceType.TOPIC, names)
+    torn: dict[str, bytes | None] = {}
+    found: list[tuple[str, bytes, Mapping[int, znodes.Assignment]]] = []
+    for name, node in zip(names, nodes, strict=True):
+        topic = None if node is None else _readable(znodes.topic_path(name), znodes.decode_topic, node[0])
+        if topic is not None:
+            found.append((name, *topic))
+        elif node is not None:
+            torn[name] = None
+    states = iter(
+        await store.get_many(
+            [znodes.state_path(name, index) for name, _, parts in found for index in sorted(parts)]
+        )
+    )
+    topics: list[TopicImage] = []
+    for name, topic_id, replicas in found:
+        partitions = _partitions(name, replicas, list(islice(states, len(replicas))))
+        if len(partitions) == len(replicas):
+            topics.append(TopicImage(name, topic_id, partitions, configs.get(name, MISSING_CONFIGS)))
+        else:
+            torn[name] = topic_id
+    _tell_kept([topic.name for topic in topics if topic.configs in (UNREADABLE_CONFIGS, MISSING_CONFIGS)])
+    return topics, torn
+
+
+def _tell_kept(names: Sequence[str]) -> None:
+    if names:
+        _log.error("nothing of these topics is deleted, because their configuration cannot be read: %s", sorted(names))
+
+
+def _partitions(
+    name: str, replicas: Mapping[int, znodes.Assignment], states: Sequence[tuple[bytes, Stat] | None]
+) -> tuple[PartitionImage, ...]:
+    """From the first one on, as many as there are without a hole."""
+    partitions: list[PartitionImage] = []
+    for index, state in enumerate(states):
+        if state is None or index not in replicas:
+            break
+        path, assigned = znodes.state_path(name, index), replicas[index]
+        partition = _readable(path, znodes.decode_state, index, state[0], state[1].version, assigned)
+        if partition is None:
+            break
+        partitions.append(partition)
+    return tuple(partitions)
+
+
+async def _unreadable(store: CoordinationStore, torn: Mapping[str, bytes | None]) -> frozenset[str]:
+    """Those of the topics that are not whole that are not about to go, either."""
+    if not torn:
+        return frozenset()
+    gone = {topic.id for topic in await load_deleted(store)}
+    names = [name for name, topic_id in torn.items() if topic_id not in gone]
+    nodes = await store.get_many([znodes.topic_path(name) for name in names])
+    there = frozenset(name for name, node in zip(names, nodes, strict=True) if node is not None)
+    if there:
+        _log.warning("below %s, incomplete topics are left out: %s", znodes.TOPICS, sorted(there))
+    return there
+
+
+async def load_configs(
+    store: CoordinationStore, resource_type: ResourceType, names: Iterable[str]
+) -> dict[str, Configs]:
+    """The stored configurations of those resources that have one."""
+    wanted = list(names)
+    nodes = await store.get_many([znodes.config_path(resource_type, name) for name in wanted])
+    return {
+        name: _configs(resource_type, name, node[0])
+        for name, node in zip(wanted, nodes, strict=True)
+        if node is not None
+    }
+
+
+def _configs(resource_type: ResourceType, name: str, data: bytes) -> Configs:
+    found = _readable(znodes.config_path(resource_type, name), znodes.decode_configs, data)
+    return _UNREADABLE.get(resource_type, NO_CONFIGS) if found is None else found
+
+
+_UNREADABLE: Final = {ResourceType.TOPIC: UNREADABLE_CONFIGS, ResourceType.BROKER: UNREADABLE_DEFAULTS}
+
+
+def _readable(path: str, decode: Callable[..., T], *arguments: object) -> T | None:
+    """What a node says; None where it is not as a broker writes it."""
+    try:
+        return decode(*arguments)
+    except NOT_OURS as error:
+        _log.warning("%s is left out, because it is malformed: %s: %s", path, type(error).__name__, error)
+        return None
+
+
+def _required(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
+    """What a node says without which there is no image."""
+    try:
+        return decode(data)
+    except (*NOT_OURS, msgspec.MsgspecError) as error:
+        raise ValueError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _config_names(resource_type: ResourceType, entities: Iterable[str]) -> Iterator[str]:
+    for entity in entities:
+        try:
+            yield znodes.config_name(resource_type, entity)
+        except ValueError as error:
+            folder = znodes.CONFIG_FOLDERS[resource_type]
+            _log.warning("%s/%s is left out: %s", folder, entity, error)
+
+
+async def _load_configs(
+    store: CoordinationStore,
+) -> dict[tuple[ResourceType, str], Configs]:
+    found: dict[tuple[ResourceType, str], Configs] = {}
+    for resource_type in (ResourceType.BROKER, ResourceType.GROUP):
+        try:
+            entities = await store.children(znodes.CONFIG_FOLDERS[resource_type])
+        except NoNode:
+            continue
+        names = list(_config_names(resource_type, entities))
+        stored = await load_configs(store, resource_type, names)
+        found |= {(resource_type, name): configs for name, configs in stored.items()}
+    return found

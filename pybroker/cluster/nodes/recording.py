@@ -1,0 +1,130 @@
+"""Writes a controller's steps: the change and its entry in the journal, in one ``multi``.
+
+The ``multi`` fails at its first operation where the term is over (the epoch's node has another
+version), at the entry if another broker has written the next version: either way this broker is no longer the
+controller. If it fails between them, at a node of the change itself, the term goes on and the image is wrong
+(``Differs``). Only the controller changes those nodes in a term, so the image was wrong before (``corrections``).
+
+If the connection broke and the outcome of a write is unknown, the write is repeated. It can succeed only once, and its
+entry says whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on an image
+that may lack the change. The next term finds it in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from pybroker.cluster.decisions.plan import Step
+from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.nodes.leadership import Leadership
+from pybroker.cluster.nodes.loading import load_versions
+from pybroker.store.interface import (
+    BadVersion,
+    ConnectionLoss,
+    CoordinationError,
+    CoordinationStore,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    SessionExpired,
+    SessionState,
+)
+from pyclient.protocol import errors
+
+PRUNED_PER_STEP = 10
+PAUSE_S = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+class Fenced(errors.NotController):
+    """The term is over: another controller has written, or this one does not know what it has written."""
+
+
+class Differs(errors.UnknownServerError):
+    """The nodes that a change is about are not as the image says: nothing was written, the term goes on."""
+
+
+class Recorder:
+    """Writes the steps of one term."""
+
+    def __init__(
+        self, store: CoordinationStore, leadership: Leadership, versions: Iterable[int]
+    ) -> None:
+        self._store = store
+        self.leadership = leadership
+        self._versions = deque(versions)
+
+    @classmethod
+    async def open(cls, store: CoordinationStore, leadership: Leadership) -> Recorder:
+        """For a term that has begun."""
+        return cls(store, leadership, await load_versions(store))
+
+    async def write(self, step: Step, image: MetadataImage) -> None:
+        """Writes a step that is made of ``image``; raises Fenced, Differs, NotController,
+        UnknownServerError.
+        """
+        if not step.delta:
+            await self._perform(step.operations, None)
+            return
+        version = image.version + 1
+        data = journal.encode(step.delta, image, self.leadership.epoch)
+        entry = Create(znodes.journal_path(version), data)
+        old = self._too_old()
+        await self._perform(step.operations, entry, old)
+        for _ in old:
+            self._versions.popleft()
+        self._versions.append(version)
+
+    def _too_old(self) -> list[Operation]:
+        count = min(len(self._versions) - journal.KEPT, PRUNED_PER_STEP)
+        return [Delete(znodes.journal_path(self._versions[n])) for n in range(max(0, count))]
+
+    async def _perform(
+        self, change: Sequence[Operation], entry: Create | None, old: Sequence[Operation] = ()
+    ) -> None:
+        entries = [] if entry is None else [entry]
+        try:
+            await self._attempt([self.leadership.check(), *change, *entries, *old], entry)
+        except (BadVersion, NodeExists, NoNode, NotEmpty) as error:
+            if 0 < error.index <= len(change):
+                raise Differs(f"the coordination store differs from the metadata: {error}") from error
+            raise Fenced(f"another controller changed this: {error}") from error
+        except ConnectionLoss as error:
+            raise Fenced(f"whether a change was written stays unknown: {error}") from error
+        except SessionExpired as error:
+            raise errors.NotController(f"the controller's session has expired: {error}") from error
+        except CoordinationError as error:
+            _log.error("the coordination store refused a change: %s", error)
+            raise errors.UnknownServerError(f"coordination store: {error}") from error
+
+    async def _attempt(self, operations: list[Operation], entry: Create | None) -> None:
+        try:
+            await self._store.multi(operations)
+            return
+        except ConnectionLoss as error:
+            _log.warning("it is unknown whether a change was written; trying again: %s", error)
+        await self._reconnected()
+        try:
+            await self._store.multi(operations)
+        except (BadVersion, NodeExists, NoNode) as error:
+            if entry is None:
+                raise ConnectionLoss(f"it may have been the first time: {error}") from error
+            if not await self._is_there(entry):
+                raise
+
+    async def _reconnected(self) -> None:
+        await asyncio.sleep(PAUSE_S)
+        while self._store.session.state is SessionState.SUSPENDED:
+            await asyncio.sleep(PAUSE_S)
+
+    async def _is_there(self, entry: Create) -> bool:
+        [found] = await self._store.get_many([entry.path])
+        return found is not None and found[0] == entry.data

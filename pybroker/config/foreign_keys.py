@@ -1,0 +1,20 @@
+"""Keys that Kafka does not have, in a file that others read as well: which are a slip, which are meant for others.
+
+Kafka passes over all of them. Here a slip is an error: a key whose first word is one of Kafka's (``num.partition``), or
+nearly (``lisners``). A key with another first word (``confluent.license``, ``super.users``) is foreign: it belongs to a
+vendor or a plug-in, and is left out with a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+NEAR = 0.75
+"""How alike a first word is that was mistyped; difflib's ratio."""
+
+
+def is_foreign(name: str, known: Iterable[str]) -> bool:
+    """Whether an unknown key of a file belongs to other software."""
+    words = {each.partition(".")[0] for each in known}
+    return not difflib.get_close_matches(name.partition(".")[0], words, n=1, cutoff=NEAR)

@@ -1,0 +1,56 @@
+"""What a start says of settings that it accepts and does not obey, a line per reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from pybroker.config import sources
+from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
+from pybroker.config.inert_keys import UNMET
+
+OF_LISTENERS = "no setting of a single listener has an effect"
+CLUSTER_ID = "CLUSTER_ID"
+
+
+def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
+    """A line for each variable that looks like a setting and is none, such as KAFKA_BOOTSTRAP_SERVERS."""
+    for name, setting in sources.from_environment(environment).items():
+        if not is_known(name):
+            yield f"{setting.source} is ignored: {name} is unknown{suggestion(name, KEYS)}"
+    if CLUSTER_ID in environment:
+        yield f"{CLUSTER_ID} is ignored: a new data folder gets a cluster id of its own"
+
+
+def of_settings(config: BrokerConfig) -> Iterator[str]:
+    """A line for keys that are not Kafka's, one for each thing that is not here and that some key is about."""
+    if others := [name for name, setting in config.foreign.items() if setting.is_marked]:
+        yield f"ignored, as they are none of Kafka's keys: {', '.join(others)}"
+    for name, setting in config.foreign.items():
+        if not setting.is_marked:
+            yield f"{setting.source} is ignored: it is no property, which is key=value: {name} {setting.text}".rstrip()
+    for name, setting in config.unused.items():
+        yield f"{name}={setting.text} (from {setting.source}) is not used: process.roles says that this is KRaft's file"
+    for reason, names in _unmet(config).items():
+        yield f"without effect, as {reason}: {', '.join(names)}"
+
+
+def _unmet(config: BrokerConfig) -> dict[str, list[str]]:
+    """Keys that ask for something that is not here, by what it is."""
+    found: dict[str, list[str]] = {}
+    for name in _asked_for(config):
+        found.setdefault(reason_of(name), []).append(name)
+    return found
+
+
+def _asked_for(config: BrokerConfig) -> Iterable[str]:
+    yield from (name for name in UNMET if config.static(name) != KEYS[name].default)
+    yield from config.ignored
+
+
+def reason_of(name: str) -> str:
+    """Why a key, also a plug-in's, has no effect."""
+    if name.startswith("listener.name."):
+        return OF_LISTENERS
+    if name.startswith(("rlmm.", "rsm.")):
+        return UNMET["remote.log.storage.system.enable"]
+    return UNMET.get(name, UNMET["ssl.protocol"])

@@ -1,0 +1,139 @@
+"""Files of Kafka and of its distributors: what they say that has no meaning here is named, a slip is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.remarks import of_environment, of_settings
+
+KRAFT = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+log.retention.hours=168
+"""
+CONFLUENT = """
+broker.id=0
+num.partitions=3
+metric.reporters=io.confluent.metrics.reporter.ConfluentMetricsReporter
+confluent.metrics.reporter.bootstrap.servers=localhost:9092
+confluent.metrics.reporter.topic.replicas=1
+confluent.license.topic.replication.factor=1
+confluent.metadata.topic.replication.factor=1
+confluent.security.event.logger.exporter.kafka.topic.replicas=1
+confluent.balancer.enable=true
+confluent.cluster.link.enable=true
+"""
+
+
+def loaded(folder: Path, text: str, *arguments: str) -> BrokerConfig:
+    file = folder / "server.properties"
+    file.write_text(text)
+    return BrokerConfig.load(arguments, {}, file=str(file))
+
+
+def test_a_line_that_is_no_property_is_told_with_its_place(tmp_path: Path) -> None:
+    told = list(of_settings(loaded(tmp_path, "num.partitions=2\nthis is not a property\nconfluent.license=x\n")))
+    assert told == [
+        "ignored, as they are none of Kafka's keys: confluent.license",
+        f"{tmp_path}/server.properties:2 is ignored: it is no property, which is key=value: this is not a property",
+    ]
+
+
+def test_all_that_is_wrong_is_collected_for_who_wants_it(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partition=3\nnum.partitions=x\nlog.retention.hours=2\n")
+    errors: list[ConfigError] = []
+    config = BrokerConfig.load((), {}, file=str(file), errors=errors)
+    assert [str(each).partition(" ")[0] for each in errors] == ["num.partition", "num.partitions=x"]
+    assert config["log.retention.hours"] == 2
+
+
+def test_kafkas_own_file_says_what_is_not_here_and_is_quiet_about_how_work_is_done(tmp_path: Path) -> None:
+    assert list(of_settings(loaded(tmp_path, KRAFT))) == [
+        "without effect, as there are no share and streams groups: "
+        "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor"
+    ]
+
+
+def test_keys_of_a_vendor_are_named_in_one_line(tmp_path: Path) -> None:
+    ignored, metrics = of_settings(loaded(tmp_path, CONFLUENT))
+    names = [line.partition("=")[0] for line in CONFLUENT.split() if line.startswith("confluent.")]
+    assert ignored == f"ignored, as they are none of Kafka's keys: {', '.join(names)}"
+    assert metrics == "without effect, as there are no JMX metrics: metric.reporters"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("num.partition", "num.partitions"),
+        ("lisners", "listeners"),
+        ("log.segmnt.bytes", "log.segment.bytes"),
+        ("transation.max.timeout.ms", "transaction.max.timeout.ms"),
+        ("zookeper.connect", "zookeeper.connect"),
+    ],
+)
+def test_a_slip_in_a_file_is_an_error_with_what_was_meant(tmp_path: Path, name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} is unknown: did you mean {meant}\? \(from .*:1\)"):
+        loaded(tmp_path, f"{name}=1")
+
+
+def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"confluent\.balancer\.enable is unknown"):
+        BrokerConfig.load(["confluent.balancer.enable=true"], {})
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("quota.producer.default=1", "there are no quotas: quota.producer.default"),
+        ("create.topic.policy.class.name=a.B", "there are no policies: create.topic.policy.class.name"),
+        ("remote.log.storage.system.enable=true", "there is no tiered storage: remote.log.storage.system.enable"),
+        ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
+        ("listener.name.a.ssl.protocol=x", "single listener has an effect: listener.name.a.ssl.protocol"),
+        ("sasl.enabled.mechanisms=PLAIN", "no authorizer: sasl.enabled.mechanisms"),
+        ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
+    ],
+)
+def test_what_is_asked_for_and_not_here_is_named_with_its_reason(tmp_path: Path, setting: str, says: str) -> None:
+    (line,) = of_settings(loaded(tmp_path, setting))
+    assert says in line
+
+
+def test_a_key_at_its_default_asks_for_nothing(tmp_path: Path) -> None:
+    text = "metric.reporters=org.apache.kafka.common.metrics.JmxReporter\nssl.client.auth=none"
+    assert list(of_settings(loaded(tmp_path, text))) == []
+
+
+def test_a_zookeeper_that_was_left_over_in_a_file_for_kraft_is_not_used_and_named(tmp_path: Path) -> None:
+    left_over = loaded(tmp_path, "process.roles=broker\nzookeeper.connect=localhost:2181")
+    assert left_over["zookeeper.connect"] is None
+    (line,) = of_settings(left_over)
+    assert line.startswith("zookeeper.connect=localhost:2181 (from ")
+    assert ":2) is not used" in line
+    meant = loaded(tmp_path, "process.roles=broker\nzookeeper.connect=a:1", "zookeeper.connect=b:2")
+    assert meant["zookeeper.connect"] == "b:2"
+    assert loaded(tmp_path, "zookeeper.connect=a:1")["zookeeper.connect"] == "a:1"
+
+
+def test_the_cluster_id_of_kafkas_image_is_named() -> None:
+    assert list(of_environment({"CLUSTER_ID": "x", "PATH": "/bin"})) == [
+        "CLUSTER_ID is ignored: a new data folder gets a cluster id of its own"
+    ]

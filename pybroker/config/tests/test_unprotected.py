@@ -1,0 +1,42 @@
+"""A broker that was to be protected does not start open."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.unprotected import check
+
+SASL = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["authorizer.class.name=a.StandardAuthorizer"], "authorizer.class.name=a.StandardAuthorizer.*no authorizer"),
+        (["ssl.client.auth=required"], "ssl.client.auth=required.*no TLS"),
+        (["listener.name.a.ssl.client.auth=required"], "listener.name.a.ssl.client.auth=required.*no TLS"),
+        (["listeners=SASL_PLAINTEXT://:9092", "sasl.enabled.mechanisms=PLAIN"], "it is SASL_PLAINTEXT"),
+        (["listeners=PLAINTEXT://:1,OUTSIDE://:2", SASL], "listeners=OUTSIDE://:2.*it is SASL_SSL"),
+        (["security.inter.broker.protocol=SSL"], "security.inter.broker.protocol=SSL"),
+        (["zookeeper.set.acl=true", "zookeeper.connect=a:1"], "zookeeper.set.acl=true.*nodes are open"),
+        (["zookeeper.ssl.client.enable=true", "zookeeper.connect=a:1"], "zookeeper.ssl.client.enable"),
+    ],
+)
+def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{says}.*open to everybody"):
+        check(BrokerConfig.load(settings, {}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["sasl.enabled.mechanisms=PLAIN", "ssl.keystore.location=/k", "ssl.client.auth=requested"],
+        ["listeners=PLAINTEXT://:1,CONTROLLER://:2", "controller.listener.names=CONTROLLER",
+         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL,SSL:SSL"],
+        ["zookeeper.set.acl=true"],
+    ],
+)
+def test_what_protects_no_listener_that_is_open_is_accepted(settings: list[str]) -> None:
+    check(BrokerConfig.load(settings, {}))

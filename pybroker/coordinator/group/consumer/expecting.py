@@ -1,0 +1,72 @@
+"""What the members of a consumer group are waited for; ``timeouts`` has the deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+from pybroker.coordinator.group.consumer.context import ConsumerContext
+from pybroker.coordinator.group.consumer.member import ConsumerMember, MemberState
+from pybroker.coordinator.group.consumer.timeouts import Wait
+from pybroker.coordinator.shard import Event, Result
+
+
+class Expecting(Protocol):
+    """What is needed of the group."""
+
+    id: str
+    context: ConsumerContext
+
+    @property
+    def members(self) -> Mapping[str, ConsumerMember]: ...
+
+
+def touch(group: Expecting, member: ConsumerMember, result: Result) -> None:
+    """A sign of life of the member."""
+    classic = member.classic
+    lasts_ms = (
+        group.context.pace_of(group.id).session_timeout_ms
+        if classic is None
+        else classic.session_timeout_ms
+    )
+    at_ms = result.now.monotonic_ms + lasts_ms
+    timeouts = group.context.timeouts
+    if not timeouts.extend(group.id, member.id, at_ms):
+        timeouts.touch(group.id, member.id, at_ms, _fencing(group, member, Wait.SESSION))
+
+
+def expect(group: Expecting, member: ConsumerMember, wait: Wait, result: Result) -> None:
+    """The member has its rebalance timeout to do what is waited for."""
+    at_ms = result.now.monotonic_ms + member.rebalance_timeout_ms
+    late = _fencing(group, member, wait)
+    group.context.timeouts.wait(group.id, member.id, wait, at_ms, late)
+
+
+def expect_revocation(group: Expecting, member: ConsumerMember, result: Result) -> None:
+    """A member that has to give back partitions is waited for; no other is."""
+    if member.classic is not None:
+        return
+    if member.state is MemberState.UNREVOKED:
+        expect(group, member, Wait.REBALANCE, result)
+    else:
+        group.context.timeouts.stop(group.id, member.id, Wait.REBALANCE)
+
+
+def expect_nothing_classic(group: Expecting, member: ConsumerMember) -> None:
+    """The member does not speak the classic protocol any more."""
+    for wait in (Wait.JOIN, Wait.SYNC):
+        group.context.timeouts.stop(group.id, member.id, wait)
+
+
+def resume(group: Expecting, result: Result) -> None:
+    """The group has been loaded."""
+    for member in group.members.values():
+        touch(group, member, result)
+        if member.state is MemberState.UNREVOKED:
+            expect(group, member, Wait.REBALANCE, result)
+
+
+def _fencing(group: Expecting, member: ConsumerMember, wait: Wait) -> Event:
+    epoch = member.epoch if wait is Wait.REBALANCE else None
+    return partial(group.context.put_out, group.id, member.id, epoch, wait.value)

@@ -1,0 +1,28 @@
+"""What a JoinGroup is answered: the refusals, and the members as their leader is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pybroker.coordinator.group.members import Member
+from pyclient.protocol import JoinGroup
+from pyclient.protocol.errors import KafkaError
+
+JoinedMember = JoinGroup.Response.JoinGroupResponseMember
+
+
+def refusal(error: KafkaError | type[KafkaError], member_id: str) -> JoinGroup.Response:
+    """The response to a JoinGroup that tells an error."""
+    return JoinGroup.Response(error_code=error.code, member_id=member_id, protocol_name=None)
+
+
+def joined_members(members: Iterable[Member], protocol: str | None) -> list[JoinedMember]:
+    """All of a generation, each with what it says to this protocol: what the leader assigns by."""
+    return [
+        JoinGroup.Response.JoinGroupResponseMember(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(protocol),
+        )
+        for member in members
+    ]

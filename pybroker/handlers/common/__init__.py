@@ -1,0 +1,1 @@
+"""What several handlers share: the call, turns for long requests, forwarding, admission to a transaction."""

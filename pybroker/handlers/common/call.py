@@ -1,0 +1,138 @@
+"""The context of a request: the client, the API version, and the broker that handles it."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from cy.wire.messages import Message
+from pybroker.clock import Clock
+from pybroker.cluster import peer_secret
+from pybroker.cluster.controller import ControllerService
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.producer_ids import ProducerIds
+from pybroker.cluster.suspects import Suspects
+from pybroker.config import BrokerConfig
+from pybroker.coordinator.groups import GroupCoordinator
+from pybroker.coordinator.transactions import TransactionCoordinator
+from pybroker.handlers.common.turns import Turns
+from pybroker.log.manager import LogManager
+from pybroker.replication.replica_manager import ReplicaManager
+from pyclient.protocol.apis import Api
+
+
+class Connection(Protocol):
+    """A client's connection, as handlers see it."""
+
+    id: str
+    """Unique among the broker's connections: ``local-remote-number`` as in Kafka's logs."""
+    listener_name: str
+    local_address: tuple[str, int]
+    peer_address: tuple[str, int]
+    client_software_name: str
+    client_software_version: str
+    broker_id: int | None
+    """The broker of this cluster at the other end, once it has proved itself (``cluster.peer_secret``)."""
+    authentication: peer_secret.Server | None
+    """The proof that is under way."""
+    pinned: bool
+    """The bytes of the request that is being handled stay as long as they are referenced."""
+
+    def hold(self) -> None:
+        """No further request is read until ``release`` has been called as often."""
+        ...
+
+    def release(self) -> None:
+        """Ends a ``hold``."""
+        ...
+
+
+@contextmanager
+def held(connection: Connection) -> Iterator[None]:
+    """Holds the connection within ``with``: what this client sends meanwhile is served afterwards."""
+    connection.hold()
+    try:
+        yield
+    finally:
+        connection.release()
+
+
+class Peers(Protocol):
+    """The way to other brokers, as handlers see it (``pybroker.net.peer``)."""
+
+    async def request(self, node_id: int, message: Message, *, purpose: str = ...) -> Any:
+        """The response. Raises KafkaError where the broker cannot be reached or does not answer in time."""
+        ...
+
+
+class Forwards(Protocol):
+    """What is needed of ``forwarding.Forwarding``."""
+
+    async def ask(self, api: Api, version: int, client_id: str | None, request: Any) -> Any:
+        """The controller's response. Raises NotController where none could be reached."""
+        ...
+
+
+class Broker(Protocol):
+    """The broker, as handlers see it. ``pybroker.server`` builds the real one; tests use small
+    fakes.
+    """
+
+    node_id: int
+    cluster_id: str
+    clock: Clock
+    config: BrokerConfig
+    metadata: MetadataCache
+    suspects: Suspects
+    """Brokers that may just have died."""
+    controller: ControllerService
+    replicas: ReplicaManager
+    logs: LogManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    unpackers: ThreadPoolExecutor
+    """For batches that take long to unpack."""
+    turns: Turns
+    """Where long requests wait for their next turn."""
+    loop: AbstractEventLoop
+
+    @property
+    def forwarding(self) -> Forwards:
+        """How the controller is asked."""
+        ...
+
+    @property
+    def peer_secret(self) -> bytes:
+        """By which brokers of this cluster prove to each other that they are."""
+        ...
+
+    @property
+    def peers(self) -> Peers:
+        """Requests to other brokers."""
+        ...
+
+    def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
+        """Host and port of every live broker, by node id, as the client on ``connection`` should
+        reach it.
+        """
+        ...
+
+
+class Call:
+    """One request's context. Shared by consecutive requests of a connection: never changed after it
+    is made.
+    """
+
+    __slots__ = ("broker", "client_id", "connection", "version")
+
+    def __init__(
+        self, broker: Broker, version: int, client_id: str | None, connection: Connection
+    ) -> None:
+        self.broker = broker
+        self.version = version
+        self.client_id = client_id
+        self.connection = connection

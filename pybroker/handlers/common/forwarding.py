@@ -1,0 +1,137 @@
+"""Forwards requests that only the controller can serve (KIP-590).
+
+The request travels unchanged, in an Envelope. The controller handles it as if the client had sent it
+there. Its answer includes the version of the metadata that the request has made. The forwarding broker
+waits until its own metadata has that version, so a client that creates a topic then finds it.
+
+If there is no controller, or it cannot be reached, the broker tries again. After ``PATIENCE_S`` the
+client gets NOT_CONTROLLER, if its response has a field for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pybroker.handlers.common.call import Broker, Call
+from pyclient.protocol import Envelope, errors
+from pyclient.protocol.apis import Api, by_key
+from pyclient.protocol.frames import decode_request_header, decode_response_header
+
+PATIENCE_S: Final = 20.0
+RETRY_S: Final = 0.05
+CATCHING_UP_S: Final = 10.0
+
+Handler = Callable[[Any, Call], Any]
+
+_length = struct.Struct(">i")
+_version = struct.Struct(">q")
+
+
+class Forwarding:
+    """Hands requests of one broker's clients on to the controller."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def ask(self, api: Api, version: int, client_id: str | None, request: Any) -> Any:
+        """The controller's response. Raises NotController where none could be reached.
+
+        A request whose connection was lost is asked again, as in Kafka: it may find itself done.
+        """
+        frame = _joined(api.encode_request(version, 0, client_id, request))
+        envelope = Envelope.Request(request_data=frame, client_host_address=b"")
+        answer = await self._ask(api, envelope)
+        made, data = _version.unpack_from(answer)[0], answer[_version.size :]
+        await self._catch_up(made)
+        header = decode_response_header(api, version, data, 0, len(data))
+        return api.decode_response(version, data, header.position, len(data))
+
+    async def _ask(self, api: Api, envelope: Envelope.Request) -> bytes:
+        loop = self._broker.loop
+        deadline = loop.time() + PATIENCE_S
+        while loop.time() < deadline:
+            controller = self._broker.metadata.image.controller_id
+            if controller != self._broker.node_id:
+                answer = await self._try(api, controller, envelope)
+                if answer is not None:
+                    return answer
+            elif self._broker.controller.is_controller:
+                break
+            await asyncio.sleep(RETRY_S)
+        raise errors.NotController("the controller could not be reached")
+
+    async def _try(self, api: Api, controller: int, envelope: Envelope.Request) -> bytes | None:
+        """Each API has a connection of its own: a deletion that takes long holds up nothing else."""
+        try:
+            response = await self._broker.peers.request(controller, envelope, purpose=f"forwarded {api.name}")
+        except (errors.BrokerNotAvailable, errors.NetworkException):
+            return None
+        except errors.RequestTimedOut as error:
+            raise errors.NotController(str(error)) from error
+        if response.error_code == errors.NotController.code:
+            return None
+        if response.error_code or response.response_data is None:
+            raise errors.NotController(f"the controller answered {response.error_code}")
+        return bytes(response.response_data)
+
+    async def _catch_up(self, version: int) -> None:
+        try:
+            async with asyncio.timeout(CATCHING_UP_S):
+                await self._broker.metadata.until(lambda image: image.version >= version)
+        except TimeoutError:
+            return  # the answer is true, though this broker does not know it yet
+
+
+def forwarded(api: Api, handle: Handler) -> Handler:
+    """``handle``, at the controller."""
+
+    @functools.wraps(handle)
+    def route(request: Any, call: Call) -> Any:
+        if call.broker.controller.is_controller:
+            return handle(request, call)
+        return _hand_on(api, handle, request, call)
+
+    return route
+
+
+async def _hand_on(api: Api, handle: Handler, request: Any, call: Call) -> Any:
+    try:
+        return await call.broker.forwarding.ask(api, call.version, call.client_id, request)
+    except errors.NotController:
+        return await settled(handle(request, call))  # tells it in its own way, or is it by now
+
+
+async def settled(result: Any) -> Any:
+    """What a handler has returned, when it is there."""
+    return await result if inspect.isawaitable(result) else result
+
+
+async def open_envelope(
+    envelope: Envelope.Request, call: Call, handlers: Mapping[Api, Handler]
+) -> bytes:
+    """Handles what another broker's client has asked. Raises NotController, InvalidRequest."""
+    if not call.broker.controller.is_controller:
+        raise errors.NotController("another broker is the controller")
+    data = bytes(envelope.request_data)
+    header = decode_request_header(data, 0, len(data))
+    api = by_key(header.api_key)
+    if api is None or api not in handlers:
+        raise errors.InvalidRequest(f"API key {header.api_key} is not for the controller")
+    request = api.decode_request(header.api_version, data, header.position, len(data))
+    inner = Call(call.broker, header.api_version, header.client_id, call.connection)
+    response = await settled(handlers[api](request, inner))
+    frame = _joined(api.encode_response(header.api_version, 0, response))
+    return _version.pack(call.broker.metadata.image.version) + frame
+
+
+def _joined(frame: Any) -> bytes:
+    """A frame without its length."""
+    data = frame if isinstance(frame, bytes) else b"".join(frame)
+    return data[_length.size :]
+
+

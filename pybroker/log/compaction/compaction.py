@@ -1,0 +1,225 @@
+"""One compaction of one log: reads the keys of its dirty part into a map, then rewrites segment by segment.
+
+First ``read_keys`` puts each key's last offset in the dirty part into an offset map of a given size. If the map is
+full, the dirty part ends there for this time.
+
+Then ``rewrite`` rewrites each run of segments, from the log's beginning to the end of the part that the map covers,
+without the records that have a successor in the map. ``cy.compaction.batch_filter`` decides about the records of a
+batch, ``cy.batch.aborted_transactions`` about transactions.
+
+Bytes only: no object per record, the GIL is released for all but the codecs' wrappers. The memory
+is the map and a few buffers of a read's size, or of the largest batch.
+
+Thread-safety: one pool thread. Segments are sealed and read through files of our own; what the
+loop's thread must give (the log's producers, a place in the log) comes as arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cy.batch import CorruptBatch
+from cy.batch.aborted_transactions import AbortedTransactions
+from cy.batch.legacy import up_convert
+from cy.batch.whole_batches import measure
+from cy.compaction.batch_filter import BatchFilter
+from cy.compaction.key_scanner import KeyScanner
+from cy.compaction.offset_map import ENTRY_BYTES, OffsetMap
+from cy.int64_map import Int64Map
+from pybroker.log.cleaned_segment import CleanedSegment
+from pybroker.log.compaction.cleanable import Cleanable
+from pybroker.log.compaction.throttle import Throttle
+from pybroker.log.files.storage import DataFile
+from pybroker.log.interruption import Interruption
+from pybroker.log.producers.producer_entry import NO_OFFSET, ProducerEntry
+from pybroker.log.segment import Segment
+
+SECRET_BYTES = 16
+LEAST_MAP_BYTES = 1 << 16
+
+
+class MapTooSmall(ValueError):
+    """Not even one batch's keys fit into the offset map: no compaction would ever end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a compaction may use (``log.cleaner.*``), of one thread; bytes."""
+
+    map_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    read_bytes: int = 262_144
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a compaction did; for the log."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    read_records: int = 0
+    kept_records: int = 0
+    keys: int = 0
+
+
+class Compaction:
+    """The compaction of ``todo``'s log; times are milliseconds.
+
+    ``aborted`` are the ``.txnindex`` entries of the whole log.
+    Every method may raise OSError, Interrupted, cy.batch.CorruptBatch and InvalidBatch.
+    """
+
+    def __init__(
+        self,
+        todo: Cleanable,
+        resources: Resources,
+        throttle: Throttle,
+        interruption: Interruption,
+        *,
+        aborted: bytes,
+        now_ms: int,
+    ) -> None:
+        self._todo = todo
+        self._storage = todo.log.log_dir.storage
+        self._resources = resources
+        self._throttle = throttle
+        self._interruption = interruption
+        self._aborted = aborted
+        self._now_ms = now_ms
+        self.stats = Stats()
+        self._map: OffsetMap | None = None
+        self._filter: BatchFilter | None = None
+        self._latest = todo.first_dirty - 1
+
+    @property
+    def end(self) -> int:
+        """The log is clean below this offset once everything is rewritten."""
+        return self._latest + 1
+
+    # Keys
+
+    def read_keys(self) -> None:
+        """Fills the offset map from the dirty part. Raises MapTooSmall, MemoryError."""
+        todo = self._todo
+        self._map = OffsetMap(self._map_bytes(), self._resources.load_factor, os.urandom(SECRET_BYTES))
+        scanner = KeyScanner(self._map, AbortedTransactions(self._aborted), todo.first_dirty)
+        self._scan(scanner)
+        self.stats.keys = len(self._map)
+        if scanner.latest < todo.first_dirty:
+            raise MapTooSmall(f"the batch at offset {todo.first_dirty} has more keys than {self._map.limit}")
+        self._latest = scanner.latest
+        self._transactions = AbortedTransactions(self._aborted)
+        self._filter = BatchFilter(
+            self._map,
+            self._transactions,
+            Int64Map(),
+            latest=self._latest,
+            now_ms=self._now_ms,
+            delete_retention_ms=todo.log.config.delete_retention_ms,
+        )
+
+    def _scan(self, scanner: KeyScanner) -> None:
+        todo = self._todo
+        for segment, end in zip(todo.segments, _ends(todo), strict=True):
+            if end <= todo.first_dirty:
+                continue
+            for data, _ in self._pieces(segment):
+                scanner.scan(data)
+                if scanner.is_full:
+                    return
+            scanner.skip_to(end)
+
+    def _map_bytes(self) -> int:
+        """No more than every offset of the dirty part could need."""
+        offsets = self._todo.first_uncleanable - self._todo.first_dirty
+        needed = int((offsets + 2) / self._resources.load_factor) * ENTRY_BYTES + LEAST_MAP_BYTES
+        return max(LEAST_MAP_BYTES, min(self._resources.map_bytes, needed))
+
+    # Segments
+
+    def rewrite(self, group: Sequence[Segment], producers: Iterable[ProducerEntry]) -> CleanedSegment:
+        """Writes what stays of ``group`` into one segment that can be swapped in.
+
+        ``producers`` are those of the log as it is now.
+        """
+        log = self._todo.log
+        cleaned = CleanedSegment(
+            self._storage, log.log_dir.cache, log.folder, group[0].base_offset, log.config.index_interval_bytes
+        )
+        try:
+            assert self._filter is not None
+            self._filter.set_last_offsets(last_offsets(producers))
+            last = max((segment for segment in group if segment.size), key=_base_offset, default=None)
+            for segment in group:
+                self._rewrite(segment, cleaned, self._filter, is_last=segment is last)
+            cleaned.finish(self._transactions.take_kept(), self._storage.modified_ms(group[-1].path))
+        except BaseException:
+            cleaned.remove()
+            raise
+        return cleaned
+
+    def _rewrite(self, segment: Segment, cleaned: CleanedSegment, records: BatchFilter, *, is_last: bool) -> None:
+        for data, is_end in self._pieces(segment):
+            records.filter(data, is_last and is_end)
+            if len(records):
+                with memoryview(records) as output:
+                    cleaned.write(output)
+                self._pay(len(records))
+                self.stats.written_bytes += len(records)
+            records.clear()
+        self.stats.read_records, self.stats.kept_records = records.records_read, records.records_kept
+
+    # Reading
+
+    def _pieces(self, segment: Segment) -> Iterator[tuple[bytes, bool]]:
+        """The batches of a segment, in pieces about as large as a read; whether it is the last piece."""
+        file, size = self._storage.open(segment.path), segment.size
+        position, wanted = 0, self._resources.read_bytes
+        while position < size:
+            self._interruption.check()
+            wanted = min(wanted, size - position)
+            data = file.read(wanted, position)
+            if len(data) < wanted:
+                raise CorruptBatch(f"{file.path} ends before position {position + wanted}")
+            end, cut_size, has_legacy = measure(data)
+            if not end:
+                wanted = _larger(file, position, size - position, wanted, cut_size)
+                continue
+            position += end
+            wanted = self._resources.read_bytes
+            self._pay(end)
+            self.stats.read_bytes += end
+            whole = data if end == len(data) else data[:end]
+            yield (up_convert(whole) if has_legacy else whole), position >= size
+
+    def _pay(self, used_bytes: int) -> None:
+        delay = self._throttle.delay(used_bytes, time.monotonic())
+        if delay > 0:
+            self._interruption.wait(delay)
+
+
+def last_offsets(producers: Iterable[ProducerEntry]) -> Int64Map:
+    """Which batch holds a producer's state, as ``BatchFilter`` wants it."""
+    return Int64Map(
+        (entry.producer_id, entry.last_offset if entry.last_offset != NO_OFFSET else -2 - entry.epoch)
+        for entry in producers
+    )
+
+
+def _larger(file: DataFile, position: int, left: int, read: int, batch_size: int) -> int:
+    """How much to read to have one batch whole; it must end within what is left of the file."""
+    if read >= left or batch_size > left:
+        raise CorruptBatch(f"{file.path}: the batch at position {position} is cut by the end of the file")
+    return max(batch_size, 2 * read)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _ends(todo: Cleanable) -> list[int]:
+    """Where the next segment begins, of each."""
+    return [*(segment.base_offset for segment in todo.segments[1:]), todo.first_uncleanable]

@@ -1,0 +1,241 @@
+"""The copy of a log that is being moved to another log dir, while the log is in use.
+
+``update`` runs on a pool thread. It copies what is new and syncs it, as often as it is called. ``complete`` runs on the
+loop's thread, where nothing is appended meanwhile: it copies what is still missing, which has to be little, and syncs
+nothing.
+
+A segment is *done* when it was copied after another one followed it. It does not change any more unless the log is
+cut, and then the copy starts again. Indexes are disposable and not synced, except for the transaction index.
+Quarantined data (``.quarantined``) are copied as well, and so are files that are not the log's, because their folder
+is removed.
+
+Raises OSError for the target, and KafkaStorageError where the source fails, whose dir is offline then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from pybroker.log.dirs.folder_states import Start, file_state
+from pybroker.log.files import leader_epochs, partition_metadata
+from pybroker.log.files.storage import DataFile, Storage
+from pybroker.log.log import Log
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.segment import Segment
+from pybroker.log.segment_files import SUFFIX
+from pyclient.protocol import errors
+
+CHUNK_BYTES = 1 << 20
+SYNC_BYTES = 8 << 20
+"""Bytes between syncs: others' syncs wait for what is dirty on their disk."""
+REST_BYTES = 4 << 20
+REST_SEGMENTS = 16
+"""What ``complete`` copies at most, on the loop's thread."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class Cancelled(Exception):
+    """The copy is no longer needed."""
+
+
+class _Cut(Exception):
+    """The log was cut while it was read."""
+
+
+class LogCopy:
+    """The copy of ``log`` in ``folder``; ``is_cancelled()`` ends an update."""
+
+    def __init__(self, log: Log, storage: Storage, folder: str, is_cancelled: Callable[[], bool]) -> None:
+        self._log = log
+        self._storage = storage
+        self._folder = folder
+        self._is_cancelled = is_cancelled
+        self._truncations = log.files.durability.truncations
+        self._copied: dict[int, int] = {}
+        """Bytes of each segment, by base offset."""
+        self._done: set[int] = set()
+        self._others: set[str] = set()
+        self.synced_end = 0
+        """Everything below is on the target's disk."""
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of segments in the target dir."""
+        return sum(list(self._copied.values()))
+
+    def update(self) -> None:
+        """Copies everything new since the last update and syncs it; blocks. If the log is cut meanwhile, it ends
+        early, and the next update starts again. Raises Cancelled.
+        """
+        with contextlib.suppress(_Cut):
+            self._update()
+
+    def _update(self) -> None:
+        log = self._log
+        truncations, end = log.files.durability.truncations, log.log_end_offset
+        if truncations != self._truncations:
+            self._begin_anew(truncations)
+        self._storage.make_folder(self._folder)
+        *sealed, active = log.segments.snapshot()
+        self._remove_gone({segment.base_offset for segment in (*sealed, active)})
+        for segment in sealed:
+            if segment.base_offset not in self._done:
+                self._copy_sealed(segment)
+        self._copy_log(active, sync=True)
+        self._copy_others(active.base_offset)
+        self._storage.sync_folder(self._folder)
+        if truncations == log.files.durability.truncations:
+            self.synced_end = end
+
+    def complete(self) -> bool:
+        """Copies the rest, on the loop's thread; False, and the copy is as it was, where that is too much."""
+        log = self._log
+        segments = log.segments.snapshot()
+        bases = {segment.base_offset for segment in segments}
+        rest = [segment for segment in segments if segment.base_offset not in self._done]
+        missing = sum(segment.size - self._copied.get(segment.base_offset, 0) for segment in rest)
+        count = len(rest) + len(self._copied.keys() - bases)
+        if log.files.durability.truncations != self._truncations or missing > REST_BYTES or count > REST_SEGMENTS:
+            return False
+        self._remove_gone(bases)
+        for segment in rest:
+            self._of_source(segment.files.save_indexes)
+            self._copy_log(segment, sync=False)
+            self._copy_indexes(segment, sync=False)
+            segment.txn_index.doubt()
+            self._copy_small(producer_snapshot.file_name(segment.base_offset), sync=False)
+        return True
+
+    def _begin_anew(self, truncations: int) -> None:
+        """The log was cut: what was copied may have changed."""
+        self._storage.remove_folder(self._folder)
+        self._copied.clear()
+        self._done.clear()
+        self._others.clear()
+        self.synced_end = 0
+        self._truncations = truncations
+
+    def _remove_gone(self, bases: set[int]) -> None:
+        """Segments that retention has removed."""
+        for base in self._copied.keys() - bases:
+            for suffix in (SUFFIX, ".index", ".timeindex", ".txnindex"):
+                self._storage.unlink(f"{self._folder}/{base:020d}{suffix}")
+            del self._copied[base]
+            self._done.discard(base)
+
+    def _copy_sealed(self, segment: Segment) -> None:
+        if self._copy_log(segment, sync=True):
+            self._copy_indexes(segment, sync=True)
+            self._date(segment)
+            self._done.add(segment.base_offset)
+
+    def _copy_log(self, segment: Segment, *, sync: bool) -> bool:
+        """False where the segment has gone meanwhile."""
+        source = self._opened(segment.path)
+        if source is None:
+            return False
+        target = self._storage.open(self._path(segment.path), create=True)
+        done = synced = self._copied.get(segment.base_offset, 0)
+        while done < segment.size:
+            data = self._read(source, done, segment.size)
+            target.write(data, done)
+            done += len(data)
+            self._copied[segment.base_offset] = done
+            if sync and done - synced >= SYNC_BYTES:
+                target.sync()
+                synced = done
+        self._copied[segment.base_offset] = done
+        if sync:
+            target.sync()
+        return True
+
+    def _copy_indexes(self, segment: Segment, *, sync: bool) -> None:
+        self._of_source(segment.txn_index.save)
+        for index in (segment.offset_index, segment.time_index):
+            self._copy_small(index.path.rpartition("/")[2], sync=False)
+        self._copy_small(segment.txn_index.path.rpartition("/")[2], sync=sync)
+
+    def _date(self, segment: Segment) -> None:
+        """Retention goes by the file's time where records have none."""
+        modified_ms = self._of_source(lambda: self._log.log_dir.storage.modified_ms(segment.path))
+        if modified_ms is not None:
+            self._storage.set_modified_ms(self._path(segment.path), modified_ms)
+
+    def _copy_others(self, active_base: int) -> None:
+        """Copies files other than segments. A snapshot beyond the active segment's base may be half written."""
+        names = self._of_source(lambda: self._log.log_dir.storage.files(self._log.folder)) or {}
+        for name in sorted(names.keys() - self._others):
+            state = file_state(name)
+            if state is None:
+                self._copy_foreign(name)
+                self._others.add(name)
+            elif state.start is Start.KEEPS:
+                self._copy_whole(name, self._opened(f"{self._log.folder}/{name}"))
+                self._others.add(name)
+            elif name.endswith(producer_snapshot.SUFFIX) and int(name.partition(".")[0]) <= active_base:
+                self._copy_small(name, sync=False)
+                self._others.add(name)
+        self._copy_small(partition_metadata.FILE_NAME, sync=True)
+        self._write(leader_epochs.FILE_NAME, self._log.leader_epochs.encode(), sync=True)
+
+    def _copy_foreign(self, name: str) -> None:
+        """Copies a foreign file. If we may not open it, the log moves all the same, and no dir fails."""
+        path = f"{self._log.folder}/{name}"
+        try:
+            source = self._log.log_dir.storage.open(path)
+        except OSError as error:
+            logger.warning("%s does not belong to the log, and does not move with it: %s", path, error)
+            return
+        self._copy_whole(name, source)
+
+    def _copy_whole(self, name: str, source: DataFile | None) -> None:
+        if source is None:
+            return
+        target = self._storage.open(self._path(name), create=True)
+        done, size = 0, source.size()
+        while done < size:
+            data = self._read(source, done, size)
+            target.write(data, done)
+            done += len(data)
+        target.sync()
+
+    def _copy_small(self, name: str, *, sync: bool) -> None:
+        data = self._of_source(lambda: self._log.log_dir.storage.read(f"{self._log.folder}/{name}"))
+        if data is not None:
+            self._write(name, data, sync=sync)
+
+    def _write(self, name: str, data: bytes, *, sync: bool) -> None:
+        self._storage.write(self._path(name), data)
+        if sync:
+            self._storage.open(self._path(name)).sync()
+
+    def _opened(self, path: str) -> DataFile | None:
+        return self._of_source(lambda: self._log.log_dir.storage.open(path))
+
+    def _read(self, source: DataFile, position: int, end: int) -> bytes:
+        if self._is_cancelled():
+            raise Cancelled
+        data = self._of_source(lambda: source.read(min(CHUNK_BYTES, end - position), position))
+        if not data:
+            if self._log.files.durability.truncations != self._truncations:
+                raise _Cut
+            raise errors.KafkaStorageError(f"{source.path} is shorter than {end} bytes")
+        return data
+
+    def _of_source(self, work: Callable[[], T]) -> T | None:
+        """None for a file that is not there; a disk that does not work fails here, not the target."""
+        try:
+            return work()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._log.log_dir.refuse(error, f"copying from {self._log.folder}") from error
+
+    def _path(self, path: str) -> str:
+        return f"{self._folder}/{path.rpartition('/')[2]}"

@@ -1,0 +1,255 @@
+"""Strays: logs that belong to no known partition of this broker and that no decision has deleted.
+
+A topic that is missing in the metadata may have been lost there: a restored backup, a node removed by hand. So its
+logs are kept. Such a log is closed, and its folder gets Kafka's name for it::
+
+    <topic>-<partition>.<id>-stray/
+
+From then on nothing touches it: no retention, no compaction, no truncation, no deletion. A new topic of the same name
+has a folder of its own beside it. There are two ways back. When a topic of the same id has the partition again, its
+log is the stray. And a person decides otherwise: ``pybroker log strays`` lists, adopts and removes.
+
+``stray.json`` in the folder says what the name cannot (a long topic name is cut) and what the checkpoint files of the
+log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was
+set aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back; the
+next start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
+its ordinary name is a log, whatever else is in it.
+
+Thread-safety: the functions on files may block. Any thread may call the methods of ``Strays``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pybroker.log.dirs.folders import STRAY_NOTE, STRAY_SUFFIX, marked_name, parse_marked
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files import partition_metadata
+from pybroker.log.files.storage import Storage
+from pybroker.log.log import Log
+from pybroker.log.recovery import Checkpointed
+from pybroker.topic_partition import TopicPartition
+from pyclient.protocol import errors
+
+FILE_NAME = STRAY_NOTE
+VERSION = 0
+
+logger = logging.getLogger(__name__)
+
+
+class Note(NamedTuple):
+    """What ``stray.json`` says."""
+
+    topic_partition: TopicPartition
+    checkpointed: Checkpointed
+    is_clean: bool
+    """The log was closed in order."""
+    since_ms: int
+    why: str
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        document = {
+            "version": VERSION,
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            **self.checkpointed._asdict(),
+            "is_clean": self.is_clean,
+            "since_ms": self.since_ms,
+            "why": self.why,
+        }
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def decode(data: bytes) -> Note:
+    """Parses ``stray.json``; raises ValueError."""
+    try:
+        found = json.loads(data)
+        if found["version"] != VERSION:
+            raise ValueError(f"version {VERSION} is expected")
+        return Note(
+            TopicPartition(str(found["topic"]), int(found["partition"])),
+            Checkpointed(*(int(found[name]) for name in Checkpointed._fields)),
+            bool(found["is_clean"]),
+            int(found["since_ms"]),
+            str(found["why"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def read_note(storage: Storage, folder: str) -> Note | None:
+    """The note in a folder; None where there is none that can be read."""
+    try:
+        return decode(storage.read(f"{folder}/{FILE_NAME}"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def merged(checkpointed: Checkpointed, note: Note | None) -> Checkpointed:
+    """Returns the offsets of a log whose folder has its name back; ``note`` has them if the checkpoints do not know
+    the log yet.
+
+    Of the recovery point only the checkpoint counts: the log may have been cut since the note was written.
+    """
+    if note is None:
+        return checkpointed
+    return Checkpointed(
+        checkpointed.recovery_point,
+        max(checkpointed.log_start_offset, note.checkpointed.log_start_offset),
+        checkpointed.high_watermark or note.checkpointed.high_watermark,
+        checkpointed.clean_offset or note.checkpointed.clean_offset,
+    )
+
+
+def find(storage: Storage, log_dir: str) -> Iterator[tuple[str, bytes, Note]]:
+    """Folder, topic id (``ZERO_ID`` where it is not known) and note of each stray in a log dir; raises OSError.
+
+    One without a note, as Kafka leaves it, was perhaps not closed.
+    """
+    for name in storage.folders(log_dir):
+        named = parse_marked(name, STRAY_SUFFIX)
+        if named is not None:
+            folder = f"{log_dir}/{name}"
+            note = read_note(storage, folder) or Note(named, Checkpointed(), False, storage.modified_ms(folder), "")
+            yield folder, partition_metadata.read(storage, folder), note
+
+
+class Stray(NamedTuple):
+    """A log of this broker that belongs to no partition."""
+
+    log_dir: LogDir
+    folder: str
+    topic_id: bytes
+    note: Note
+    size: int
+    """Bytes."""
+
+
+class Strays:
+    """The strays of one broker."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
+        self._put_off: dict[TopicPartition, tuple[Log, str]] = {}
+        """Logs that could not be set aside yet, and why they are to be."""
+        self._lock = threading.Lock()
+        """Guards both, and is never held while a disk works."""
+        self._trying = threading.Lock()
+        """Held while postponed logs are set aside; code that needs one of their names waits."""
+
+    def look_into(self, log_dir: LogDir) -> None:
+        """Finds those that are in ``log_dir``; raises OSError."""
+        for folder, topic_id, note in find(self._storage, log_dir.path):
+            self._add(Stray(log_dir, folder, topic_id, note, sum(self._storage.files(folder).values())))
+
+    def _add(self, stray: Stray) -> None:
+        with self._lock:
+            self._found.setdefault((stray.topic_id, stray.note.topic_partition), []).append(stray)
+
+    def _remove(self, stray: Stray) -> bool:
+        """False where another thread has taken it."""
+        with self._lock:
+            found = self._found.get((stray.topic_id, stray.note.topic_partition), [])
+            is_there = stray in found
+            if is_there:
+                found.remove(stray)
+            return is_there
+
+    def online(self) -> list[Stray]:
+        """Those in dirs that have not failed."""
+        with self._lock:
+            return [stray for found in self._found.values() for stray in found if not stray.log_dir.offline]
+
+    def of(self, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
+        """The one that is the log of this topic's partition, the newest where there are several, unless a person has
+        removed it meanwhile.
+        """
+        with self._lock:
+            found = list(self._found.get((topic_id, topic_partition), ()))
+        online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
+        return max(online, key=lambda stray: stray.note.since_ms, default=None)
+
+    def set_aside_or_put_off(self, log: Log, now_ms: int, why: str) -> Stray:
+        """As ``set_aside``. A log that keeps its folder, for a lack of descriptors, stays in the checkpoint files, and
+        ``set_aside_what_was_put_off`` tries again.
+        """
+        try:
+            return self.set_aside(log, now_ms, why)
+        except errors.KafkaStorageError:
+            if not log.log_dir.offline:
+                with self._lock:
+                    self._put_off[log.topic_partition] = (log, why)
+                log.log_dir.logs[log.topic_partition] = log
+                log.log_dir.stale.discard(log.topic_partition)
+            raise
+
+    def put_off(self, topic_partition: TopicPartition) -> Log | None:
+        """The log of that name that has its folder still and is to lose it."""
+        with self._lock:
+            return self._put_off.get(topic_partition, (None, ""))[0]
+
+    def set_aside_what_was_put_off(self, now_ms: int, topic_partition: TopicPartition | None = None) -> None:
+        """All such logs, or that one; blocks. Raises KafkaStorageError."""
+        for each in list(self._put_off) if topic_partition is None else [topic_partition]:
+            if each in self._put_off:
+                with self._trying:
+                    self._set_aside_again(each, now_ms)
+
+    def _set_aside_again(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        with self._lock:
+            log, why = self._put_off.get(topic_partition, (None, ""))
+        if log is None:
+            return
+        if not log.log_dir.offline:
+            self.set_aside(log, now_ms, why)
+            log.log_dir.logs.pop(topic_partition, None)
+            log.log_dir.stale.add(topic_partition)
+        with self._lock:
+            del self._put_off[topic_partition]
+
+    def set_aside(self, log: Log, now_ms: int, why: str) -> Stray:
+        """Closes a log that is no longer in the tables, and renames its folder. Raises KafkaStorageError."""
+        log_dir, old = log.log_dir, log.folder
+        folder = log_dir.file(marked_name(log.topic_partition, STRAY_SUFFIX))
+        with log.files.undisturbed():
+            note = Note(log.topic_partition, *_closed(log), now_ms, why)
+            try:
+                self._storage.replace(f"{old}/{FILE_NAME}", note.encode())
+                log_dir.rename(old, folder)
+            except OSError as error:
+                raise log_dir.refuse(error, f"setting {old} aside") from error
+            log.relocate(log_dir, folder)
+            log.files.abandon()
+        stray = Stray(log_dir, folder, log.topic_id, note, log.size)
+        self._add(stray)
+        return stray
+
+    def take_back(self, stray: Stray) -> str:
+        """Gives the folder its old name, which it returns. Raises KafkaStorageError."""
+        folder = stray.log_dir.file(str(stray.note.topic_partition))
+        if not self._remove(stray):
+            raise errors.KafkaStorageError(f"{stray.folder} is being taken back already")
+        try:
+            stray.log_dir.rename(stray.folder, folder)
+        except OSError as error:
+            self._add(stray)
+            raise stray.log_dir.refuse(error, f"taking {stray.folder} back") from error
+        logger.warning("%s is %s again, because its topic is back", stray.folder, folder)
+        return folder
+
+
+def _closed(log: Log) -> tuple[Checkpointed, bool]:
+    """The offsets of a log that is closed now, and whether it could be closed in order."""
+    try:
+        log.close()
+        is_clean = True
+    except errors.CorruptMessage as error:
+        logger.error("closing %s: %s", log.folder, error)
+        is_clean = False
+    return Checkpointed(log.recovery_point, log.log_start_offset, log.high_watermark, log.clean_offset), is_clean

@@ -1,0 +1,46 @@
+"""Retention at work: the oldest segments of a log go (``retention`` says how many).
+
+A log may have thousands of them to lose at once, after a DeleteRecords or a change of its configuration. They go in
+several turns of the event loop.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pybroker.log.log import Log
+from pybroker.log.retention import Candidate, expired_count
+from pybroker.log.segments import REMOVED_PER_TURN
+
+
+def apply_retention(log: Log, now_ms: int) -> int:
+    """Deletes the oldest segments that retention takes, ``REMOVED_PER_TURN`` at most; returns how many. Where it is so
+    many there may be more. ``now_ms``: by the wall clock.
+
+    Raises KafkaStorageError, CorruptMessage.
+    """
+    log.log_dir.check_online()
+    if log.log_end_offset == log.first_segment_offset:
+        return 0
+    with log.files.refusing("applying retention"):
+        candidates = [
+            Candidate(log.segments.end_offset(number, log.log_end_offset), segment)
+            for number, segment in enumerate(islice(log.segments, REMOVED_PER_TURN))
+        ]
+        count = expired_count(candidates, log.config, log.log_start_offset, log.high_watermark, log.size, now_ms)
+        if count == len(log.segments) and not log.active_segment.size:
+            count -= 1
+        elif count == len(log.segments):
+            log.roll(now_ms)
+        if count > 0:
+            _delete_first(log, count)
+    return count
+
+
+def _delete_first(log: Log, count: int) -> None:
+    removed = log.segments.remove_first(count)
+    first = log.first_segment_offset
+    log.raise_log_start_offset(max(log.log_start_offset, first))
+    log.producers.remove_snapshots(lambda offset: offset < first)
+    log.files.remove(removed)
+    log.files.durability.names_gone_below(first)

@@ -1,0 +1,1 @@
+"""The files of a log dir, one format a file: indexes, checkpoints, ``meta.properties``; and the storage under them."""

@@ -1,0 +1,71 @@
+"""Checkpoint files of a log dir: one offset per partition.
+
+Format (Kafka's, text): a line with the version ``0``, a line with the number of entries, then
+``topic partition offset`` lines. Written whole by ``Storage.replace``; a file that does not parse
+counts as absent, since all of them only save work or are bounded by the log itself.
+
+* ``recovery-point-offset-checkpoint``: the log is synced up to here; after an unclean stop
+  recovery begins here.
+* ``replication-offset-checkpoint``: the high watermark.
+* ``log-start-offset-checkpoint``: where DeleteRecords or retention has moved the start, unless the
+  names of the segments tell so and their folder has been synced.
+* ``cleaner-offset-checkpoint``: compacted up to here; compaction goes on from here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from pybroker.log.files.storage import Storage
+from pybroker.topic_partition import TopicPartition
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
+
+VERSION = 0
+
+logger = logging.getLogger(__name__)
+
+
+class MalformedCheckpoint(ValueError):
+    """The text is not a checkpoint of version 0."""
+
+
+def encode_lines(lines: list[str]) -> bytes:
+    """A checkpoint file with these entries."""
+    return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def decode_lines(data: bytes, fields: int) -> list[list[str]]:
+    """The entries of a checkpoint file, each split into ``fields`` words."""
+    try:
+        version, count, *entries = data.decode("utf-8").splitlines()
+        rows = [entry.split() for entry in entries]
+        if int(version) != VERSION or int(count) != len(rows):
+            raise MalformedCheckpoint(f"version {version}, {count} entries announced, {len(rows)} there")
+    except (ValueError, UnicodeDecodeError) as error:
+        raise MalformedCheckpoint(str(error)) from error
+    if any(len(row) != fields for row in rows):
+        raise MalformedCheckpoint(f"an entry has not {fields} fields")
+    return rows
+
+
+def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces the checkpoint file at ``path``; raises OSError."""
+    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
+    storage.replace(path, encode_lines(lines))
+
+
+def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, int]:
+    """The offsets in the file; none where it is missing or malformed."""
+    try:
+        rows = decode_lines(storage.read(path), 3)
+        return {TopicPartition(topic, int(index)): int(offset) for topic, index, offset in rows}
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        logger.warning("%s is malformed and ignored: %s", path, error)
+        return {}

@@ -1,0 +1,198 @@
+"""The seam: every touch of a disk by the log goes through a ``Storage`` and the ``DataFile``
+objects
+that it opens.
+
+Tests put another one in its place: one that fails on demand, that is full, that records writes,
+syncs and renames and then cuts the power (``pybroker.testing.crash``). The log itself never calls
+``os``.
+
+Two rules of this floor:
+
+* A ``DataFile`` is closed when its last reference is gone. A ``FileSlice`` in a send queue keeps it open, so a segment
+may be deleted, or evicted from the cache of open files, while it is being read.
+* A file is *whole or absent*: small files are written by ``replace`` (temporary file, sync,
+  rename, sync of the folder). Data files grow only at their end.
+
+``OSError`` passes through unchanged; the log turns it into KAFKA_STORAGE_ERROR and takes the log
+dir offline. A ``sync`` that failed must never be tried again: the kernel may have dropped the
+dirty pages and would report success for data that is gone.
+
+Thread-safety: a ``Storage`` has no state. One ``DataFile`` may be read, written and synced by
+several threads (pread, pwrite, fdatasync; all of them release the GIL).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+from collections.abc import Mapping
+from time import time_ns
+
+TEMPORARY_SUFFIX = ".tmp"
+SMALL_FILE_BYTES = 16_384
+EXHAUSTED = {errno.EMFILE, errno.ENFILE}
+"""The process, or the machine, has no descriptor left: no disk has failed."""
+
+Bytes = bytes | bytearray | memoryview
+
+
+class DataFile:
+    """An open file with a descriptor of its own."""
+
+    __slots__ = ("__weakref__", "_fd", "_written_ns", "path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._written_ns = os.fstat(fd).st_mtime_ns
+        self.path = path
+
+    def fileno(self) -> int:
+        """The descriptor; valid as long as this object is referred to."""
+        return self._fd
+
+    def write(self, data: Bytes, position: int) -> None:
+        """Writes all of ``data`` at ``position`` or raises OSError; a part may then be on disk."""
+        written = os.pwrite(self._fd, data, position)
+        while written < len(data):
+            written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
+        self._written_ns = time_ns()
+
+    def read(self, length: int, position: int) -> bytes:
+        """Up to ``length`` bytes from ``position``; fewer only at the end of the file."""
+        data = os.pread(self._fd, length, position)
+        while 0 < len(data) < length:
+            more = os.pread(self._fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file to ``size`` bytes."""
+        os.ftruncate(self._fd, size)
+        self._written_ns = time_ns()
+
+    def sync(self) -> None:
+        """Returns when the data, and the length needed to read it back, are on the disk.
+
+        Never to be retried.
+        """
+        os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def changed_by_others(self) -> bool:
+        """True, once, if the file's modification time shows that another process wrote to it since we last did."""
+        modified_ns = os.fstat(self._fd).st_mtime_ns
+        changed = modified_ns > self._written_ns
+        if changed:
+            self._written_ns = modified_ns
+        return changed
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+class Storage:
+    """Real files."""
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        """Opens for reading and writing; ``create`` makes a missing file, for this user alone."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return DataFile(os.open(path, flags, 0o600), path)
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file."""
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+
+    def map(self, path: str) -> mmap.mmap | bytes:
+        """Returns a read-only view of a file that no longer changes: mapped from the page cache, or read if it is
+        small.
+        """
+        with open(path, "rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size <= SMALL_FILE_BYTES:
+                return file.readall()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def write(self, path: str, data: Bytes) -> None:
+        """Writes a small file that can be made again from other files.
+
+        Neither synced nor atomic.
+        """
+        file = self.open(path, create=True)
+        file.truncate(0)
+        file.write(data, 0)
+
+    def replace(self, path: str, data: Bytes) -> None:
+        """Puts ``data`` in place of the file: after a crash the old or the new content is
+        there, never a mixture.
+        """
+        temporary = path + TEMPORARY_SUFFIX
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.write(data, 0)
+        file.sync()
+        self.rename(temporary, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Renames a file or folder, replacing a file of the new name."""
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Removes a file; a missing one is no error."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def sync_folder(self, path: str) -> None:
+        """Makes creations, renames and removals of names in this folder durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def make_folder(self, path: str) -> None:
+        """Creates a folder, for this user alone, and its missing parents; an existing one is no error."""
+        os.makedirs(path, 0o700, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        """Removes a folder with everything in it. A file that another process removes first is no error."""
+        while os.path.exists(path):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
+
+    def files(self, path: str) -> Mapping[str, int]:
+        """Names and sizes of the files in a folder."""
+        with os.scandir(path) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def folders(self, path: str) -> list[str]:
+        """Names of the folders in a folder, sorted."""
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
+    def exists(self, path: str) -> bool:
+        """True if there is a file or folder of that name."""
+        return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        """When the file's content last changed, in milliseconds since the epoch."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Dates the file's content; it is older than the file."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Total and usable bytes of the volume that holds ``path`` (KIP-827)."""
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

@@ -1,0 +1,1 @@
+"""What a log remembers of producers: duplicates, fencing, ongoing transactions."""

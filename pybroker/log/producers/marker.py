@@ -1,0 +1,84 @@
+"""The end of a transaction, as it lies in the log: a control batch of one record (KIP-98).
+
+    key    int16 version (0), int16 type: 0 ABORT, 1 COMMIT
+    value  int16 version (0), int32 epoch of the coordinator that wrote it
+
+The batch names the producer and is transactional. It takes an offset, and every partition of the
+transaction gets one. With transactions v2 (KIP-890) its epoch is one more than that of the
+transaction's records: it begins the epoch in which the producer goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from cy.batch import HEADER_SIZE, Builder, iterate
+from pybroker.log.files.storage import Bytes
+
+VERSION = 0
+ABORT, COMMIT = 0, 1
+
+_key = struct.Struct(">hh")
+_value = struct.Struct(">hi")
+
+_SIZE = HEADER_SIZE + 17
+_usual = struct.Struct(">BhhBhiB")
+_USUAL_AT = HEADER_SIZE + 4
+_KEY_LENGTH, _VALUE_LENGTH = _key.size << 1, _value.size << 1
+
+
+class EndTxnMarker(NamedTuple):
+    """A marker that a transaction coordinator wants to have written.
+
+    ``coordinator_epoch``: leader epoch of the coordinator's partition of ``__transaction_state``.
+    ``transaction_version``: 2 where the producer's epoch is bumped with each transaction (KIP-890),
+    which makes the check of a late marker strict (KIP-1228); it is not in the log.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
+
+
+class Marker(NamedTuple):
+    """A marker as its control record tells it; ``kind`` is ABORT or COMMIT."""
+
+    kind: int
+    coordinator_epoch: int
+
+
+def encode(marker: EndTxnMarker, now_ms: int) -> bytes:
+    """The control batch that is the marker, dated ``now_ms``."""
+    batch = Builder(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transactional=True,
+        control=True,
+    )
+    kind = COMMIT if marker.committed else ABORT
+    batch.append(now_ms, _key.pack(VERSION, kind), _value.pack(VERSION, marker.coordinator_epoch))
+    return batch.build()
+
+
+def decode(records: Bytes) -> Marker | None:
+    """The marker in a control batch, None for control records of other kinds or a batch that
+    compaction has emptied.
+
+    The CRC is not checked. Raises CorruptBatch, InvalidBatch.
+    """
+    if len(records) == _SIZE:  # as everybody writes them: every varint is one byte
+        key_length, _, kind, value_length, _, epoch, _ = _usual.unpack_from(records, _USUAL_AT)
+        if key_length == _KEY_LENGTH and value_length == _VALUE_LENGTH and kind in (ABORT, COMMIT):
+            return Marker(kind, epoch)
+    for record in iterate(records, check_crcs=False):
+        if record.key is None or len(record.key) < _key.size:
+            return None
+        _, kind = _key.unpack_from(record.key)
+        if kind not in (ABORT, COMMIT) or record.value is None or len(record.value) < _value.size:
+            return None
+        _, coordinator_epoch = _value.unpack_from(record.value)
+        return Marker(kind, coordinator_epoch)
+    return None

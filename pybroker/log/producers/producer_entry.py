@@ -1,0 +1,148 @@
+"""What a log remembers of one producer: enough to tell a new batch from a resent one, and a
+zombie from its successor.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+WINDOW = 5
+"""Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
+SEQUENCE_MASK = 0x7FFF_FFFF
+"""Sequences wrap from 2^31-1 to 0."""
+NO_OFFSET = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that was appended."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the first record."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+
+class ProducerState(NamedTuple):
+    """What a ``ProducerEntry`` holds, but for its id."""
+
+    epoch: int
+    batches: tuple[BatchMetadata, ...]
+    appended: int
+    is_partial: bool
+    last_timestamp: int
+    seen_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+class ProducerEntry:
+    """State of one producer id in one partition."""
+
+    __slots__ = (
+        "appended",
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "is_partial",
+        "last_timestamp",
+        "producer_id",
+        "seen_ms",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[BatchMetadata] = []
+        """The last ``WINDOW`` batches of this epoch, oldest first."""
+        self.appended = 0
+        """Records that are known to have been appended in this epoch, up to the last one."""
+        self.is_partial = False
+        """Read from a snapshot, which has the last batch alone: those before it were not looked for in the log."""
+        self.last_timestamp = -1
+        """That of the last batch, as its producer dated it; behind a snapshot ``seen_ms``."""
+        self.seen_ms = -1
+        """When the last batch was appended, by the wall clock, or a later moment where that is not known."""
+        self.coordinator_epoch = -1
+        """Epoch of the transaction coordinator that wrote the last marker."""
+        self.transaction_first_offset = NO_OFFSET
+        """Where the ongoing transaction began, -1 where there is none."""
+
+    def take_back(self, before: BatchMetadata) -> None:
+        """The last batch has been cut off, ``before`` is the last one again; those that the last one has pushed out of
+        the window are in the log.
+        """
+        removed = self.batches.pop()
+        self.appended -= removed.offset_delta + 1
+        self.last_timestamp = before.timestamp
+        self.is_partial = True
+        if not self.batches:
+            self.batches.append(before)
+
+    def state(self) -> ProducerState:
+        """Everything as it is now, for ``restore``."""
+        return ProducerState(
+            self.epoch,
+            tuple(self.batches),
+            self.appended,
+            self.is_partial,
+            self.last_timestamp,
+            self.seen_ms,
+            self.coordinator_epoch,
+            self.transaction_first_offset,
+        )
+
+    def restore(self, state: ProducerState) -> None:
+        """Everything is as it was."""
+        self.epoch, batches, self.appended, self.is_partial, self.last_timestamp = state[:5]
+        self.batches = list(batches)
+        self.seen_ms, self.coordinator_epoch, self.transaction_first_offset = state[5:]
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 where none was written in this epoch."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, -1 where none was written in this epoch."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def next_sequence(self) -> int:
+        """Sequence with which the next batch of this epoch must begin."""
+        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MASK if self.batches else 0
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Starts a newer epoch of the producer: its sequences start again."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.appended = 0
+            self.is_partial = False
+
+    def recall(self, earlier: list[BatchMetadata]) -> None:
+        """Remembers batches of this epoch that lie before those that are known, oldest first."""
+        if self.batches:
+            missing = [batch for batch in earlier if batch.last_offset < self.batches[0].last_offset]
+            self.batches = (missing + self.batches)[-WINDOW:]
+            self.appended = max(self.appended, sum(batch.offset_delta + 1 for batch in self.batches))
+
+    def add(self, batch: BatchMetadata, seen_ms: int) -> None:
+        """Remembers a batch, the oldest beyond the window is forgotten."""
+        if len(self.batches) == WINDOW:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.appended += batch.offset_delta + 1
+        self.last_timestamp = batch.timestamp
+        self.seen_ms = seen_ms

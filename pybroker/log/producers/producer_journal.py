@@ -1,0 +1,63 @@
+"""What the producers of a log were before its newest batches: a cut of the log is undone, not replayed.
+
+A cut removes only uncommitted records, nothing below the high watermark, except after an unclean election. So before
+each batch the journal notes its producer's state, and drops it when the high watermark has passed the batch. The
+journal is bounded: if the high watermark is far behind, it holds only the newest batches, and a deeper cut has to read
+the log.
+
+Thread-safety: loop's thread only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from pybroker.log.producers.producer_entry import BatchMetadata, ProducerState
+
+MAX_BATCHES: Final = 1024
+
+
+Change = tuple[int, int, BatchMetadata | ProducerState | None]
+"""The offset of a batch, its producer, and what the producer was before: unknown (None), or all of its state, or, where
+the batch only followed the one before, that one.
+"""
+
+
+class ProducerJournal:
+    """The newest changes, oldest first."""
+
+    __slots__ = ("_changes", "start")
+
+    def __init__(self) -> None:
+        self._changes: deque[Change] = deque()
+        self.start = 0
+        """All changes by batches at or beyond this offset are here."""
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def begin_at(self, offset: int) -> None:
+        """Nothing is known of what lies below ``offset``."""
+        self._changes.clear()
+        self.start = offset
+
+    def note(self, offset: int, producer_id: int, before: BatchMetadata | ProducerState | None) -> None:
+        """The producer is about to be changed by the batch at ``offset``."""
+        changes = self._changes
+        changes.append((offset, producer_id, before))
+        if len(changes) > MAX_BATCHES:
+            self.start = changes.popleft()[0] + 1
+
+    def forget_below(self, offset: int) -> None:
+        """The log is not cut below ``offset`` any more."""
+        changes = self._changes
+        while changes and changes[0][0] < offset:
+            self.start = changes.popleft()[0] + 1
+
+    def take_back(self, offset: int) -> Iterator[Change]:
+        """Removes the changes by batches at or beyond ``offset``, newest first."""
+        changes = self._changes
+        while changes and changes[-1][0] >= offset:
+            yield changes.pop()

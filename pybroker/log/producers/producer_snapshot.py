@@ -1,0 +1,82 @@
+"""``<offset, 20 digits>.snapshot``: the state of a log's producers just before that offset.
+
+Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count, then per producer int64 id, int16
+epoch, int32 last sequence, int64 last offset (-1 if none), int32 offset delta of the last batch, int64 time, int32
+coordinator epoch, int64 first offset of the ongoing transaction (-1 if none). The time is that of the append, where
+Kafka writes the last batch's timestamp: it serves to forget producers, and must not make producers of old records look
+old. Only the last batch is kept, as in Kafka; that a producer began its epoch at sequence 0, as they do, is assumed.
+
+One is taken when a segment rolls and when the log closes, so that a start reads little; a missing
+or corrupt one is made up for by reading the log from the one before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from cy.crc32c import crc32c
+from pybroker.log.producers.producer_entry import BatchMetadata, ProducerEntry
+
+SUFFIX = ".snapshot"
+VERSION = 1
+_header = struct.Struct(">hIi")
+_entry = struct.Struct(">qhiqiqiq")
+_CRC_END = 6
+
+
+class CorruptSnapshot(ValueError):
+    """The file is no snapshot, or its CRC is wrong."""
+
+
+def file_name(offset: int) -> str:
+    """Name of the snapshot taken at ``offset``."""
+    return f"{offset:020d}{SUFFIX}"
+
+
+def encode(producers: Iterable[ProducerEntry]) -> bytes:
+    """The file's content."""
+    body = [_pack(entry) for entry in producers]
+    counted = struct.pack(">i", len(body)) + b"".join(body)
+    return struct.pack(">hI", VERSION, crc32c(counted)) + counted
+
+
+def decode(data: bytes) -> list[ProducerEntry]:
+    """The producers in a snapshot; raises CorruptSnapshot."""
+    if len(data) < _header.size:
+        raise CorruptSnapshot(f"{len(data)} bytes are too few for a snapshot")
+    version, crc, count = _header.unpack_from(data)
+    if version != VERSION:
+        raise CorruptSnapshot(f"unknown version {version}")
+    if crc != crc32c(data[_CRC_END:]):
+        raise CorruptSnapshot("wrong CRC")
+    if count < 0 or len(data) != _header.size + count * _entry.size:
+        raise CorruptSnapshot(f"{count} entries announced in {len(data)} bytes")
+    return [_unpack(fields) for fields in _entry.iter_unpack(data[_header.size :])]
+
+
+def _pack(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, -1)
+    return _entry.pack(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.seen_ms,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, delta, seen_ms, coordinator_epoch, first_offset = fields
+    entry = ProducerEntry(producer_id, epoch)
+    entry.last_timestamp = entry.seen_ms = seen_ms
+    entry.coordinator_epoch = coordinator_epoch
+    entry.transaction_first_offset = first_offset
+    if offset >= 0:
+        entry.batches.append(BatchMetadata(sequence, offset, delta, seen_ms))
+        entry.appended = sequence + 1
+        entry.is_partial = sequence != delta
+    return entry

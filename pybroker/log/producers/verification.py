@@ -1,0 +1,109 @@
+"""Transactional producers of a log that wait for their coordinator's word (KIP-890).
+
+The first batch of a transaction in a partition is appended only when the coordinator has said that
+the partition belongs to the ongoing transaction: otherwise a late batch could begin a transaction that never ends, and
+hold the last stable offset for good. From then on the open transaction in the log is proof enough.
+
+While the coordinator is asked, a *verification* stands for the producer. The caller presents it with the batch, and it
+must still be the same. The marker that ends the transaction removes it, so a late answer admits nothing into the next
+transaction. A marker with the epoch of the verification itself (transactions v2) ended the previous transaction, and
+leaves it.
+
+A verification also remembers the lowest sequence that was seen. Where the coordinator could not
+answer, the batch is sent again, and a later one must not be taken before it.
+
+A client can create verifications by sending batches of invented producers. So there are at most ``MAX_ENTRIES`` of
+them; the oldest is dropped first, and one that was refused for good is dropped at once.
+
+State of one log; time is an argument. Loop's thread only.
+"""
+
+from __future__ import annotations
+
+from pyclient.protocol import errors
+
+MAX_ENTRIES = 1000
+
+
+class Verification:
+    """One producer whose coordinator is being asked; its identity is the proof.
+
+    ``bumps_epochs``: the producer has transactions v2.
+    """
+
+    __slots__ = ("bumps_epochs", "epoch", "lowest_sequence", "started_ms")
+
+    def __init__(self, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        self.bumps_epochs = bumps_epochs
+        self.started_ms = now_ms
+
+
+class Verifications:
+    """Those of one log, by producer id, oldest first."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, Verification] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def start(
+        self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int
+    ) -> Verification:
+        """The verification for a batch that begins with ``sequence``: the one that stands, or for
+        a newer epoch another one.
+        """
+        found = self._entries.get(producer_id)
+        if found is not None and epoch <= found.epoch:
+            if epoch == found.epoch:
+                found.lowest_sequence = min(found.lowest_sequence, sequence)
+            return found
+        self._entries.pop(producer_id, None)
+        if len(self._entries) >= MAX_ENTRIES:
+            del self._entries[next(iter(self._entries))]
+        made = Verification(epoch, sequence, bumps_epochs=bumps_epochs, now_ms=now_ms)
+        self._entries[producer_id] = made
+        return made
+
+    def stands(self, producer_id: int, verification: Verification | None) -> bool:
+        """True while ``verification`` is the one of its producer."""
+        return verification is not None and self._entries.get(producer_id) is verification
+
+    def check_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Raises OutOfOrderSequenceNumber where a lower sequence is still to come."""
+        found = self._entries.get(producer_id)
+        if found is not None and epoch == found.epoch and sequence > found.lowest_sequence:
+            raise errors.OutOfOrderSequenceNumber(
+                f"producer {producer_id}: sequence {sequence}, {found.lowest_sequence} is to come"
+            )
+
+    def refuse(self, producer_id: int, epoch: int, verification: Verification) -> None:
+        """The coordinator's word is no, and will not change. What it says of a zombie leaves the
+        verification of a newer epoch, which the zombie was given.
+        """
+        if epoch == verification.epoch and self.stands(producer_id, verification):
+            del self._entries[producer_id]
+
+    def on_data(self, producer_id: int) -> None:
+        """A batch of a transaction has been appended: the open transaction is the proof now."""
+        self._entries.pop(producer_id, None)
+
+    def on_marker(self, producer_id: int, epoch: int) -> None:
+        """A transaction has ended: the one that was asked for, unless that is the next one."""
+        found = self._entries.get(producer_id)
+        if found is not None and not (found.bumps_epochs and found.epoch == epoch):
+            del self._entries[producer_id]
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets those that were never used again."""
+        kept = {id: each for id, each in self._entries.items() if now_ms - each.started_ms < expiration_ms}
+        if len(kept) < len(self._entries):
+            self._entries = kept
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._entries.clear()

@@ -1,0 +1,107 @@
+"""The threads that compact: they work on the loop's logs, follow the configuration, and end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from cy.batch import Builder, iterate
+from pybroker.clock import SystemClock
+from pybroker.config import BrokerConfig
+from pybroker.log.compaction.workers import CompactionWorkers
+from pybroker.log.config import LogConfig
+from pybroker.log.files.storage import Storage
+from pybroker.log.manager import LogManager
+from pybroker.topic_partition import TopicPartition
+
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+TP = TopicPartition("t", 0)
+
+
+def config_with(**values: str) -> BrokerConfig:
+    return BrokerConfig({key.replace("_", "."): value for key, value in values.items()})
+
+
+def a_log(root):
+    logs = LogManager([str(root)], Storage(), lambda topic: CONFIG, SystemClock(), cluster_id="c", node_id=1)
+    logs.load()
+    log = logs.get_or_create(TP, bytes(16), CONFIG)
+    for value in (b"1", b"2", b"3"):
+        builder = Builder()
+        builder.append(1, b"key", value)
+        log.append_as_leader(bytearray(builder.build()), 0, 1)
+    log.update_high_watermark(log.log_end_offset)
+    log.roll(1)
+    return logs, log
+
+
+async def until(look) -> None:
+    deadline = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("compaction-")]
+
+
+def test_a_log_that_is_due_is_compacted(tmp_path):
+    async def run() -> None:
+        logs, log = a_log(tmp_path)
+        workers = CompactionWorkers(
+            logs, config_with(log_cleaner_backoff_ms="1"), SystemClock(), asyncio.get_running_loop()
+        )
+        workers.start()
+        await until(lambda: log.clean_offset == 3)
+        assert [record.value for record in iterate(log.read_bytes(0, 1000))] == [b"3"]
+        await workers.stop()
+        assert not threads()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("values", [{"log_cleaner_enable": "false"}, {"log_cleaner_threads": "0"}])
+def test_compaction_may_be_switched_off(tmp_path, values):
+    async def run() -> None:
+        logs, _ = a_log(tmp_path)
+        workers = CompactionWorkers(logs, config_with(**values), SystemClock(), asyncio.get_running_loop())
+        workers.start()
+        assert not threads()
+        await workers.stop()
+
+    asyncio.run(run())
+
+
+def test_threads_and_budget_follow_the_configuration(tmp_path):
+    async def run() -> None:
+        logs, log = a_log(tmp_path)
+        config = config_with(log_cleaner_threads="0", log_cleaner_backoff_ms="1")
+        workers = CompactionWorkers(logs, config, SystemClock(), asyncio.get_running_loop())
+        workers.start()
+        config.override({}, {"log.cleaner.threads": "3", "log.cleaner.io.max.bytes.per.second": "1000000"})
+        assert len(threads()) == 3
+        await until(lambda: log.clean_offset == 3)
+        config.override({}, {"log.cleaner.threads": "1"})
+        await until(lambda: len(threads()) == 1)
+        await workers.stop()
+        config.override({}, {"log.cleaner.threads": "2"})
+        assert not threads()
+
+    asyncio.run(run())
+
+
+def test_a_stop_does_not_wait_for_the_budget(tmp_path):
+    async def run() -> None:
+        logs, _ = a_log(tmp_path)
+        config = config_with(log_cleaner_io_max_bytes_per_second="0.001", log_cleaner_backoff_ms="1")
+        workers = CompactionWorkers(logs, config, SystemClock(), asyncio.get_running_loop())
+        workers.start()
+        await asyncio.sleep(0.05)
+        await workers.stop()
+        assert not threads()
+
+    asyncio.run(run())

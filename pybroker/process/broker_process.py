@@ -1,0 +1,133 @@
+"""One broker process, as its supervisor sees it: started, heard of, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from pybroker.process.start_options import StartOptions
+
+SHOWN = 200
+"""Bytes of a line."""
+
+logger = logging.getLogger("pybroker.process.supervisor")
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a broker process says when it takes requests."""
+
+    pid: int
+    addresses: list[tuple[str, int]]
+    """Where clients on this machine reach it."""
+    listeners: str
+    """The value of ``listeners`` with the ports that it got."""
+
+    def line(self) -> str:
+        """As it is said, on stdout."""
+        return msgspec.json.encode(self).decode()
+
+
+class BrokerProcess:
+    """A running process; ``pid``."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    @classmethod
+    async def start(cls, options: StartOptions, root: Path, settings: tuple[str, ...]) -> BrokerProcess:
+        """Starts a broker with ``settings`` on top of the ``options``. Raises OSError.
+
+        It has a session of its own, so that Ctrl-C reaches only the supervisor, which stops it in order.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *command(options, root, settings),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env=environment(),
+        )
+        return cls(process)
+
+    async def hello(self) -> Hello | None:
+        """What it says when it takes requests; None if it ended before.
+
+        Other lines, as a ``sitecustomize`` of the user may print them, are logged.
+        """
+        async for line in self._lines():
+            try:
+                return msgspec.json.decode(line, type=Hello)
+            except msgspec.DecodeError:
+                logger.warning("process %d says %r", self.pid, line[:SHOWN])
+        return None
+
+    async def ended(self) -> int:
+        """Waits for its end, and logs what it still says; returns its exit code, -N where signal N ended it."""
+        listening = asyncio.ensure_future(self._log_lines())
+        try:
+            return await self._process.wait()
+        finally:
+            listening.cancel()
+
+    async def _log_lines(self) -> None:
+        async for line in self._lines():
+            logger.warning("process %d says %r", self.pid, line[:SHOWN])
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        """What it prints, but for lines without an end."""
+        assert self._process.stdout is not None
+        while not self._process.stdout.at_eof():
+            try:
+                line = await self._process.stdout.readline()
+            except ValueError as error:
+                logger.warning("process %d sends too much: %s", self.pid, error)
+            else:
+                if line:
+                    yield line
+
+    def stop(self) -> None:
+        """Asks it to stop in order, also if it was halted."""
+        self._signal(signal.SIGTERM)
+        self.go_on()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._signal(signal.SIGKILL)
+
+    def halt(self) -> None:
+        """Lets it do nothing more, until it is let go on."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Lets it go on, if it was halted."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+
+def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> list[str]:
+    """The command of a member."""
+    words = [sys.executable, "-P", "-m", "pybroker", "start", "--member"]
+    words += ["--data-dir", str(root), "--log-level", options.log_level]
+    for text in (*options.settings, *settings):
+        words += ["--set", text]
+    if options.base is not None:
+        words += ["--base", options.base]
+    return words if options.file is None else [*words, options.file]
+
+
+def environment() -> dict[str, str]:
+    """This process's, in which the child finds the same ``pybroker``."""
+    package = str(Path(__file__).parents[2])
+    paths = filter(None, (package, os.environ.get("PYTHONPATH", "")))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

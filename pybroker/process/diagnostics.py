@@ -1,0 +1,125 @@
+"""Log lines: stdlib logging to stderr, one format.
+
+If stderr is a file, the logging thread writes the line itself. The reader of a pipe, a terminal or a socket may stop
+reading. So a separate thread writes there, and no log line blocks the event loop. It may be ``MOST`` lines behind;
+further lines are dropped, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import stat
+import sys
+from collections.abc import Mapping
+from logging.handlers import QueueHandler, QueueListener
+from typing import TextIO
+
+FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s {who}%(name)s: %(message)s"
+LOG4J = {
+    **dict.fromkeys(("ALL", "TRACE", "DEBUG"), "debug"),
+    **{"INFO": "info", "WARN": "warning"},
+    **dict.fromkeys(("ERROR", "FATAL", "OFF"), "error"),
+}
+"""Levels by log4j's names."""
+MOST = 5_000
+"""Lines that wait for a reader."""
+PATIENCE_S = 1.0
+"""So long a process that ends waits for its last lines to be read."""
+
+logger = logging.getLogger(__name__)
+
+
+def level_of(environment: Mapping[str, str]) -> str:
+    """The level that KAFKA_LOG4J_ROOT_LOGLEVEL, a variable of Kafka's images, asks for; ``info`` without it, or where
+    it names none.
+    """
+    return LOG4J.get(environment.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper(), "info")
+
+
+def set_up(level: str, who: str = "") -> None:
+    """Sends the lines of ``level`` and above to stderr; ``who`` tells apart processes that share it."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(FORMAT.format(who=who and f"[{who}] "), "%Y-%m-%d %H:%M:%S"))
+    if has_reader(sys.stderr):
+        handler = Lines(handler)
+    logging.raiseExceptions = False  # a closed stderr must not end a broker
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def flush() -> None:
+    """Waits until all lines are written, but not for a reader who does not read."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
+def has_reader(stream: TextIO | None) -> bool:
+    """Whether a write may have to wait for a reader."""
+    try:
+        return stream is not None and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+class Lines(QueueHandler):
+    """Hands lines to a thread, which writes them to ``target``; never waits."""
+
+    def __init__(self, target: logging.Handler) -> None:
+        self._lines: queue.Queue[object] = queue.Queue(MOST)
+        super().__init__(self._lines)
+        self.setFormatter(logging.Formatter())  # the message; the rest of a line is the target's
+        self._dropped = 0
+        self._writer = _Writer(self, target)
+        self._writer.start()
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Where there is no room, nothing is taken until half of the room is free again: gaps are few, and told once.
+
+        Under the handler's lock.
+        """
+        self._tell_dropped()
+        if self._dropped:
+            self._dropped += 1
+            return
+        try:
+            self._lines.put_nowait(record)
+        except queue.Full:
+            self._dropped = 1
+
+    def on_written(self) -> None:
+        """A line has left, on the writer's thread."""
+        if self._dropped:
+            with self.lock or contextlib.nullcontext():
+                self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        if self._dropped and self._lines.qsize() <= MOST // 2:
+            text = f"{self._dropped} log lines were dropped, because stderr was not read"
+            self._lines.put_nowait(logger.makeRecord(logger.name, logging.WARNING, __file__, 0, text, (), None))
+            self._dropped = 0
+
+    def flush(self) -> None:
+        """Waits until all lines are written, for ``PATIENCE_S`` at most."""
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, PATIENCE_S)
+
+    def close(self) -> None:
+        """The thread ends when it has written all lines."""
+        self.flush()
+        with contextlib.suppress(queue.Full):
+            self._writer.enqueue_sentinel()
+        super().close()
+
+
+class _Writer(QueueListener):
+    """The thread."""
+
+    def __init__(self, lines: Lines, target: logging.Handler) -> None:
+        super().__init__(lines.queue, target)
+        self._lines = lines
+
+    def handle(self, record: logging.LogRecord) -> None:
+        super().handle(record)
+        self._lines.on_written()

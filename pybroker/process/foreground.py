@@ -1,0 +1,172 @@
+"""A process in the foreground: its event loop, what makes it stop, its ready line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from cy import heap
+
+FULL_COLLECTIONS = 100
+"""One for so many of the middle generation, which is one for 700,000 more objects; Python's default is 10."""
+LARGE_BLOCK = 4 << 20
+"""Bytes: what takes so much memory at once gives it back to the system when it is done."""
+PARENT = os.getppid()
+"""Who has started this process."""
+PR_SET_PDEATHSIG = 1
+"""Of Linux's ``sys/prctl.h``."""
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+logger = logging.getLogger("pybroker.start")
+
+
+def raise_file_limit() -> None:
+    """As many open files as this user may have."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextlib.contextmanager
+def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """uvloop's where it is installed, else asyncio's."""
+    try:
+        import uvloop
+    except ImportError:
+        loop = asyncio.new_event_loop()
+    else:
+        loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Waits until one of the events is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+def watch_signals(stop: asyncio.Event, at_once: asyncio.Event | None = None) -> None:
+    """The first SIGTERM, SIGINT or SIGHUP (a terminal that was closed) stops in order, the second at once: by
+    ``at_once``, else by exiting. A SIGHUP that is ignored (``nohup``) stays so.
+    """
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if not stop.is_set():
+            stop.set()
+        elif at_once is None:
+            os._exit(1)
+        else:
+            at_once.set()
+
+    for number in STOPS:
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        loop.add_signal_handler(number, on_signal)
+
+
+def watch_owner(stop: asyncio.Event, limit_s: float | None = None, heed: Callable[[str], None] | None = None) -> None:
+    """Stops when stdin ends or the parent is gone: a fork of the parent may hold the other end of
+    stdin open. With ``limit_s`` the process is gone so long afterwards, whatever it is doing: a
+    thread watches, as the loop may hang. ``heed`` is called on the loop with each line of stdin.
+    """
+    go_on_without_parent()
+    loop = asyncio.get_running_loop()
+    stdin, parent = sys.stdin.fileno(), None
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            parent = os.pidfd_open(os.getppid())
+
+    def watch() -> None:
+        for line in _lines(stdin, parent):
+            if heed is not None:
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(heed, line)
+        if limit_s is not None:
+            exit_in(limit_s)
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=watch, name="owner-watch", daemon=True).start()
+
+
+def go_on_without_parent() -> None:
+    """Has Linux send this process SIGCONT when its parent ends: one that was halted could not end with it.
+
+    The signal also comes when only the thread ends that has started this process.
+    """
+    if sys.platform == "linux":
+        import ctypes  # costs 2 ms, which a broker without an owner need not
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def _lines(fd: int, process: int | None) -> Iterator[str]:
+    """The lines that come, until there is an end of them or of the process, which is a pidfd."""
+    poll = select.poll()
+    for each in (fd, process):
+        if each is not None:
+            poll.register(each, select.POLLIN)
+    rest = b""
+    while process not in {each for each, _ in poll.poll()}:
+        data = os.read(fd, 4096)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+
+
+def has_owner() -> bool:
+    """Whether the parent is there and holds the other end of stdin. This consumes no input."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), select.POLLIN)
+    return os.getppid() == PARENT and not poll.poll(0)
+
+
+def exit_in(limit_s: float) -> None:
+    """Ends this process after ``limit_s``, unless it has ended by then."""
+    timer = threading.Timer(limit_s, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+def address_of(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def announce(addresses: Iterable[tuple[str, int]], pids: Iterable[int]) -> None:
+    """The ready line."""
+    bootstrap = ",".join(address_of(host, port) for host, port in addresses)
+    say(f"pybroker ready: bootstrap={bootstrap} pids={','.join(map(str, pids))}")
+
+
+def say(line: str) -> None:
+    """Writes a line to stdout, even if it has no reader."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
+
+
+def settle() -> None:
+    """From here on the garbage collector looks only at what is made from now on, and seldom at all of it: a look at a
+    million objects holds the event loop for 100 ms. And memory of large blocks is not kept.
+    """
+    heap.return_blocks(LARGE_BLOCK)
+    gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, FULL_COLLECTIONS)
+    gc.enable()

@@ -1,0 +1,149 @@
+"""The process of an embedded broker, as its owner sees it: started, asked, ended.
+
+It has a session of its own, so Ctrl-C in a terminal and an interrupted notebook reach its owner only. It reads its
+stdin: lines are what its owner asks (``orders``), and the end is the owner's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+STOP_S = 15.0
+"""Seconds in which a process has to stop in order, before it is killed."""
+
+
+class OwnedProcess:
+    """A process and its log, which outlives it. ``folder``: what is removed when it is closed, if anything."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said = b""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 – it is read after the process has ended
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was started last."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, or is halted."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What it has written to stderr so far, over all starts."""
+        return os.pread(self._log.fileno(), 1 << 30, 0).decode(errors="replace")
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Starts it. Raises OSError."""
+        self._said = b""
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+            env=environment,
+            bufsize=0,
+        )
+
+    def say(self, line: str) -> None:
+        """Writes a line to the process's stdin. Raises OSError if it has no reader."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    def line(self, deadline: float) -> str | None:
+        """The next line of its stdout without its end; None where it ends, or says nothing until ``deadline``
+        (``time.monotonic``).
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        waiting = select.poll()
+        waiting.register(fd, select.POLLIN)
+        while b"\n" not in self._said:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not waiting.poll(left_s * 1000):
+                return None
+            data = os.read(fd, 65_536)
+            if not data:
+                return None
+            self._said += data
+        line, _, self._said = self._said.partition(b"\n")
+        return line.decode(errors="replace")
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal; nothing happens where it has ended."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def kill(self) -> int:
+        """Ends it at once; returns its exit code, -N where signal N ended it."""
+        assert self._process is not None
+        self._process.kill()
+        code = self._process.wait()
+        self._close_pipes()
+        return code
+
+    def stop(self) -> None:
+        """Ends it in order, also where it was halted; by force after ``STOP_S``, or when this is interrupted."""
+        if self._process is None:
+            return
+        self.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGCONT)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        except BaseException:
+            self.kill()
+            raise
+        self._close_pipes()
+
+    def close(self) -> None:
+        """Stops it and removes its folder; in a fork of the owner nothing happens."""
+        if os.getpid() != self._owner:
+            return
+        try:
+            self.stop()
+        finally:
+            self.remove_folder()
+
+    def abandon(self) -> None:
+        """Kills it and removes its folder without a lock: a signal may have come while one is held."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, signal.SIGKILL)
+                os.waitpid(process.pid, 0)
+        self.remove_folder()
+
+    def remove_folder(self) -> None:
+        """Removes the folder that goes with it, if there is one."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Closes the process and its log, which will not be needed any more."""
+        self.close()
+        self._log.close()
+
+    def _close_pipes(self) -> None:
+        assert self._process is not None
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()

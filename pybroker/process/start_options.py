@@ -1,0 +1,194 @@
+"""The options of ``start``, and the configuration that they, the environment and the file make."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pybroker.config import (
+    KEYS,
+    BrokerConfig,
+    ConfigError,
+    Endpoint,
+    Type,
+    advertised_listeners,
+    listeners,
+    remarks,
+    unprotected,
+)
+from pybroker.data_folder import DataFolder, plan
+from pybroker.store.stores import StoreOptions
+
+RESTART_DELAY_S = 1.0
+LAST_PORT = 65535
+_SERVER = r"(?:[^\s,:/\[\]]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?"
+ZOOKEEPER = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?:/[^\s,]*)?")
+
+OWN = frozenset(
+    {
+        *("node.id", "broker.id", "broker.rack", "log.dirs", "log.dir", "zookeeper.connect"),
+        *("listeners", "host.name", "port", "advertised.listeners", "advertised.host.name", "advertised.port"),
+        *("listener.security.protocol.map", "inter.broker.listener.name", "security.inter.broker.protocol"),
+    }
+)
+"""Keys that a broker which joins has for itself; so it is with passwords."""
+
+REPLICATED = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+
+logger = logging.getLogger("pybroker.start")
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """The command line of ``start``."""
+
+    settings: tuple[str, ...] = ()
+    file: str | None = None
+    data_dir: str | None = None
+    host: str | None = None
+    port: int | None = None
+    node_id: int | None = None
+    processes: int = 1
+    zookeeper: str | None = None
+    log_level: str = "info"
+    restart_delay: float = RESTART_DELAY_S
+    """Seconds until a broker process that has ended is started again."""
+    embedded: bool = False
+    """Stop also when stdin ends or the parent process does."""
+    temporary: bool = False
+    """Remove the data folder at the end."""
+    join: bool = False
+    """More brokers for those that run on this data folder, whose supervisor serves the store."""
+    base: str | None = None
+    """A file of settings below all others: of the supervisor that was joined."""
+    member: bool = False
+    """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
+
+    @property
+    def shares_folder(self) -> bool:
+        """The data folder, and without ZooKeeper the store, are held by another process."""
+        return self.join or self.member
+
+
+def configure(options: StartOptions) -> BrokerConfig:
+    """The configuration of the (first) broker. Raises ConfigError."""
+    source = "an argument of pybroker.run()" if options.embedded else "--set"
+    given = BrokerConfig.load(options.settings, file=options.file, source=source)
+    unprotected.check(given)  # what is chosen below hides who gave it
+    chosen = list(options.settings)
+    node_id = given.node_id if options.node_id is None else options.node_id
+    chosen.append(f"node.id={1 if node_id is None else node_id}")
+    chosen.append(f"listeners={choose_listeners(given, options.host, options.port)}")
+    if options.zookeeper:
+        chosen.append(f"zookeeper.connect={options.zookeeper}")
+    config = BrokerConfig.load(chosen, file=options.file, base=options.base)
+    if config["zookeeper.connect"] and not ZOOKEEPER.fullmatch(config["zookeeper.connect"]):
+        text = config["zookeeper.connect"]
+        raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
+    if config["zookeeper.connect"] and options.join:
+        raise ConfigError("--join is for brokers of one data folder: with --zookeeper, give each its own --data-dir")
+    unprotected.check(config)
+    return config
+
+
+def remark(config: BrokerConfig, options: StartOptions) -> None:
+    """Logs what of the environment and of the settings is not obeyed, and what they make of an option."""
+    for line in (*remarks.of_environment(os.environ), *remarks.of_settings(config)):
+        logger.warning("%s", line)
+    told = {endpoint.port for endpoint in advertised_listeners(config).values()}
+    if options.port and told and options.port not in told:
+        text = ",".join(map(str, advertised_listeners(config).values()))
+        source = config.where("advertised.listeners")
+        line = "advertised.listeners=%s (from %s) sends clients elsewhere than to --port %d"
+        logger.warning(line, text, source, options.port)
+
+
+def with_base(options: StartOptions) -> StartOptions:
+    """Those of brokers that join have the file in which their supervisor has left its settings. Raises ConfigError."""
+    if not options.join:
+        return options
+    folder = plan(options.data_dir, 0, BrokerConfig.load(options.settings, file=options.file).log_dirs)
+    if folder.settings.exists():
+        return replace(options, base=str(folder.settings))
+    if folder.socket.exists():
+        logger.warning("%s is missing, its supervisor is older: only this broker's own settings apply", folder.settings)
+    return options
+
+
+def settings_to_share(config: BrokerConfig) -> dict[str, str]:
+    """The settings that brokers get when they join one with this configuration, unless they have their own."""
+    given = config.given().items()
+    return {name: text for name, text in given if name not in OWN and KEYS[name].type is not Type.PASSWORD}
+
+
+def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
+    """The value of ``listeners``: as configured, unless an option says otherwise."""
+    configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
+    present = listeners(given) if configured else ()
+    if present and host is None and port is None:
+        return ",".join(map(str, present))
+    first = present[0] if present else Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+    return str(
+        first._replace(
+            host=first.host if host is None else host.strip("[]"),
+            port=first.port if port is None else port,
+        )
+    )
+
+
+def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolder) -> StoreOptions:
+    """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own."""
+    timeout_ms = config["zookeeper.session.timeout.ms"]
+    if config["zookeeper.connect"]:
+        waiting_ms = config["zookeeper.connection.timeout.ms"]
+        return StoreOptions(
+            zookeeper=config["zookeeper.connect"],
+            session_timeout_ms=timeout_ms,
+            connection_timeout_ms=waiting_ms,
+        )
+    if options.shares_folder:
+        if not config.is_set("zookeeper.session.timeout.ms"):
+            timeout_ms = config["broker.session.timeout.ms"]
+        return StoreOptions(socket=str(folder.socket), session_timeout_ms=timeout_ms)
+    return StoreOptions(file=str(folder.store))
+
+
+def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:
+    """What each of several brokers has for itself. Raises ConfigError."""
+    common = {} if options.join else replicated(config, options.processes)
+    told = tuple(f"{name}={text}" for name, text in common.items())
+    return [told + settings_of_member(config, index) for index in range(options.processes)]
+
+
+def replicated(config: BrokerConfig, processes: int) -> dict[str, str]:
+    """The factor of internal topics where so many brokers start together, unless it is set: they wait for each other,
+    also where a client knocks when the first one is there.
+    """
+    factor = max(processes, config["default.replication.factor"])
+    return {name: str(min(config[name], factor)) for name in REPLICATED if not config.is_set(name)}
+
+
+def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
+    """What broker ``index`` of several has, as ``--set`` takes it. Raises ConfigError."""
+    node_id = config["node.id"] + index
+    own = [f"node.id={node_id}", f"listeners={shifted(listeners(config), index)}"]
+    told = advertised_listeners(config)
+    if told:
+        own.append(f"advertised.listeners={shifted(told.values(), index)}")
+    if config["zookeeper.connect"]:
+        own.append(f"zookeeper.connect={config['zookeeper.connect']}")
+    if config.log_dirs:
+        own.append(f"log.dirs={','.join(f'{path}/broker-{node_id}' for path in config.log_dirs)}")
+    return tuple(own)
+
+
+def shifted(endpoints: Iterable[Endpoint], index: int) -> str:
+    """Those endpoints with ports ``index`` higher; a free one (0) stays a free one."""
+    moved = [each._replace(port=each.port + index if each.port else 0) for each in endpoints]
+    for each in moved:
+        if each.port > LAST_PORT:
+            raise ConfigError(f"port {each.port} of broker {index + 1} is above {LAST_PORT}: choose a lower --port")
+    return ",".join(map(str, moved))

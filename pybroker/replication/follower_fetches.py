@@ -1,0 +1,150 @@
+"""What the fetches of followers mean to the partitions that this broker leads.
+
+A follower that asks for an offset has everything below: that moves the high watermark, answers
+producers that wait for acks=all, and may bring the follower back into the in-sync set. A follower
+that has not kept up for ``replica.lag.time.max.ms`` is proposed to leave it. Both are proposals:
+``isr_changes`` brings them to the controller.
+
+Followers have fetch sessions of their own (``follower_session``), beside those of consumers, so that
+neither can push out the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pybroker.clock import Clock
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
+from pybroker.config import BrokerConfig
+from pybroker.replication.fetch_partition import FetchPartition
+from pybroker.replication.fetch_session import Answer
+from pybroker.replication.follower_session import FIRST, Asked, FollowerSession, Throttle
+from pybroker.replication.isr_proposals import IsrChanges
+from pybroker.replication.partition import Partition
+from pybroker.replication.purgatory import Purgatory
+from pybroker.replication.read_replica import is_rack_aware
+from pyclient.protocol import errors
+
+
+class Leading:
+    """The followers of this broker's partitions, as their fetches show them."""
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        purgatory: Purgatory,
+        image: Callable[[], MetadataImage],
+        changes: IsrChanges,
+        config: BrokerConfig,
+        throttle: Throttle,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """``partitions``: all of this broker, whenever it is iterated."""
+        self.changes = changes
+        self._partitions = partitions
+        self._purgatory = purgatory
+        self._image = image
+        self._clock = clock
+        self._loop = loop
+        self._throttle = throttle
+        self._tells_progress = is_rack_aware(config)
+        self._pause_s = max(0.001, config["replica.lag.time.max.ms"] / 2000)
+        self._sessions: dict[int, FollowerSession] = {}
+        self._timer = loop.call_later(self._pause_s, self._on_timer)
+
+    def fetch(
+        self,
+        replica: int,
+        asked: Asked,
+        find: Callable[[FetchPartition], Partition],
+        respond: Callable[[int, list[Answer]], Any],
+    ) -> Any:
+        """``respond(session id, answers)``, or the future of it where the follower has everything.
+
+        Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch.
+        """
+        session = self._session(replica, asked, find)
+        session.hurry()
+        broker = self._image().brokers.get(replica)
+        is_eligible = broker is not None and broker.epoch == asked.broker_epoch
+        now_ms = self._clock.monotonic_ms()
+
+        def note(wanted: FetchPartition, partition: Partition) -> None:
+            self._note_one(replica, asked.broker_epoch, is_eligible, wanted, partition, now_ms)
+
+        return session.fetch(asked, note, respond, now_ms)
+
+    def _session(
+        self, replica: int, asked: Asked, find: Callable[[FetchPartition], Partition]
+    ) -> FollowerSession:
+        session = self._sessions.get(replica)
+        if asked.session_epoch == FIRST:
+            if session is not None:
+                session.close()
+            id = random.randint(1, 0x7FFF_FFFF)
+            session = FollowerSession(
+                id, replica, self._purgatory, find, self._throttle, tells_progress=self._tells_progress
+            )
+            self._sessions[replica] = session
+            session.broker_epoch = asked.broker_epoch
+        elif session is None or session.id != asked.session_id:
+            raise errors.FetchSessionIdNotFound(f"there is no session {asked.session_id} of broker {replica}")
+        elif session.broker_epoch != asked.broker_epoch:
+            session.close()
+            raise errors.InvalidFetchSessionEpoch(f"broker {replica} has registered again")
+        return session
+
+    def _note_one(
+        self,
+        replica: int,
+        broker_epoch: int,
+        is_eligible: bool,
+        wanted: FetchPartition,
+        partition: Partition,
+        now_ms: int,
+    ) -> None:
+        before = _told(partition, replica)
+        proposal = partition.on_follower_fetch(
+            replica, wanted.fetch_offset, wanted.log_start_offset, now_ms, broker_epoch, is_eligible=is_eligible
+        )
+        if proposal is not None:
+            self.changes.propose(partition)
+        if _told(partition, replica) != before:
+            self._purgatory.wake(partition)
+
+    def on_brokers(self, brokers: Mapping[int, BrokerRegistration | None]) -> None:
+        """These have gone, or the cluster knows their registrations now: followers may have waited for that."""
+        for id, broker in brokers.items():
+            session = self._sessions.pop(id, None) if broker is None else None
+            if session is not None:
+                session.close()
+            for partition in self._partitions:
+                if partition.isr is None:
+                    continue
+                if broker is None:
+                    partition.isr.set_ineligible(id)
+                elif partition.isr.registered(id, broker.epoch):
+                    self.changes.consider(partition)
+
+    def _on_timer(self) -> None:
+        """Looks for followers that have fallen behind."""
+        self._timer = self._loop.call_later(self._pause_s, self._on_timer)
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions:
+            if partition.on_tick(now_ms) is not None:
+                self.changes.propose(partition)
+
+    def close(self) -> None:
+        """Stops looking."""
+        self._timer.cancel()
+        self.changes.close()
+
+
+def _told(partition: Partition, replica: int) -> tuple[int, int]:
+    """What those who wait look at: the high watermark, and where the replica's log begins."""
+    follower = partition.isr.followers.get(replica) if partition.isr is not None else None
+    return partition.high_watermark, -1 if follower is None else follower.log_start_offset

@@ -1,0 +1,104 @@
+"""ZooKeeper's operations, results and errors: as kazoo has them, and as the store's interface has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import TransactionRequest
+from kazoo.protocol.states import ZnodeStat
+
+from pybroker.store.interface import (
+    BadVersion,
+    ConnectionLoss,
+    CoordinationError,
+    Create,
+    Delete,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    Set,
+    Stat,
+)
+
+_ERRORS: Final[dict[type[Exception], type[CoordinationError]]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+    kazoo_errors.ConnectionLoss: ConnectionLoss,
+    kazoo_errors.ConnectionClosedError: ConnectionLoss,
+    kazoo_errors.OperationTimeoutError: ConnectionLoss,
+    kazoo_errors.SessionMovedError: ConnectionLoss,
+}
+_NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+def outcome(result: Any) -> Any:
+    """Value or exception of one of kazoo's results; no answer is left behind by a session that is over."""
+    if not result.ready():
+        return kazoo_errors.ConnectionLoss()
+    return result.value if result.exception is None else result.exception
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.ctime, stat.ephemeralOwner)
+
+
+def found(result: Any, path: str) -> tuple[bytes, Stat] | None:
+    """One result of ``get_many``. Raises CoordinationError."""
+    if isinstance(result, kazoo_errors.NoNodeError):
+        return None
+    if isinstance(result, Exception):
+        raise translated(result, path)
+    data, stat = result
+    return data, _stat(stat)
+
+
+def translated(error: Exception, path: str, index: int = 0) -> CoordinationError:
+    """kazoo's error as this interface has it."""
+    for theirs, ours in _ERRORS.items():
+        if isinstance(error, theirs):
+            return ours(path, index)
+    return CoordinationError(f"{path}: ZooKeeper: {type(error).__name__} {error}", index)
+
+
+def add(transaction: TransactionRequest, operation: Operation) -> None:
+    """Adds the operation to a ``multi``."""
+    if isinstance(operation, Create):
+        transaction.create(
+            operation.path, operation.data, ephemeral=operation.ephemeral, sequence=operation.sequence
+        )
+    elif isinstance(operation, Set):
+        transaction.set_data(operation.path, operation.data, operation.version)
+    elif isinstance(operation, Delete):
+        transaction.delete(operation.path, operation.version)
+    else:
+        transaction.check(operation.path, operation.version)
+
+
+def size(operation: Operation) -> int:
+    """Bytes that the operation takes in a request, about."""
+    data = operation.data if isinstance(operation, (Create, Set)) else b""
+    return len(operation.path) + len(data)
+
+
+def results(operations: Sequence[Operation], results: list[Any]) -> list[OperationResult]:
+    """The results of a ``multi``; raises the error of the operation that failed."""
+    for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_AT_FAULT):
+            raise translated(result, operation.path, index)
+    return [_result(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+
+def _result(operation: Operation, result: Any) -> OperationResult:
+    if isinstance(operation, Create):
+        return str(result)
+    return _stat(result) if isinstance(operation, Set) else None

@@ -1,0 +1,52 @@
+"""Which coordination store a broker uses, and its opening.
+
+    file        embedded, in this process, alone on its SQLite file (one broker)
+    socket      the embedded store of the supervisor, over its Unix socket (``--processes N``)
+    zookeeper   an ensemble: ``host:port,host:port/chroot`` (several machines)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeAlias
+
+from pybroker.loop_watch import LoopWatch
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import CoordinationStore
+
+SESSION_TIMEOUT_MS = 18_000
+
+StoreFactory: TypeAlias = Callable[[], Awaitable[CoordinationStore]]
+
+
+class StoreOptions(NamedTuple):
+    """Where the store is: exactly one of the three places."""
+
+    file: str | None = None
+    socket: str | None = None
+    zookeeper: str | None = None
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    connection_timeout_ms: int | None = None
+    """How long to wait for ZooKeeper at first; None: as long as for the session."""
+
+    def __str__(self) -> str:
+        return self.zookeeper or self.socket or str(self.file)
+
+
+async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> CoordinationStore:
+    """A store with a session of its own, which ends when this loop hangs; ``watch`` watches the loop, if anybody does.
+
+    Raises ConnectionLoss where the store cannot be reached.
+    """
+    if options.file is not None:
+        return await EmbeddedStore.open(options.file)
+    if options.socket is not None:
+        from pybroker.store.remote import RemoteStore  # as below: what is not used costs no start
+
+        return await RemoteStore.open(options.socket, options.session_timeout_ms)
+    if options.zookeeper is not None:
+        from pybroker.store.zookeeper import ZooKeeperStore
+
+        waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
+        return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms, watch)
+    raise ValueError(f"no coordination store: {options!r}")

@@ -1,0 +1,433 @@
+"""A ZooKeeper ensemble as coordination store, by kazoo.
+
+kazoo has threads of its own: one that owns the connection, two that call back. Calls go there from the event loop,
+their results and all news come back by ``call_soon_threadsafe``. What kazoo does not have is made here:
+
+- After an expiry kazoo connects again by itself, in a new session. Calls are refused (SessionExpired) from the moment
+  when kazoo learns of the expiry until ``new_session``: a *generation* counts kazoo's sessions, on its thread, and
+  this store accepts one of them.
+- ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are armed
+  for every watched path, again before each call back and after each reconnection, when every watch is called: what
+  happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows the arming
+  cannot miss what the watch does not report.
+- kazoo's thread sends heartbeats whatever the event loop does. A loop that hangs for the session time-out loses the
+  session (``loop_guard``): the session is closed, so that others need not wait, and a new one begins when the loop
+  runs again.
+- An answer that kazoo does not expect ends its thread, and with it every attempt to connect. The thread is started
+  again; for this store its end is the end of the session.
+- A server refuses a client that has seen later transactions than it has: for ever, where ZooKeeper came back from a
+  backup, or empty. Who finds no server for the session time-out asks as one that has seen nothing. A ``sync`` comes
+  first then, so a server that merely lags takes nobody back in time.
+- While the session is SUSPENDED a call waits for the connection, at most one session time-out. A read that lost its
+  connection is repeated; a write is not: whether it happened is unknown (ConnectionLoss).
+- ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
+  again would never end. Such a ``multi`` is refused here (TooLarge).
+
+A read sees every earlier write of the same session, and everything before that; writes of others may be seen late,
+as ZooKeeper's servers follow their leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+from pybroker.loop_watch import LoopWatch
+from pybroker.store import kazoo_results
+from pybroker.store.batches import StoreOfBatches
+from pybroker.store.interface import (
+    ConnectionLoss,
+    Operation,
+    OperationResult,
+    Session,
+    SessionExpired,
+    SessionState,
+    Stat,
+    TooLarge,
+)
+from pybroker.store.loop_guard import LoopGuard
+from pybroker.store.watching import StoreWatch
+
+MAX_REQUEST = (1 << 20) - 1024
+PER_OPERATION = 60
+STOP_S = 5.0
+LOOK_S = 1.0
+TOLD_S = 2.0
+"""Who waits so long at the start says for whom."""
+
+T = TypeVar("T")
+Callback = Callable[[str], None]
+
+logger = logging.getLogger(__name__)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Gives up on a server that does not answer in time to try the others, or it again, within the session.
+
+    A server that is just starting takes connections and may leave the first request of one unanswered for good; kazoo
+    would wait for that answer as long as the session lasts.
+    """
+
+    def __init__(self, connect_s: float) -> None:
+        super().__init__()
+        self._connect_s = connect_s
+
+    def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*arguments, timeout=min(timeout, self._connect_s), **options)
+
+    def select(self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float) -> Any:
+        """Of one socket: the rest of a message is awaited, or an answer to the session's greeting."""
+        if len(reading) + len(writing) == 1:
+            timeout = min(timeout, self._connect_s)
+        return super().select(reading, writing, failing, timeout)
+
+
+class _Watched:
+    """A path with its watches; ``on_event`` is what kazoo calls, on a thread of its own."""
+
+    def __init__(self, path: str, on_event: Callable[[WatchedEvent], None]) -> None:
+        self.path = path
+        self.on_event = on_event
+        self.watches: list[StoreWatch] = []
+
+
+async def _way_to(host: str, port: int) -> str:
+    """In words, how far a connection to that server comes."""
+    try:
+        async with asyncio.timeout(LOOK_S):
+            _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        found = "listens, but serves no session"
+    except TimeoutError:
+        found = "cannot be reached"
+    except OSError as error:
+        found = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    return f"{host}:{port} {found}"
+
+
+class ZooKeeperStore(StoreOfBatches):
+    """A session of a ZooKeeper ensemble; see ``CoordinationStore`` for the methods."""
+
+    def __init__(self, hosts: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=timeout_s,
+            handler=_Handler(timeout_s / 3 / (1 + hosts.count(","))),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
+        )
+        logging.getLogger("kazoo").setLevel(logging.ERROR)  # below, every attempt, and the data of every node
+        self._client.add_listener(self._on_state)
+        self._generation = 0
+        """Sessions that kazoo has lost: written by its thread."""
+        self._accepted = 0
+        self._connected = asyncio.Event()
+        self._closing = False
+        self._stuck = False
+        """kazoo was stopped because the loop hangs."""
+        self._own_watch = LoopWatch(self._loop)
+        self._guard: LoopGuard | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._under_way: set[Callable[[], None]] = set()
+        """Each settles one of the calls that are not answered yet."""
+        self._watched: dict[str, _Watched] = {}
+        self.session = Session(0)
+
+    @classmethod
+    async def open(
+        cls, hosts: str, session_timeout_ms: int, connection_timeout_ms: int, watch: LoopWatch | None = None
+    ) -> ZooKeeperStore:
+        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss.
+
+        ``watch`` watches this loop; without it the store has one of its own.
+        """
+        store = cls(hosts, session_timeout_ms / 1000)
+        chroot, store._client.chroot = store._client.chroot, ""
+        store._client.start_async()
+        if watch is None:
+            store._own_watch.start()
+        store._guard = LoopGuard(watch or store._own_watch, store._timeout_s, store._on_stuck, store._on_back)
+        telling = asyncio.ensure_future(store._tell_whom_it_waits_for())
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await store._connected.wait()
+                telling.cancel()
+                if chroot:
+                    await store._ask(lambda: store._client.ensure_path_async(chroot))
+        except TimeoutError as error:
+            await store.close()
+            why = await store._ways()
+            advice = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
+            raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s: {why}; {advice}") from error
+        finally:
+            telling.cancel()
+        store._client.chroot = chroot
+        return store
+
+    async def _ways(self) -> str:
+        return "; ".join(await asyncio.gather(*(_way_to(host, port) for host, port in self._client.hosts)))
+
+    async def _tell_whom_it_waits_for(self) -> None:
+        """Logs what it waits for."""
+        await asyncio.sleep(TOLD_S)
+        logger.warning("waiting for ZooKeeper: %s", await self._ways())
+
+    # -- the session -------------------------------------------------------------------------------
+
+    def _on_state(self, state: str) -> None:
+        """On kazoo's thread."""
+        if state == KazooState.LOST:
+            self._generation += 1
+            if self._client.client_state == KeeperState.CLOSED and not (self._closing or self._stuck):
+                threading.Thread(target=self._connect_again, daemon=True).start()
+        if not self._closing:
+            self._loop.call_soon_threadsafe(self._enter, state, self._generation, self._client.client_id)
+
+    def _connect_again(self) -> None:
+        """On a thread of its own, which waits for the end of kazoo's."""
+        logger.error("ZooKeeper: kazoo's connection thread has ended; another one starts")
+        self._client.start_async()
+        if self._closing:  # meanwhile: nobody else would end what has just begun
+            self._client.stop()
+
+    def _on_stuck(self) -> None:
+        """On the guard's thread: what this process hangs in, others need not wait for."""
+        self._stuck = True
+        logger.critical("the event loop has hung for %g s: closing the ZooKeeper session", self._timeout_s)
+        self._client.stop()
+
+    def _on_back(self) -> None:
+        """On the guard's thread."""
+        logger.warning("the event loop runs again: starting a new ZooKeeper session")
+        self._stuck = False
+        self._client.start_async()
+
+    def _enter(self, state: str, generation: int, client_id: tuple[int, bytes] | None) -> None:
+        if self._closing:
+            return
+        if state == KazooState.CONNECTED:
+            self._stop_forgetting()
+            self._connected.set()
+            if generation == self._accepted and client_id is not None:
+                self.session.id = client_id[0]
+                self._resume()
+            return
+        self._connected.clear()
+        if self._forgetting is None:
+            self._forgetting = self._loop.call_later(self._timeout_s, self._forget_what_was_seen)
+        if state == KazooState.LOST:
+            logger.warning("ZooKeeper: session 0x%x has expired", self.session.id & (1 << 64) - 1)
+            self.session.change(SessionState.EXPIRED)
+            for settle in tuple(self._under_way):
+                settle()
+        elif self.session.state is SessionState.CONNECTED:
+            logger.warning("ZooKeeper: the connection is lost")
+            self.session.change(SessionState.SUSPENDED)
+
+    def _forget_what_was_seen(self) -> None:
+        logger.warning("no ZooKeeper has accepted this client for %g s; trying with older contents", self._timeout_s)
+        self._client.last_zxid = 0
+
+    def _stop_forgetting(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forgetting = None
+
+    def _resume(self) -> None:
+        """Connected, in the accepted session: arms and calls every watch."""
+        self._client.sync_async("/")
+        logger.info("ZooKeeper: connected, session 0x%x", self.session.id & (1 << 64) - 1)
+        self.session.change(SessionState.CONNECTED)
+        for watched in tuple(self._watched.values()):
+            self._on_event(watched)
+
+    async def new_session(self) -> Session:
+        while self.session.state is SessionState.EXPIRED:
+            await self._connected.wait()
+            generation, client_id = self._generation, self._client.client_id
+            if client_id is None or generation != self._generation or not self._connected.is_set():
+                await asyncio.sleep(0)
+                continue
+            self._accepted = generation
+            self.session.id = client_id[0]
+            self._resume()
+        return self.session
+
+    async def close(self) -> None:
+        self._watched.clear()
+        self._stop_forgetting()
+        if self.session.state is SessionState.CLOSED:
+            return
+        self.session.change(SessionState.CLOSED)
+        if self._guard is not None:
+            self._guard.stop()
+        self._own_watch.stop()
+        await self._on_thread(self._stop)
+
+    def _stop(self) -> None:
+        self._closing = True
+        if self._guard is not None:
+            self._guard.wait(STOP_S)
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:
+            logger.warning("ZooKeeper: %s: %s", type(error).__name__, error)
+
+    async def _on_thread(self, work: Callable[[], None]) -> None:
+        """Runs ``work()`` on a thread and waits for it ``STOP_S`` at most."""
+        done = asyncio.Event()
+
+        def run() -> None:
+            work()
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=run, name="zookeeper-stop", daemon=True).start()
+        try:
+            await asyncio.wait_for(done.wait(), STOP_S)
+        except TimeoutError:
+            logger.warning("ZooKeeper does not answer: the session is left to expire")
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    async def _ready(self) -> None:
+        """Waits for the connection. Raises SessionExpired, ConnectionLoss."""
+        if self.session.state is SessionState.SUSPENDED:
+            try:
+                await asyncio.wait_for(self._connected.wait(), self._timeout_s)
+            except TimeoutError as error:
+                raise ConnectionLoss("ZooKeeper cannot be reached") from error
+        over = self.session.state in (SessionState.EXPIRED, SessionState.CLOSED)
+        if over or self._generation != self._accepted:
+            raise SessionExpired(f"session {self.session.id} is over")
+
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        """The result of one of kazoo's asynchronous calls. Raises its exception."""
+        [result] = await self._ask_all([call])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _ask_all(self, calls: Sequence[Callable[[], Any]]) -> asyncio.Future[list[Any]]:
+        """The results of several, values and exceptions, when all are there."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        results = [call() for call in calls]
+        missing = len(results)
+
+        def settle() -> None:
+            self._under_way.discard(settle)
+            if not future.done():
+                future.set_result([kazoo_results.outcome(each) for each in results])
+
+        def on_one(_: Any) -> None:
+            nonlocal missing  # kazoo calls back on one thread only
+            missing -= 1
+            if not missing and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(settle)
+
+        self._under_way.add(settle)
+        for result in results:
+            result.rawlink(on_one)
+        return future
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        if not paths:
+            return []
+        while True:
+            await self._ready()
+            calls = [lambda path=path: self._client.get_async(path) for path in paths]
+            found = await self._ask_all(calls)
+            try:
+                return [kazoo_results.found(each, path) for each, path in zip(found, paths, strict=True)]
+            except ConnectionLoss:
+                await asyncio.sleep(0)
+
+    async def children(self, path: str) -> list[str]:
+        while True:
+            await self._ready()
+            try:
+                return sorted(await self._ask(lambda: self._client.get_children_async(path)))
+            except Exception as error:
+                translated = kazoo_results.translated(error, path)
+                if not isinstance(translated, ConnectionLoss):
+                    raise translated from error
+                await asyncio.sleep(0)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if not operations:
+            return []
+        self._check_size(operations)
+        await self._ready()
+        transaction = self._client.transaction()
+        for operation in operations:
+            kazoo_results.add(transaction, operation)
+        try:
+            results = await self._ask(transaction.commit_async)
+        except Exception as error:
+            raise kazoo_results.translated(error, operations[0].path) from error
+        return kazoo_results.results(operations, results)
+
+    def _check_size(self, operations: Sequence[Operation]) -> None:
+        size = sum(PER_OPERATION + len(self._client.chroot) + kazoo_results.size(each) for each in operations)
+        if size > MAX_REQUEST:
+            raise TooLarge(f"{len(operations)} operations of {size} bytes: ZooKeeper takes {MAX_REQUEST}")
+
+    # -- watches -----------------------------------------------------------------------------------
+
+    def watch(self, path: str, callback: Callback) -> StoreWatch:
+        watched = self._watched.get(path)
+        if watched is None:
+            watched = self._watched[path] = self._watch_path(path)
+            if self.session.state is SessionState.CONNECTED:
+                self._arm(watched)
+        watch = StoreWatch(path, callback, self._drop_watch)
+        watched.watches.append(watch)
+        return watch
+
+    def _watch_path(self, path: str) -> _Watched:
+        def on_event(event: WatchedEvent) -> None:
+            if event.type != EventType.NONE and not self._closing:
+                self._loop.call_soon_threadsafe(self._on_event, watched)
+
+        watched = _Watched(path, on_event)
+        return watched
+
+    def _on_event(self, watched: _Watched) -> None:
+        """Arms, and calls back when that is done: what happens from then on is heard of again."""
+        if self._watched.get(watched.path) is watched:
+            self._arm(watched).add_done_callback(lambda _: self._fire(watched))
+
+    def _arm(self, watched: _Watched) -> asyncio.Future[list[Any]]:
+        """Both watches; what goes wrong here is the connection, after which all are armed again."""
+        path, on_event = watched.path, watched.on_event
+        return self._ask_all(
+            [
+                lambda: self._client.exists_async(path, watch=on_event),
+                lambda: self._client.get_children_async(path, watch=on_event),
+            ]
+        )
+
+    @staticmethod
+    def _fire(watched: _Watched) -> None:
+        for watch in tuple(watched.watches):
+            if watch in watched.watches:
+                watch.callback(watched.path)
+
+    def _drop_watch(self, watch: StoreWatch) -> None:
+        """Watches armed on the servers fire once more, without effect."""
+        watched = self._watched.get(watch.path)
+        if watched is not None and watch in watched.watches:
+            watched.watches.remove(watch)
+            if not watched.watches:
+                del self._watched[watch.path]

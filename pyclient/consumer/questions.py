@@ -1,0 +1,50 @@
+"""What a consumer is asked beside its reading, on the loop: the topics, and where their partitions begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.types import OffsetAndTimestamp
+from pyclient.core.client import Client
+from pyclient.core.cluster import PartitionInfo
+from pyclient.topic_partition import TopicPartition, partition_of
+
+
+class Questions:
+    """Those of one consumer, whatever it is subscribed to. ``start`` connects; ``timeout`` in seconds, by default."""
+
+    def __init__(
+        self, client: Client, lookup: OffsetLookup, start: Callable[[float | None], Awaitable[None]], timeout: float
+    ) -> None:
+        self._client = client
+        self._lookup = lookup
+        self._start = start
+        self._timeout = timeout
+
+    async def edges(
+        self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where the partitions begin or end."""
+        found = await self.offsets({partition_of(tp): time for tp in partitions}, timeout)
+        return {tp: 0 if row is None else row.offset for tp, row in found.items()}
+
+    async def offsets(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms)."""
+        timeout = self._timeout if timeout is None else timeout
+        deadline = self._client.clock() + timeout
+        await self._start(timeout)
+        return await self._lookup.find(times, deadline)
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic. Raises UnknownTopicOrPartition."""
+        await self._client.metadata([topic], timeout=self._timeout)
+        return list(self._client.cluster.partitions(topic) or ())
+
+    async def list_topics(self) -> dict[str, list[PartitionInfo]]:
+        """All topics."""
+        await self._client.all_topics(timeout=self._timeout)
+        cluster = self._client.cluster
+        return {topic: list(cluster.partitions(topic) or ()) for topic in cluster.topics()}

@@ -1,0 +1,78 @@
+"""Where a consumer begins: what the application says counts, whatever is found meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyclient.consumer.positions import PositionFinder
+from pyclient.consumer.subscription import PartitionState
+from pyclient.offset_and_metadata import OffsetAndMetadata
+from pyclient.topic_partition import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+class Client:
+    """Knows the partition; ``meanwhile`` happens while metadata is awaited."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self.clock = lambda: 0.0
+        self.cluster = SimpleNamespace(partition=lambda tp: tp)
+        self._meanwhile = meanwhile
+
+    async def metadata(self, topics: set[str], *, timeout: float, create: bool | None = None) -> None:
+        self._meanwhile()
+
+
+class Committed:
+    """The group has committed 20; ``meanwhile`` happens while that is asked."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = meanwhile
+
+    async def once(self, partitions: list[TopicPartition]) -> tuple[dict[TopicPartition, OffsetAndMetadata], Any]:
+        self._meanwhile()
+        return {TP: OffsetAndMetadata(20)}, {}
+
+
+def found(state: PartitionState, *, at_metadata: Callable[[], object], at_commits: Callable[[], object]) -> int | None:
+    """The position after one search, in which that happened."""
+    finder = PositionFinder(
+        Client(at_metadata),  # type: ignore[arg-type]
+        SimpleNamespace(auto_offset_reset="earliest", default_api_timeout_ms=1_000),  # type: ignore[arg-type]
+        SimpleNamespace(states={TP: state}, pattern=None),  # type: ignore[arg-type]
+        threading.RLock(),
+        SimpleNamespace(),  # type: ignore[arg-type]
+        Committed(at_commits),  # type: ignore[arg-type]
+        SimpleNamespace(on_positions=lambda: None),  # type: ignore[arg-type]
+        lambda: 0.0,
+    )
+    asyncio.run(finder._find_all())
+    return state.position
+
+
+def nothing() -> None:
+    """Happens."""
+
+
+def test_without_a_seek_the_committed_offset_is_the_position() -> None:
+    assert found(PartitionState(TP), at_metadata=nothing, at_commits=nothing) == 20
+
+
+@pytest.mark.parametrize("when", ["at_metadata", "at_commits"])
+def test_a_seek_during_the_search_counts_and_what_was_read_since_is_not_read_again(when: str) -> None:
+    """The application seeks right behind ``assign``, and reads on from there, before the committed offset is known."""
+    state = PartitionState(TP)
+
+    def seek_and_read() -> None:
+        state.seek(7)
+        state.position = 40
+
+    meanwhile = {"at_metadata": nothing, "at_commits": nothing, when: seek_and_read}
+    assert found(state, **meanwhile) == 40

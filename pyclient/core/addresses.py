@@ -1,0 +1,37 @@
+"""The addresses of a name, and which of them is tried next (KIP-302). No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Address = tuple[Any, Any]
+"""Family, and what a socket of it connects to."""
+
+
+class Addresses:
+    """Of one server. An attempt begins with the address that was not tried for longest: one that swallows what is
+    sent to it uses up the time of an attempt, not of all.
+    """
+
+    def __init__(self) -> None:
+        self._tried: dict[Any, int] = {}
+        """The number of the last attempt at each address that did not end in a connection."""
+        self._count = 0
+        self._current: Any = None
+
+    def ordered(self, resolved: Sequence[Address]) -> list[Address]:
+        """What the name has been resolved to, in the order in which it is to be tried; else the resolver's."""
+        known = {address for _, address in resolved}
+        self._tried = {address: at for address, at in self._tried.items() if address in known}
+        return sorted(resolved, key=lambda each: self._tried.get(each[1], 0))
+
+    def begin(self, address: Any) -> None:
+        """The address is tried now."""
+        self._count += 1
+        self._tried[address] = self._count
+        self._current = address
+
+    def works(self) -> None:
+        """The one that was tried last has led to the server: the next attempt begins with it."""
+        self._tried.pop(self._current, None)

@@ -1,0 +1,66 @@
+"""Servers that a client cannot reach: told in words, seldom, also where the application has not configured logging.
+
+An application that waits for records, or sends and forgets, has no call that would raise why nothing comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyclient.core.last_resort import URGENT
+
+if TYPE_CHECKING:
+    from pyclient.errors import ConnectionFailed
+
+LOG: Final = logging.getLogger("pyclient")
+FIRST_S: Final = 3.0
+"""Seconds of failed attempts before they are reported; a restart of a broker is shorter."""
+AGAIN_S: Final = 60.0
+"""Between two lines about one address."""
+
+
+class Address(Protocol):
+    """What is needed of a node."""
+
+    id: int
+    was_reached: bool
+
+    @property
+    def name(self) -> str: ...
+
+
+class Outages:
+    """Those of one client. Has no clock: ``now`` is in seconds."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def tell(self, node: Address, broker: int, error: ConnectionFailed, now: float, is_connected: bool) -> None:
+        """Logs that a server, which is that broker's, is not reached, unless it was told lately. ``is_connected``: to
+        others; then it does not matter that a bootstrap server is not reached.
+        """
+        if (node.id < 0 and is_connected) or now - self._told.get(node.name, -AGAIN_S) < AGAIN_S:
+            return
+        self._told[node.name] = now
+        LOG.warning("%s", _text(node, broker, error), extra={URGENT: True})
+
+    def end(self, node: Address) -> None:
+        """The server is reached."""
+        if self._told.pop(node.name, None) is not None:
+            LOG.warning("%s can be reached again", node.name, extra={URGENT: True})
+
+    def forget(self, node: Address) -> None:
+        """Ends the reports about an address that was given up."""
+        self._told.pop(node.name, None)
+
+
+def _text(node: Address, broker: int, error: ConnectionFailed) -> str:
+    if node.id < 0:
+        return f"no broker can be reached: {error}; bootstrap.servers names this address; still trying"
+    if node.was_reached:
+        return f"broker {broker} can no longer be reached: {error}; still trying"
+    return (
+        f"broker {broker} cannot be reached: {error}; the cluster names this address, as the broker's "
+        "advertised.listeners say: they must name one that can be reached from here"
+    )

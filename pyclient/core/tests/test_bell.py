@@ -1,0 +1,67 @@
+"""The bell that wakes a thread, and may be rung where a lock must not be waited for."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from pyclient.core.bell import Bell
+
+PATIENCE_S = 60.0
+
+
+def test_it_rings_once_until_it_is_hushed():
+    bell = Bell()
+    assert not bell.wait(0)
+    bell.ring()
+    bell.ring()
+    assert bell.wait(PATIENCE_S)
+    assert not bell.wait(0)
+    bell.ring()
+    bell.hush()
+    assert not bell.wait(0)
+
+
+def test_another_thread_ends_the_wait():
+    bell = Bell()
+    ringer = threading.Thread(target=bell.ring)
+    ringer.start()
+    assert bell.wait(PATIENCE_S)
+    ringer.join()
+
+
+def test_the_handler_of_a_signal_ends_the_wait_of_its_own_thread():
+    bell = Bell()
+    before = signal.signal(signal.SIGALRM, lambda *_: bell.ring())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        assert bell.wait(PATIENCE_S)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("step", ["hush", "ring", "wait"])
+def test_threads_that_ring_at_once_do_not_meet(step):
+    bell = Bell()
+    end = time.monotonic() + 0.2
+    failures = []
+
+    def work():
+        try:
+            while time.monotonic() < end:
+                bell.ring()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < end:
+        bell.wait(0.001) if step == "wait" else getattr(bell, step)()
+    for thread in threads:
+        thread.join()
+    assert not failures

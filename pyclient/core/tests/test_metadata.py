@@ -1,0 +1,137 @@
+"""What the keeper of the metadata asks for, when, and whether the broker may create it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyclient.core.backoff import Backoff
+from pyclient.core.cluster import Cluster
+from pyclient.core.metadata import MetadataKeeper
+from pyclient.errors import KafkaError
+from pyclient.protocol import Metadata
+from pyclient.tests.support import PATIENCE_S
+
+IDLE_S = 300.0
+UNKNOWN = 3
+
+
+class World:
+    """A broker that answers at once, a clock that a test moves on, and a keeper. ``used``: by the client now."""
+
+    def __init__(self, *topics: str) -> None:
+        self.topics = set(topics)
+        self.asked: list[Metadata.Request] = []
+        self.used: dict[str, bool] = {}
+        self.later = 0.0
+        loop = asyncio.get_running_loop()
+        self.clock = lambda: loop.time() + self.later
+        self.keeper = MetadataKeeper(
+            Cluster(), self._ask, lambda: Backoff(0.001, 1000.0, lambda: 0.5), 1000.0, IDLE_S, self.clock, loop
+        )
+        self.keeper.in_use = lambda: self.used
+
+    async def _ask(self, message: Callable[[int], Metadata.Request]) -> Metadata.Response:
+        request = message(12)
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        return Metadata.Response(
+            brokers=[Metadata.Response.MetadataResponseBroker(node_id=1, host="h", port=1)],
+            topics=[self._row(row.name or "", request.allow_auto_topic_creation) for row in request.topics or ()],
+        )
+
+    def _row(self, name: str, create: bool) -> Any:
+        if create:
+            self.topics.add(name)
+        kind, partition = Metadata.Response.MetadataResponseTopic, Metadata.Response.MetadataResponsePartition
+        if name not in self.topics:
+            return kind(name=name, error_code=UNKNOWN)
+        return kind(name=name, partitions=[partition(partition_index=0, leader_id=1)])
+
+    async def know(self, name: str, *, create: bool = True) -> None:
+        await self.keeper.topics([name], self.clock() + PATIENCE_S, create)
+
+    async def round(self) -> set[str]:
+        """The topics that one more round asks for."""
+        before = len(self.asked)
+        self.keeper.refresh()
+        assert await self.keeper.next_update(self.clock() + PATIENCE_S)
+        return {row.name or "" for request in self.asked[before:] for row in request.topics or ()}
+
+
+@pytest.mark.parametrize("may_create", [False, True])
+def test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_used_is_not(may_create: bool) -> None:
+    async def work() -> None:
+        world = World("t", "u")
+        await world.know("t")
+        await world.know("u")
+        world.used = {"u": may_create}
+        assert await world.round() == {"t", "u"}
+        forgotten: list[str] = []
+        world.keeper.on_forget = forgotten.extend
+        world.later = IDLE_S + 1
+        assert await world.round() == {"u"}
+        assert forgotten == ["t"]
+        assert world.keeper.cluster.partitions("t") is None
+        await world.know("t")
+        assert await world.round() == {"t", "u"}
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
+def test_what_is_used_is_asked_for_though_nobody_has_waited_for_it() -> None:
+    async def work() -> None:
+        world = World("t")
+        world.used = {"t": False, "gone": False}
+        assert await world.round() == {"t", "gone"}
+        assert world.topics == {"t"}
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_deleted_topic_is_created_again_only_where_it_is_used(is_used: bool) -> None:
+    async def work() -> None:
+        world = World()
+        await world.know("t")
+        world.topics.clear()
+        world.used = {"t": True} if is_used else {}
+        for _ in range(3):
+            await world.round()
+        assert world.topics == ({"t"} if is_used else set())
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
+def test_others_do_not_wait_for_a_topic_that_is_not_there() -> None:
+    """Ten attempts at the one: the next would be a second later."""
+
+    async def work() -> None:
+        world = World("t")
+        waiting = asyncio.create_task(world.know("nope", create=False))
+        while len(world.asked) < 10:
+            assert await world.keeper.next_update(world.clock() + PATIENCE_S)
+        world.keeper.refresh()
+        assert world.keeper._due < world.keeper._wanted["nope"].not_before
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
+def test_a_topic_that_does_not_come_is_told_when_the_time_is_over() -> None:
+    async def work() -> None:
+        world = World()
+        with pytest.raises(KafkaError, match="there is no topic 'nope'"):
+            await world.keeper.topics(["nope"], world.clock() + 0.05, False)
+        await world.keeper.stop()
+
+    asyncio.run(work())

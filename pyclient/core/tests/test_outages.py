@@ -1,0 +1,156 @@
+"""A server that cannot be reached is told once, in words, also without a configuration of logging."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from pyclient.core import node, outages
+from pyclient.core.tests.scripted import ScriptedBroker, client_of
+from pyclient.core.tests.test_client import on_loop
+from pyclient.errors import ConnectionFailed
+from pyclient.protocol import ListGroups
+from pyclient.tests.test_unclosed import stderr_of
+
+AT_ONCE = 0.05
+LONG_S, HOUR_S = 30.0, 3600.0
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(node, "FIRST_S", AT_ONCE)
+
+
+def told(caplog) -> list[str]:
+    return [row.getMessage() for row in caplog.records if getattr(row, outages.URGENT, False)]
+
+
+async def fails_until(client, number: int, caplog, count: int) -> None:
+    """Asks that broker in vain until so many lines are told, and some more."""
+    more = 5
+    while len(told(caplog)) < count or (more := more - 1):
+        with pytest.raises(ConnectionFailed):
+            await client.send(number, ListGroups, ListGroups.Request())
+
+
+def dead(number: int) -> ScriptedBroker:
+    """A broker whose port nobody listens to."""
+    broker = ScriptedBroker(number)
+    broker.port = 1
+    return broker
+
+
+@on_loop
+async def test_a_broker_whose_advertised_address_is_not_reached_is_named_once(caplog):
+    async with ScriptedBroker(1) as first, client_of(first.address) as client:
+        first.others.append(dead(7))
+        await client.metadata(["t"], timeout=5)
+        await fails_until(client, 7, caplog, 1)
+    (line,) = told(caplog)
+    assert "broker 7 cannot be reached: 127.0.0.1:1: connect failed" in line
+    assert "advertised.listeners" in line
+
+
+@on_loop
+async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_back(caplog):
+    async with ScriptedBroker(1) as first, client_of(first.address) as client:
+        await client.metadata(["t"], timeout=5)
+        async with ScriptedBroker(2) as second:
+            first.others.append(second)
+            client.refresh()
+            while 2 not in client.cluster.brokers:
+                await asyncio.sleep(0.01)
+            second.handlers[ListGroups] = lambda request, version: ListGroups.Response()
+            await client.send(2, ListGroups, ListGroups.Request())
+            address, port = second.address, second.port
+            second._server.close()
+            second.hang_up()
+            await asyncio.sleep(0.05)
+            await fails_until(client, 2, caplog, 1)
+        third = ScriptedBroker(2)
+        third.port = port
+        third.handlers[ListGroups] = second.handlers[ListGroups]
+        async with third:
+            await client.send(2, ListGroups, ListGroups.Request())
+    gone, back = told(caplog)
+    assert f"broker 2 can no longer be reached: {address}: connect failed" in gone
+    assert "advertised" not in gone
+    assert back == f"{address} can be reached again"
+
+
+@on_loop
+async def test_a_bootstrap_server_is_no_matter_while_another_is_reached(caplog):
+    async with ScriptedBroker(1) as first, client_of(first.address, "127.0.0.1:1") as client:
+        await client.metadata(["t"], timeout=5)
+        await fails_until_refused(client)
+    assert told(caplog) == []
+
+
+@on_loop
+async def test_two_vain_attempts_that_are_an_hour_apart_are_no_outage(caplog, monkeypatch):
+    monkeypatch.setattr(node, "FIRST_S", LONG_S)
+    async with client_of("127.0.0.1:1") as client:
+        (server,) = client._bootstrap
+        for later, count in ((0.0, 0), (HOUR_S, 0), (HOUR_S + LONG_S, 1)):
+            server._clock = lambda later=later: client.clock() + later
+            with pytest.raises(ConnectionFailed):
+                await client.send(-1, ListGroups, ListGroups.Request(), timeout=2 * HOUR_S)
+            assert len(told(caplog)) == count
+
+
+@on_loop
+async def test_an_address_that_is_given_up_is_forgotten(caplog):
+    async with ScriptedBroker(1) as first, client_of(first.address) as client:
+        first.others.append(dead(7))
+        await client.metadata(["t"], timeout=5)
+        await fails_until(client, 7, caplog, 1)
+        client._nodes[7].move("127.0.0.1", 2)
+        assert not client._outages._told
+
+
+async def fails_until_refused(client) -> None:
+    for _ in range(5):
+        with pytest.raises(ConnectionFailed):
+            await client.send(-2, ListGroups, ListGroups.Request())
+        await asyncio.sleep(AT_ONCE)
+
+
+def test_it_is_told_again_after_a_while_only():
+    class Server:
+        id, name, was_reached = 3, "h:1", False
+
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("pyclient").addHandler(handler)
+    try:
+        known = outages.Outages()
+        for now in (0.0, 1.0, 59.0, 61.0, 62.0):
+            known.tell(Server(), 3, ConnectionFailed("h:1", "connect"), now, False)
+    finally:
+        logging.getLogger("pyclient").removeHandler(handler)
+    assert len(lines) == 2
+
+
+MUTE = """
+import time
+from pyclient import Consumer, Producer
+from pyclient.core import node
+node.FIRST_S = 0.2
+consumer = Consumer("127.0.0.1:1", group_id="g", topics=["t"])
+end = time.monotonic() + 30
+while not consumer._core.client._outages._told and time.monotonic() < end:
+    consumer.poll(timeout=0.1)
+for _ in range(5):
+    consumer.poll(timeout=0.1)
+consumer.close(0)
+"""
+
+
+def test_a_consumer_without_its_broker_says_so_on_stderr():
+    line = stderr_of(MUTE)
+    assert line.count("\n") == 1, line
+    assert "no broker can be reached: 127.0.0.1:1: connect failed: " in line
+    assert "bootstrap.servers names this address" in line

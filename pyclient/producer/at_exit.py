@@ -1,0 +1,158 @@
+"""A producer that nobody closes: what it was given is delivered when the program ends, or named as lost.
+
+The program's end has two steps. First its threads end, and with them a process of ``multiprocessing``; then what was
+registered by ``atexit`` is called. The client's own thread, a daemon, runs until both are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401  # what needs it later may not import it when the threads have ended
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from time import monotonic
+from typing import Final, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+from cy.produce.producer_batch import ProducerBatch
+from pyclient.core import last_resort
+from pyclient.errors import KafkaError
+from pyclient.producer.engine import Engine
+
+log: Final = logging.getLogger("pyclient.producer")
+last_resort.install()
+
+EXIT_S: Final = 10.0
+"""For all producers of the process together."""
+GRACE_S: Final = 1.0
+"""For a loop to begin."""
+
+
+class Forgettable(Protocol):
+    """A producer, as far as its end at the program's end concerns it."""
+
+    _is_told: bool
+    """It has been said which of its records are lost."""
+
+    @property
+    def closed(self) -> bool: ...
+
+
+class Unclosed(NamedTuple):
+    """owner: whose it is, in words. process: the one that made it, whose thread and sockets it has. wake: who has the
+    loop's place is to leave it. Nothing of it may refer to the producer.
+    """
+
+    owner: str
+    process: int
+    engine: Engine
+    wake: Callable[[], object]
+
+
+class Flush:
+    """Of what a producer has when it begins: it goes at once, whether somebody waits for it or not."""
+
+    def __init__(self, unclosed: Unclosed) -> None:
+        self._engine = unclosed.engine
+        self._batches: list[ProducerBatch] | None = None
+        self._done: Future[None] | None = None
+        if self._engine.loop.is_running():
+            self._done = asyncio.run_coroutine_threadsafe(self._run(), self._engine.loop)
+            unclosed.wake()
+
+    async def _run(self) -> None:
+        self._batches = self._engine.sender.pending()
+        await self._engine.flush()
+
+    def wait(self, deadline: float) -> None:
+        """Returns when it is done, or the deadline is over, in seconds of ``monotonic``. Raises KeyboardInterrupt."""
+        if self._done is not None:
+            left = max(0.0, deadline - monotonic())
+            with suppress(TimeoutError, CancelledError, KafkaError):
+                self._done.result(left if self._batches is not None else left + GRACE_S)
+            self._done.cancel()
+
+    @property
+    def batches(self) -> list[ProducerBatch]:
+        """What it is about, done or not."""
+        if self._batches is None:  # the loop does not run: nobody else looks at them
+            return self._engine.sender.pending()
+        return self._batches
+
+
+_UNCLOSED: WeakKeyDictionary[Forgettable, Unclosed] = WeakKeyDictionary()
+_left = EXIT_S
+
+
+def remember(producer: Forgettable, owner: str, engine: Engine, wake: Callable[[], object] = lambda: None) -> None:
+    """Delivers what ``producer`` has then at the program's end, unless it is closed before."""
+    _UNCLOSED[producer] = Unclosed(owner, os.getpid(), engine, wake)
+
+
+def forget(producer: Forgettable) -> None:
+    """It is closed."""
+    _UNCLOSED.pop(producer, None)
+
+
+def deliver() -> None:
+    """Delivers what all producers of this process have, within what is left of ``EXIT_S``; says what it could not.
+    All begin before any is waited for: one whose broker is gone takes no time from the others. Ctrl-C ends the wait.
+    """
+    global _left
+    deadline = monotonic() + _left
+    ours = [(producer, unclosed) for producer, unclosed in list(_UNCLOSED.items()) if _is_due(producer, unclosed)]
+    begun = [(producer, unclosed.owner, Flush(unclosed)) for producer, unclosed in ours]
+    for producer, owner, flush in begun:
+        try:
+            flush.wait(deadline)
+        except KeyboardInterrupt:
+            deadline = 0.0
+        producer._is_told = tell_lost(owner, flush.batches)
+    _left = max(0.0, deadline - monotonic())
+
+
+def _is_due(producer: Forgettable, unclosed: Unclosed) -> bool:
+    """A transaction is left alone: nobody has committed it."""
+    if producer.closed or producer._is_told or unclosed.process != os.getpid():
+        return False
+    if not unclosed.engine.is_transactional:
+        return True
+    tell_open(unclosed.owner, unclosed.engine)
+    return False
+
+
+def tell_open(owner: str, engine: Engine) -> None:
+    """Logs, as an error, that a transaction is open, if one is."""
+    if engine.is_transactional and engine.transactions.can_abort:
+        log.error("a %s was not closed: its transaction is not committed", owner)
+
+
+def tell_lost(owner: str, batches: Iterable[ProducerBatch]) -> bool:
+    """Logs, as an error, how many records of these are not delivered; whether there are any."""
+    lost = [batch for batch in batches if not batch.done or batch.error is not None]
+    if not lost:
+        return False
+    why = next((str(error) for batch in lost if (error := batch.error or batch.last_error) is not None), "")
+    log.error(
+        "a %s was not closed: %d records are lost, which could not be delivered%s. "
+        "Use the producer in a with block, or close it",
+        *(owner, sum(batch.count for batch in lost), f" ({why})" if why else ""),
+    )
+    return True
+
+
+def _threads_end() -> None:
+    """Other threads may send still: then it is too early."""
+    ours = (threading.main_thread(), threading.current_thread())
+    if all(thread.daemon or thread in ours for thread in threading.enumerate()):
+        deliver()
+
+
+atexit.register(deliver)
+with suppress(AttributeError, RuntimeError):  # not public; the interpreter may be ending already
+    threading._register_atexit(_threads_end)  # type: ignore[attr-defined]

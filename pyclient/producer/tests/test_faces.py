@@ -1,0 +1,39 @@
+"""The two faces of the producer are one thing: what differs is only how they wait."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from pyclient import Producer, aio
+from pyclient.producer.errors import TransactionError
+
+OF_ONE = {"close"}
+"""Each face has something of its own to say of it: callbacks, cancellation."""
+SHARED = sorted(
+    name for name, member in vars(Producer).items() if not name.startswith("_") and inspect.isfunction(member)
+)
+
+
+def test_each_face_has_all_methods_of_the_other():
+    others = {
+        name for name, member in vars(aio.Producer).items() if not name.startswith("_") and inspect.isfunction(member)
+    }
+    assert set(SHARED) == others
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_method_takes_and_says_the_same_on_both_faces(name):
+    ours, others = getattr(Producer, name), getattr(aio.Producer, name)
+    assert list(inspect.signature(ours).parameters.values()) == list(inspect.signature(others).parameters.values())
+    if name not in OF_ONE:
+        assert inspect.getdoc(ours) == inspect.getdoc(others)
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction", "prepare_transaction"])
+def test_a_producer_without_transactions_that_is_to_end_one_sends_as_before(end):
+    with Producer("127.0.0.1:1") as producer:
+        with pytest.raises(TransactionError):
+            getattr(producer, end)()
+        assert producer.direct

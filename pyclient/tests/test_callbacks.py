@@ -1,0 +1,186 @@
+"""What the application gives may raise anything, and stop the client's thread: the client goes on, and calls end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+
+import pytest
+
+from pyclient import Admin, Consumer, Producer, TopicPartition, aio
+from pyclient.core import runner
+from pyclient.errors import KafkaError, RequestTimedOut
+from pyclient.tests.support import PATIENCE_S, take
+
+RAISED = pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+
+
+def in_time(work):
+    """What the work raises, or returns; it must end."""
+    told = []
+
+    def call():
+        try:
+            told.append(work())
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), "it hangs"
+    return told[0]
+
+
+@RAISED
+def test_a_delivery_callback_may_raise_anything(broker, topic, error):
+    told = []
+
+    def fail(*_):
+        told.append(None)
+        raise error
+
+    with Producer(broker.bootstrap, linger_ms=100) as producer:
+        producer.partitions_for(topic)
+        for _ in range(3):
+            producer.send(topic, b"v", on_delivery=fail)
+        assert in_time(producer.flush) is None
+        assert len(told) == 3
+        assert producer.send(topic, b"after").result(PATIENCE_S).offset == 3
+        assert in_time(producer.flush) is None
+
+
+@RAISED
+def test_on_commit_may_raise_anything(broker, topic, group, error):
+    place = TopicPartition(topic, 0)
+    with Producer(broker.bootstrap) as producer:
+        producer.send_many(topic, [b"1", b"2"]).result(PATIENCE_S)
+    told = threading.Event()
+
+    def fail(*_):
+        told.set()
+        raise error
+
+    with Consumer(broker.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+        consumer.assign([place])
+        take(consumer, 2)
+        consumer.commit_async({place: 1}, fail)
+        assert told.wait(PATIENCE_S)
+        consumer.commit({place: 2})
+        assert not consumer.poll(timeout=0.2)
+        assert consumer.committed([place])[place].offset == 2
+
+
+def test_sys_exit_in_a_callback_ends_an_applications_own_loop(broker, topic):
+    """As asyncio has it; and what the producer does on it is done before."""
+
+    async def work():
+        async with aio.Producer(broker.bootstrap) as producer:
+            report = await producer.send(topic, b"v", on_delivery=lambda *_: exit(3))
+            await report
+            await asyncio.sleep(PATIENCE_S)
+
+    with pytest.raises(SystemExit, match="3"):
+        asyncio.run(work())
+
+
+def test_a_call_ends_in_time_though_a_callback_holds_up_the_thread(broker, topic, monkeypatch):
+    monkeypatch.setattr(runner, "GRACE_S", 0.5)
+    released = threading.Event()
+    with Producer(broker.bootstrap, max_block_ms=500) as producer:
+        producer.partitions_for(topic)
+        producer.send(topic, b"v", on_delivery=lambda *_: released.wait(PATIENCE_S))
+        time.sleep(0.3)
+        began = time.monotonic()
+        with pytest.raises(RequestTimedOut, match="stands still"):
+            producer.partitions_for(topic, timeout=0.5)
+        assert time.monotonic() - began < PATIENCE_S / 2
+        released.set()
+        assert producer.send(topic, b"v").result(PATIENCE_S).offset == 1
+
+
+def test_a_handler_of_logging_may_send(monkeypatch):
+    """It waits for metadata and has the handler's lock, for which the client's thread waits to log that nobody is
+    there.
+    """
+    monkeypatch.setattr(runner, "GRACE_S", 0.5)
+
+    class ToKafka(logging.Handler):
+        def emit(self, record):
+            producer.send("logs", record.getMessage().encode())
+
+    logger = logging.getLogger("pyclient")
+    handler = ToKafka()
+    level = logger.level
+    with Producer("127.0.0.1:1", max_block_ms=500) as producer:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        try:
+            assert isinstance(in_time(lambda: logger.warning("first")), KafkaError)
+            assert isinstance(in_time(lambda: logger.warning("second")), KafkaError)
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+        assert in_time(producer.close) is None
+
+
+def closed_by(client, call):
+    """What ``client.close()`` raises in the callback that ``call`` gets; then this thread closes the client."""
+    told, called = [], threading.Event()
+
+    def close(*_):
+        try:
+            client.close()
+        except Exception as error:
+            told.append(error)
+        finally:
+            called.set()
+
+    try:
+        call(close)
+        assert called.wait(PATIENCE_S)
+    finally:
+        client.close()
+    return told[0]
+
+
+def test_a_producer_that_a_callback_cannot_close_loses_nothing(broker, topic):
+    producer = Producer(broker.bootstrap, linger_ms=60_000)
+    reports = []
+
+    def call(close):
+        producer.partitions_for(topic)
+        producer.send(topic, b"first", on_delivery=close)
+        producer.flush()
+        reports.extend(producer.send(topic, b"later") for _ in range(100))
+
+    assert "wait for itself" in str(closed_by(producer, call))
+    assert [report.result(PATIENCE_S).offset for report in reports] == list(range(1, 101))
+
+
+def test_a_consumer_that_a_callback_cannot_close_leaves_its_group_later(admin, broker, topic, group):
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"v").result(PATIENCE_S)
+    consumer = Consumer(broker.bootstrap, group_id=group, topics=topic, auto_offset_reset="earliest")
+
+    def call(close):
+        take(consumer, 1)
+        consumer.commit_async(on_commit=close)
+
+    assert "wait for itself" in str(closed_by(consumer, call))
+    assert not admin.describe_consumer_groups([group])[group].members
+
+
+def test_an_admin_that_a_callback_cannot_close_goes_on(broker):
+    client = Admin(broker.bootstrap)
+
+    def call(close):
+        client._runner.call(close)
+
+    def check(close):
+        call(close)
+        assert client.describe_cluster().brokers
+
+    assert "wait for itself" in str(closed_by(client, check))

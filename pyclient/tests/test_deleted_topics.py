@@ -1,0 +1,65 @@
+"""A topic that was deleted stays away, even if somebody used it before."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyclient import Consumer, Producer, TopicPartition
+from pyclient.tests.brokers import unique
+from pyclient.tests.support import until
+
+ROUNDS = 3
+
+
+def delete(admin, topic):
+    admin.delete_topics(topic)
+    until(lambda: topic not in admin.list_topics(), "the deletion")
+
+
+def ask_for_others(client, admin):
+    """Each new topic is a reason to ask for metadata: of all topics that the client still wants to know of."""
+    for _ in range(ROUNDS):
+        other = unique("other")
+        admin.create_topics(other, num_partitions=1, replication_factor=1)
+        until(lambda other=other: other in admin.list_topics(), "the creation")
+        client.partitions_for(other)
+
+
+def test_a_producer_that_sends_nothing_more_brings_no_topic_back(broker, admin, topic):
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"v").result()
+        delete(admin, topic)
+        ask_for_others(producer, admin)
+        assert topic not in admin.list_topics()
+
+
+def test_a_producer_that_sends_again_has_the_topic_made_again(broker, admin, topic):
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"v").result()
+        delete(admin, topic)
+        ask_for_others(producer, admin)
+        producer.send(topic, b"v").result()
+        assert topic in admin.list_topics()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more(
+    broker, admin, new_topic, group, protocol
+):
+    first, second = new_topic(), new_topic()
+    with Consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as consumer:
+        consumer.subscribe([first])
+        until(lambda: consumer.poll(timeout=0.1) or consumer.assignment(), "an assignment")
+        consumer.subscribe([second])
+        until(lambda: consumer.poll(timeout=0.1) or consumer.assignment() == {TopicPartition(second, 0)})
+        delete(admin, first)
+        ask_for_others(consumer, admin)
+        assert first not in admin.list_topics()
+
+
+def test_a_consumer_brings_no_topic_back_that_it_once_asked_the_end_of(broker, admin, topic):
+    with Consumer(broker.bootstrap) as consumer:
+        consumer.end_offsets([TopicPartition(topic, 0)])
+        delete(admin, topic)
+        ask_for_others(consumer, admin)
+        assert topic not in admin.list_topics()

@@ -1,0 +1,305 @@
+"""How clients end: nothing that was not processed is committed, and nothing is left, whatever is raised on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from pyclient import Admin, Consumer, Producer, TopicPartition, aio
+from pyclient.consumer.core import ConsumerCore
+from pyclient.errors import ClientClosed, ConfigError
+from pyclient.tests.support import PATIENCE_S, take, until
+
+BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+RAISED = pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+COUNT, BATCH = 20, 5
+TASKS_S = 30.0
+
+
+@pytest.fixture
+def place(broker, topic):
+    """A partition with records."""
+    with Producer(broker.bootstrap) as producer:
+        producer.send_many(topic, [b"%d" % number for number in range(COUNT)]).result(PATIENCE_S)
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def member(broker, group, place):
+    """Settings of a member of the test's group, which commits by itself, though only when it is closed."""
+    return {
+        "bootstrap_servers": broker.bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "max_poll_records": BATCH,
+        "auto_commit_interval_ms": 3_600_000,
+    }
+
+
+def committed(admin, group, place):
+    """How far the group has come."""
+    row = admin.list_consumer_group_offsets(group)
+    found = row.get(place)
+    return None if found is None else found.offset
+
+
+async def alone() -> None:
+    """Waits until no other task is left."""
+    async with asyncio.timeout(TASKS_S):
+        while asyncio.all_tasks() != {asyncio.current_task()}:
+            await asyncio.sleep(0.01)
+
+
+def members(admin, group):
+    return admin.describe_consumer_groups(group)[group].members
+
+
+# -- what is committed ---------------------------------------------------------------------------------
+
+
+@BOTH
+@RAISED
+def test_what_the_last_poll_gave_is_not_committed_after_an_exception(admin, member, group, place, protocol, error):
+    def work():
+        with Consumer(config={**member, "group_protocol": protocol}, topics=place.topic) as consumer:
+            assert len(take(consumer, BATCH)) == BATCH
+            assert len(take(consumer, BATCH)) == BATCH
+            raise error
+
+    with pytest.raises(error):
+        work()
+    assert committed(admin, group, place) == BATCH
+
+
+@RAISED
+def test_an_iteration_that_is_left_commits_none_of_its_batch(admin, member, group, place, error):
+    def work():
+        with Consumer(config=member, topics=place.topic) as consumer:
+            for record in consumer:
+                if record.offset == BATCH + 2:
+                    raise error
+
+    with pytest.raises(error):
+        work()
+    assert committed(admin, group, place) == BATCH
+
+
+def test_what_is_in_hand_is_not_committed_when_the_iteration_pauses(admin, member, group, place, monkeypatch):
+    """To pause, or to seek, fetches the rest again; the record in hand is not done by that."""
+    commits = 0
+    settle = ConsumerCore.commit_settled
+
+    async def counted(self, *options):
+        nonlocal commits
+        await settle(self, *options)
+        commits += 1
+
+    monkeypatch.setattr(ConsumerCore, "commit_settled", counted)
+    with Consumer(config={**member, "auto_commit_interval_ms": 20}, topics=place.topic) as consumer:
+        for record in consumer:
+            if record.offset == BATCH + 1:
+                until(lambda: committed(admin, group, place) == BATCH)
+                consumer.pause([])
+                until(lambda since=commits: commits >= since + 2, "a commit that has begun since")
+                assert committed(admin, group, place) == BATCH
+                break
+
+
+@BOTH
+def test_a_sibling_that_fails_commits_nothing_that_was_not_processed(admin, member, group, place, protocol):
+    async def work():
+        has_records = asyncio.Event()
+
+        async def read():
+            async with aio.Consumer(config={**member, "group_protocol": protocol}, topics=place.topic) as consumer:
+                given = 0
+                while given < 2 * BATCH:
+                    given += len(await consumer.poll(timeout=PATIENCE_S))
+                has_records.set()
+                await asyncio.Event().wait()
+
+        async def fail():
+            await has_records.wait()
+            raise ZeroDivisionError
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(read())
+            group.create_task(fail())
+
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(work())
+    assert committed(admin, group, place) == BATCH
+
+
+# -- closes that are disturbed -----------------------------------------------------------------------------
+
+
+class Raising:
+    """A listener that fails when the partitions go."""
+
+    def on_partitions_revoked(self, partitions):
+        raise ValueError("the listener")
+
+
+class Endless:
+    """A listener that never ends."""
+
+    async def on_partitions_revoked(self, partitions):
+        await asyncio.Event().wait()
+
+
+@BOTH
+def test_the_member_is_gone_though_its_listener_raises(admin, member, group, place, protocol):
+    consumer = Consumer(config={**member, "group_protocol": protocol}, topics=place.topic, listener=Raising())
+    take(consumer, BATCH)
+    with pytest.raises(ValueError, match="the listener"):
+        consumer.close()
+    assert not members(admin, group)
+    assert committed(admin, group, place) == BATCH
+    assert not consumer._runner._thread.is_alive()
+
+
+@BOTH
+def test_the_member_of_asyncio_is_gone_though_its_listener_raises(admin, member, group, place, protocol):
+    async def work():
+        settings = {**member, "group_protocol": protocol}
+        async with aio.Consumer(config=settings, topics=place.topic, listener=Raising()) as consumer:
+            while not await consumer.poll(timeout=PATIENCE_S):
+                pass
+        raise AssertionError("the listener's error is lost")
+
+    with pytest.raises(ValueError, match="the listener"):
+        asyncio.run(work())
+    assert not members(admin, group)
+    assert committed(admin, group, place) == BATCH
+
+
+@BOTH
+def test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled(admin, member, group, place, protocol):
+    """By a time-out, in a listener that waits: the group is told, and no task is left."""
+
+    async def work():
+        settings = {**member, "group_protocol": protocol}
+        consumer = aio.Consumer(config=settings, topics=place.topic, listener=Endless())
+        while not await consumer.poll(timeout=PATIENCE_S):
+            pass
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.close(), 0.5)
+        await consumer.close()
+        await alone()
+        with pytest.raises(ClientClosed):
+            await consumer.poll()
+
+    asyncio.run(work())
+    until(lambda: not members(admin, group))
+
+
+def test_calls_under_way_end_when_another_thread_closes(broker):
+    for _ in range(20):
+        admin = Admin(broker.bootstrap)
+        admin.list_topics()
+        told = []
+
+        def ask(admin=admin, told=told):
+            try:
+                while True:
+                    admin.list_topics()
+            except Exception as error:
+                told.append(type(error))
+
+        threads = [threading.Thread(target=ask, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.01)
+        admin.close()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "a call hangs"
+        assert told == [ClientClosed] * 2
+
+
+def test_a_poll_ends_when_another_thread_closes(broker, place):
+    consumer = Consumer(broker.bootstrap)
+    consumer.assign([place])
+    consumer.seek_to_end()
+    told = []
+
+    def read():
+        try:
+            consumer.poll()
+        except Exception as error:
+            told.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    time.sleep(0.2)
+    consumer.close()
+    reader.join(PATIENCE_S)
+    assert [type(error) for error in told] == [ClientClosed]
+
+
+# -- producers ---------------------------------------------------------------------------------------------
+
+
+def stable_end(broker, place):
+    """Where readers of committed records come to."""
+    with Consumer(broker.bootstrap, isolation_level="read_committed") as reader:
+        return reader.end_offsets([place])[place]
+
+
+@RAISED
+def test_a_closed_producer_leaves_no_transaction_open(broker, place, group, error):
+    """What is behind it would not be read for transaction.timeout.ms."""
+
+    def work():
+        with Producer(broker.bootstrap, transactional_id=group, transaction_timeout_ms=600_000) as producer:
+            producer.begin_transaction()
+            producer.send(place.topic, b"open").result(PATIENCE_S)
+            raise error
+
+    with pytest.raises(error):
+        work()
+    with Producer(broker.bootstrap) as producer:
+        end = producer.send(place.topic, b"behind").result(PATIENCE_S).offset + 1
+    until(lambda: stable_end(broker, place) >= end)  # a marker may come behind
+
+
+@pytest.mark.parametrize("how", ["raised", "cancelled"])
+def test_a_closed_producer_of_asyncio_leaves_no_transaction_open(broker, place, group, how):
+    async def work():
+        async with aio.Producer(broker.bootstrap, transactional_id=group, transaction_timeout_ms=600_000) as producer:
+            await producer.begin_transaction()
+            await (await producer.send(place.topic, b"open"))
+            if how == "raised":
+                raise ZeroDivisionError
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+
+    with pytest.raises(ZeroDivisionError if how == "raised" else asyncio.CancelledError):
+        asyncio.run(work())
+    with Producer(broker.bootstrap) as producer:
+        end = producer.send(place.topic, b"behind").result(PATIENCE_S).offset + 1
+    until(lambda: stable_end(broker, place) >= end)  # a marker may come behind
+
+
+def test_what_is_prepared_is_left_to_others_by_a_close(broker, place, group):
+    with Producer(broker.bootstrap, transactional_id=group) as producer:
+        producer.begin_transaction()
+        offset = producer.send(place.topic, b"prepared").result(PATIENCE_S).offset
+        prepared = producer.prepare_transaction()
+    assert stable_end(broker, place) == offset
+    with Producer(broker.bootstrap, transactional_id=group) as producer:
+        producer.end_transaction(prepared.producer_id, prepared.epoch, True)
+    until(lambda: stable_end(broker, place) >= offset + 2)
+
+
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+def test_a_client_that_cannot_be_made_leaves_no_thread(kind):
+    before = set(threading.enumerate())
+    for _ in range(3):
+        with pytest.raises(ConfigError):
+            kind("localhost")
+    until(lambda: not [each for each in set(threading.enumerate()) - before if each.name == "pyclient-io"])

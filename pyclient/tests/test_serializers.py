@@ -1,0 +1,179 @@
+"""Serializers of one argument or two, and what is said where one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from decimal import Decimal
+from functools import partial
+
+import msgspec
+import pytest
+
+from pyclient import ConfigError, Consumer, Producer, aio
+from pyclient.arguments import takes_topic
+from pyclient.consumer import DeserializationError
+from pyclient.errors import KafkaError
+from pyclient.producer.errors import SerializationError
+from pyclient.tests.support import PATIENCE_S, take
+
+NOWHERE = "127.0.0.1:1"
+
+
+class OfTwo:
+    def __call__(self, topic, value):
+        return f"{topic}:{value}".encode()
+
+
+class OfOne:
+    def __call__(self, value):
+        return b"%d" % value
+
+
+class KafkaPythons:
+    """kafka-python's interface of a serializer."""
+
+    def serialize(self, topic, value):
+        return f"{topic}:{value}".encode()
+
+
+class Confluents:
+    """confluent-kafka's interface of a serializer."""
+
+    def __call__(self, obj, ctx):
+        return b""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda value: value,
+        lambda value, indent=None: value,
+        lambda value=None: value,
+        lambda raw=b"", strict=True: raw,
+        lambda raw=b"", *rest: raw,
+        Decimal,
+        json.dumps,
+        json.loads,
+        pickle.loads,
+        str.encode,
+        bytes.decode,
+        int,
+        str,
+        float,
+        msgspec.json.Encoder().encode,
+        partial(json.dumps, indent=1),
+        OfOne(),
+    ],
+)
+def test_a_function_of_one_argument_is_given_the_value(function):
+    assert not takes_topic(function, "value.serializer")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda topic, value: value,
+        lambda topic, value, more=1: value,
+        lambda topic, value=None: value,
+        lambda topic="", value=None: value,
+        lambda *both: both,
+        lambda topic, *rest: rest,
+        OfTwo(),
+        KafkaPythons().serialize,
+    ],
+)
+def test_a_function_of_two_arguments_is_given_the_topic_too(function):
+    assert takes_topic(function, "value.serializer")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda: b"", r"takes \(\)"),
+        (lambda topic, headers, value: value, r"takes \(topic, headers, value\)"),
+        (lambda value, *, schema: value, r"takes \(value, \*, schema\)"),
+        (lambda value, topic: value, r"takes \(value, topic\)"),
+        (Confluents(), r"takes \(obj, ctx\)"),
+        (OfOne, "is a class: pass an object"),
+        (max, "does not tell how many arguments it takes"),
+        (5, "cannot be called"),
+        ("xml", "none of bytes, str, json"),
+    ],
+)
+def test_what_fits_neither_is_refused_when_the_client_is_made(function, told):
+    for kind, key in ((Producer, "value_serializer"), (Consumer, "value_deserializer")):
+        with pytest.raises(ConfigError, match=rf"^value\.(de)?serializer: .*{told}"):
+            kind(NOWHERE, **{key: function})
+
+
+def test_what_others_write_comes_back(broker, topic):
+    settings = {"value_serializer": lambda value: json.dumps(value).encode(), "key_serializer": str.encode}
+    with Producer(broker.bootstrap, **settings) as producer:
+        producer.send(topic, {"a": 1}, "k")
+        producer.send(topic, None, None)
+    settings = {"value_deserializer": lambda data: json.loads(data.decode()), "key_deserializer": bytes.decode}
+    with Consumer(broker.bootstrap, topics=topic, auto_offset_reset="earliest", **settings) as consumer:
+        assert [(record.key, record.value) for record in take(consumer, 2)] == [("k", {"a": 1}), (None, None)]
+
+
+def test_serializers_of_kafkas_interface_come_back(broker, topic):
+    with Producer(broker.bootstrap, value_serializer=KafkaPythons(), key_serializer=OfTwo()) as producer:
+        producer.send(topic, "v", "k")
+    settings = {"value_deserializer": lambda topic, data: (topic, data)}
+    with Consumer(broker.bootstrap, topics=topic, auto_offset_reset="earliest", **settings) as consumer:
+        (record,) = take(consumer, 1)
+    assert (record.key, record.value) == (f"{topic}:k".encode(), (topic, f"{topic}:v".encode()))
+
+
+def test_asyncio_serializers_of_one_argument(broker, topic):
+    async def check() -> None:
+        async with aio.Producer(broker.bootstrap, value_serializer=OfOne()) as producer:
+            await (await producer.send(topic, 7))
+        settings = {"auto_offset_reset": "earliest", "value_deserializer": int}
+        async with aio.Consumer(broker.bootstrap, topics=topic, **settings) as consumer:
+            assert (await consumer.get(timeout=PATIENCE_S)).value == 7
+
+    asyncio.run(check())
+
+
+def test_a_serializer_that_fails_is_told_with_its_topic():
+    told = pytest.raises(SerializationError, match=r"t: value of object: .*not JSON serializable")
+    with Producer(NOWHERE, value_serializer=lambda value: json.dumps(value).encode()) as producer, told:
+        producer.send("t", object())
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_record_that_cannot_be_deserialized_says_which_one_and_is_passed_over(broker, producer, topic, part):
+    for data in (b"1", b"no number", b"3"):
+        producer.send(topic, data, data)
+    producer.flush(PATIENCE_S)
+    settings = {"auto_offset_reset": "earliest", f"{part}_deserializer": int}
+    with Consumer(broker.bootstrap, topics=topic, **settings) as consumer:
+        told = rf"^{topic}-0, offset 1: the {part} could not be deserialized: ValueError: invalid literal"
+        records = take(consumer, 3)
+        for _ in range(2):
+            with pytest.raises(DeserializationError, match=told) as caught:
+                getattr(records[1], part)
+        assert [getattr(records[at], part) for at in (0, 2)] == [1, 3]
+        assert consumer.positions()[min(consumer.assignment())].offset == 3
+    error = caught.value
+    assert (error.part, error.topic, error.partition, error.offset) == (part, topic, 0, 1)
+    assert isinstance(error.__cause__, ValueError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_values_of_records_says_which_one_it_was(broker, producer, topic):
+    producer.send(topic, b"no number").result(PATIENCE_S)
+    settings = {"auto_offset_reset": "earliest", "value_deserializer": int}
+    told = pytest.raises(DeserializationError, match=f"^{topic}-0, offset 0: the value")
+    with Consumer(broker.bootstrap, topics=topic, **settings) as consumer, told:
+        consumer.poll(timeout=PATIENCE_S).values()
+
+
+def test_what_a_broker_refuses_is_told_with_its_partition_and_size(broker, producer, new_topic):
+    topic = new_topic(1, {"max.message.bytes": "1000"})
+    with pytest.raises(KafkaError, match=rf"^{topic}-0: a batch of 1 record and 2\d\d\d bytes .*: ") as caught:
+        producer.send(topic, b"x" * 2000).result(PATIENCE_S)
+    assert caught.value.name == "MESSAGE_TOO_LARGE"

@@ -1,0 +1,124 @@
+"""What may be called within the handler of a signal: at any moment, as a handler runs between two instructions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import sys
+import threading
+
+import pytest
+
+from pyclient import Consumer, TopicPartition, aio
+from pyclient.errors import WakeupError
+
+STEP_S = 30.0
+"""More than a poll without a wait takes on any machine."""
+
+
+def called_at(step, function, work):
+    """What ``work()`` returns, ``function()`` having been called in the same thread before its instruction of number
+    ``step``; and whether there were so many.
+    """
+    left = step
+
+    def trace(frame, event, _):
+        nonlocal left
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                function()
+        return trace if left > 0 else None
+
+    sys._getframe().f_trace_opcodes = True  # before: Python 3.12 has no such events otherwise
+    sys.settrace(trace)
+    try:
+        return work(), left <= 0
+    finally:
+        sys.settrace(None)
+
+
+def is_woken(consumer):
+    """Whether the poll was ended by ``wakeup``."""
+    try:
+        consumer.poll(timeout=0)
+    except WakeupError:
+        return True
+    return False
+
+
+def test_wakeup_at_any_instruction_of_a_poll(broker, topic):
+    """With a lock that a poll holds for a moment the handler would wait for the thread that it interrupts."""
+    consumer = Consumer(broker.bootstrap)
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        steps, lost = 0, []
+
+        def interrupt():
+            nonlocal steps
+            for step in itertools.count(1):
+                found, was_called = called_at(step, consumer.wakeup, lambda: is_woken(consumer))
+                if not was_called:
+                    return
+                if not found and not is_woken(consumer):
+                    lost.append(step)
+                steps = step
+
+        worker = threading.Thread(target=interrupt, daemon=True)
+        worker.start()
+        before = -1
+        while worker.is_alive():
+            assert steps > before, f"it hangs at step {steps + 1}"
+            before = steps
+            worker.join(STEP_S)
+        assert steps > 50
+        assert not lost
+    finally:
+        consumer.close(timeout=1)
+
+
+@pytest.fixture
+def alarm():
+    """Has SIGALRM call a function after so many seconds, in the thread that runs the loop."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def at(seconds, function):
+        signal.signal(signal.SIGALRM, lambda *_: function())
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    yield at
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("where", ["thread", "signal"])
+def test_wakeup_of_asyncio_wakes_the_loop(broker, topic, alarm, where):
+    """Not only what waits on it: nothing else happens on this loop for a minute."""
+
+    async def work():
+        settings = {"fetch_max_wait_ms": 120_000, "request_timeout_ms": 300_000, "metadata_max_age_ms": 600_000}
+        async with aio.Consumer(broker.bootstrap, **settings) as consumer:
+            await consumer.assign([TopicPartition(topic, 0)])
+            assert not await consumer.poll(timeout=1)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            if where == "thread":
+                threading.Timer(0.3, consumer.wakeup).start()
+            else:
+                alarm(0.3, consumer.wakeup)
+            with pytest.raises(WakeupError):
+                await consumer.poll()
+            assert loop.time() - began < 60
+
+    asyncio.run(work())
+
+
+def test_wakeup_of_a_closed_consumer_is_harmless(broker):
+    async def work():
+        async with aio.Consumer(broker.bootstrap) as consumer:
+            return consumer
+
+    asyncio.run(work()).wakeup()
