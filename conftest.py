@@ -1,28 +1,25 @@
-"""What all suites have in common: ``--broker`` says which broker is tested, ``long`` tests wait to be asked for.
-
-No property depends on time: a machine that is busy must not fail one.
+"""What all suites have in common: ``--broker`` says which broker is tested, ``conformance/tiers.py`` which tier a test
+belongs to. Campaigns wait to be asked for by ``-m campaign``.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import signal
-import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
+from conformance.tiers import CAMPAIGN, NIGHTLY, SHARED, STARTED, started
+
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
 
 
-LONG_S = 3_600
-"""The limit of a long test that has none of its own: that of all others is for tests that take seconds."""
-PARTS = 20
-"""Among which the planted defects are divided, where several processes run tests."""
+CAMPAIGN_S = 3_600
+"""The limit of a campaign's test that has none of its own: that of all others is for tests that take seconds."""
 SPARE_S = 120.0
 """Behind a test's own limit: it is told as a failed test, where a signal reaches it."""
 
@@ -37,8 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Plants the defect that was asked for, in this process and in those that tests start."""
-    config.addinivalue_line("markers", "long: takes minutes; runs with -m long only, its short form always")
-    config.addinivalue_line("markers", "spark: reads or writes by PySpark too")
+    config.addinivalue_line("markers", f"{NIGHTLY}: dear, or depends on time, processes or signals; not in the gate")
+    config.addinivalue_line("markers", f"{CAMPAIGN}: takes minutes to hours; runs with -m {CAMPAIGN} only")
+    for kind, what in STARTED.items():
+        config.addinivalue_line("markers", f"{kind}: starts {what}; nightly, by what the test takes")
     if name := config.getoption("--defect"):
         from pybroker.testing.defects import plant, plant_in_children
 
@@ -47,31 +46,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects (does not skip) long tests that were not asked for; others may take ``LONG_S``, or what they say."""
+    """Marks the nightly tests by what they take; deselects (does not skip) campaigns that were not asked for."""
     for item in items:
-        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(LONG_S))
-    if "long" in config.getoption("-m"):
+        if item.get_closest_marker(CAMPAIGN):
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(CAMPAIGN_S))
+        elif isinstance(item, pytest.Function):
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            kinds = started(item.path, item.fixturenames, parameters)
+            for mark in (NIGHTLY, *kinds) if kinds else ():
+                item.add_marker(mark)
+            if shared := next((kind for kind in kinds if kind in SHARED), ""):
+                item.add_marker(pytest.mark.xdist_group(shared))
+    if CAMPAIGN in config.getoption("-m"):
         return
-    unwanted = [item for item in items if item.get_closest_marker("long")]
+    unwanted = [item for item in items if item.get_closest_marker(CAMPAIGN)]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadfile`` a file's tests run in one process, but for planted defects: each is a run of its own."""
-    if config.getoption("dist") != "loadfile":
-        return None
-    from xdist.scheduler import LoadFileScheduling
-
-    class ByFile(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            apart = f" {zlib.crc32(nodeid.encode()) % PARTS}" if "/test_defects.py::" in nodeid else ""
-            return super()._split_scope(nodeid) + apart
-
-    return ByFile(config, log)
+        items[:] = [item for item in items if not item.get_closest_marker(CAMPAIGN)]
 
 
 @pytest.hookimpl(tryfirst=True)

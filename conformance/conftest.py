@@ -1,9 +1,8 @@
 """Fixtures of the black-box suite.
 
 ``pytest conformance`` tests our broker; ``pytest conformance --broker=kafka`` runs the same tests against a real
-Kafka, which proves the tests. What we promise beyond Kafka is marked ``ours`` and is left out there. ``long`` tests
-are left out unless asked for by ``-m long``; their short forms always run. Those that are ``row`` besides show a row of
-the mission in full: ``-m "not long or row"``.
+Kafka, which proves the tests. What we promise beyond Kafka is marked ``ours`` and is left out there. Campaigns
+that are ``row`` besides show a row of the mission in full: ``-m "not campaign or row"``.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from conformance.harness.wire_client import Wire
 from conformance.report import rows, witnesses
 from conformance.report.recorder import OPTION, Recorder
 from conformance.spark.session import local_spark
+from conformance.tiers import CAMPAIGN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,17 +46,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ours: promised by pybroker, not by Kafka")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka.protocol")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib.resources")
-    config.addinivalue_line("markers", "row: long, but a row of the mission is not shown without it")
+    config.addinivalue_line("markers", "row: a campaign, but a row of the mission is not shown without it")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config), "conformance-recorder")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects (does not skip) what was not asked for; marks what needs PySpark, for ``-m``."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
-            item.add_marker("spark")
+    """Deselects (does not skip) what was not asked for."""
     unwanted = [item for item in items if _unwanted(config, item)]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
@@ -77,7 +74,7 @@ def _told(request: pytest.FixtureRequest) -> Iterator[None]:
     witnesses.taken()
     yield
     request.node.user_properties.append(("clients", witnesses.taken()))
-    request.node.user_properties.append(("long", request.node.get_closest_marker("long") is not None))
+    request.node.user_properties.append((CAMPAIGN, request.node.get_closest_marker(CAMPAIGN) is not None))
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_case_49_a_silent_connection_is_closed_after_its_idle_time(new_broker: N
 
 
 @pytest.mark.ours
-@pytest.mark.long
+@pytest.mark.campaign
 def test_case_49_a_frame_that_drips_in_is_closed(broker: Broker) -> None:
     """One byte now and then is no life sign: a frame has a deadline of its own, half a minute."""
     with Wire(broker.address) as slow:

@@ -104,7 +104,7 @@ def test_s45_every_record_is_copied_once_though_a_copier_and_the_broker_are_kill
     copy_under_kills(copying, 500, ["first", "broker"])
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(1_800)
 def test_s45_every_record_is_copied_once_over_fifteen_kills(copying: Copying) -> None:
     copy_under_kills(copying, 2_000, ["first", "broker", "second", "broker", "broker"] * 3)

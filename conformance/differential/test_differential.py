@@ -36,7 +36,7 @@ def test_sequences_of_requests_get_the_answers_that_kafka_gives(sides: tuple[Sid
     assert run(sides, SHORT).sequences == SHORT
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 def test_thousands_of_sequences_get_the_answers_that_kafka_gives(sides: tuple[Side, Side]) -> None:
     tally = run(sides, LONG)

@@ -29,7 +29,7 @@ def test_s31_torn_tails_and_kills_of_all_brokers_cost_nothing_acked(tmp_path: Pa
     assert not report.anomalies, report
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("place", sorted(PLACES))
 def test_s31_faults_of_every_kind_cost_nothing_acked(tmp_path: Path, seed: int, place: str) -> None:

@@ -127,7 +127,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield on
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("place", ["embedded", "three_servers"])
 def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
     start: Start, place: str, request: pytest.FixtureRequest
@@ -138,7 +138,7 @@ def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
     loaded.finish()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_case_23_without_zookeeper_leaders_serve_and_it_heals_by_itself(start: Start, zookeeper: Ensemble) -> None:
     loaded = start(zookeeper)
     before = loaded.cluster.partitions("t")
@@ -154,7 +154,7 @@ def test_case_23_without_zookeeper_leaders_serve_and_it_heals_by_itself(start: S
     loaded.finish()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_case_24_zookeeper_restarted_while_a_controller_is_elected(start: Start, three_servers: Ensemble) -> None:
     loaded = start(three_servers)
     for _ in range(5):

@@ -27,7 +27,7 @@ def test_s45_no_transaction_is_lost_torn_doubled_or_shown_before_its_commit(
     assert not report.anomalies, report
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(7_200)
 def test_s45_a_hundred_thousand_transactions_under_two_hundred_faults(
     new_broker: NewBroker, tmp_path: Path, seed: int

@@ -25,7 +25,7 @@ def seed() -> int:
 
 
 @pytest.mark.ours
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])])
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=[pytest.mark.campaign, pytest.mark.timeout(1_800)])])
 def test_case_1_kills_at_random_moments_lose_nothing_acked_and_double_nothing(
     new_broker: NewBroker, seed: int, kills: int
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conformance.harness import network
 from conformance.harness.network import CLIENTS, Network
 
-pytestmark = [pytest.mark.ours, pytest.mark.long]
+pytestmark = [pytest.mark.ours, pytest.mark.campaign]
 PORT = 7_000
 #: Answers every datagram, and says when it is ready.
 ECHO = """

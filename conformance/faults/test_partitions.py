@@ -134,7 +134,7 @@ def another_leads(doors: Doors, old: int) -> bool:
     return found not in (old, -1) and doors.machines.leads(found, TOPIC, 0)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_case_30_lost_in_one_direction_flapping_and_half_open_links_lose_and_double_nothing(doors: Doors) -> None:
     history = PartitionHistory()

@@ -25,7 +25,7 @@ def test_faults_lose_double_and_reorder_nothing(new_broker: NewBroker, tmp_path:
     assert not report.anomalies, report
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(7_200)
 def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path, seed: int) -> None:
     report = Campaign(new_broker(start=False), seed, Plan(records=10_000_000, faults=400), tmp_path).run()

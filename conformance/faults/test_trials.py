@@ -17,7 +17,7 @@ SHORT_MUTANTS = ("acks_before_replication",)
 
 
 def chosen(names: list[str], short: tuple[str, ...]) -> list[object]:
-    return [name if name in short else pytest.param(name, marks=pytest.mark.long) for name in names]
+    return [name if name in short else pytest.param(name, marks=pytest.mark.campaign) for name in names]
 
 
 @pytest.mark.parametrize("name", chosen(sorted(scripts.TRIALS), SHORT_TRIALS))

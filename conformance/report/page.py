@@ -23,7 +23,7 @@ from conformance.report.recorder import Trial, in_words, load, save, test_of
 
 RESULTS = rows.ROOT / "docs" / "conformance.json"
 PAGE = rows.ROOT / "docs" / "conformance.md"
-DUE = "not long or row"
+DUE = "not campaign or row"
 """The cases of ``tox -e conformance``, as an expression for ``pytest -m``."""
 SPARK = "PySpark"
 MOST_COUNTS = 12
@@ -204,7 +204,7 @@ def _counts(trials: Iterable[Trial]) -> str:
 
 
 def _in_ci(trials: Sequence[Trial]) -> str:
-    short = sum(not trial.is_long for trial in trials)
+    short = sum(not trial.is_campaign for trial in trials)
     return "all" if short == len(trials) else f"{short} of {len(trials)}"
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from conformance.report import rows
+from conformance.tiers import CAMPAIGN
 
 OPTION = "--conformance-report"
 LINE_EVERY_S = 30.0
@@ -33,7 +34,7 @@ class Trial:
     seconds: float = 0.0
     clients: list[str] = field(default_factory=list)
     counts: list[dict[str, Any]] = field(default_factory=list)
-    is_long: bool = False
+    is_campaign: bool = False
     commit: str = ""
     at: str = ""
 
@@ -112,8 +113,8 @@ class Recorder:
                 trial.clients = list(value)
             elif name == "counts":
                 trial.counts.append(dict(value))
-            elif name == "long":
-                trial.is_long = bool(value)
+            elif name == CAMPAIGN:
+                trial.is_campaign = bool(value)
 
     def _progress(self, node_id: str, trial: Trial) -> None:
         """One line, written over where that is possible; a failure stays."""

@@ -219,14 +219,14 @@ def fleet(flown: Iterable[Flight]) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.row
-@pytest.mark.long
+@pytest.mark.campaign
 def test_s114_a_stream_of_real_flights_fills_a_parquet_table_though_it_is_killed_and_a_batch_the_warehouse(
     broker: Broker, tmp_path: Path, counted: Counted
 ) -> None:
     pipeline(broker, tmp_path, 1, counted)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.row
 @pytest.mark.timeout(1_800)
 def test_s114_a_whole_year_of_flights_fills_the_tables_to_the_last_row(

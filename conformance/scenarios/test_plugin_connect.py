@@ -118,7 +118,7 @@ def check_sink(flow: Flow, back: Path) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     ("count", "victims"),
-    [(3_000, ["worker", "broker"]), pytest.param(60_000, ["worker", "broker", "broker"] * 4, marks=pytest.mark.long)],
+    [(3_000, ["worker", "broker"]), pytest.param(60_000, ["worker", "broker", "broker"] * 4, marks=pytest.mark.campaign)],
     ids=["two kills", "twelve kills"],
 )
 def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
@@ -130,7 +130,7 @@ def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_th
         check_sink(flow, tmp_path / "out")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 def test_s115_two_distributed_workers_share_connectors_and_one_takes_over_from_the_other(
     new_broker: NewBroker, tmp_path: Path, lines: list[str]

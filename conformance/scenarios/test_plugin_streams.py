@@ -167,7 +167,7 @@ def test_s115_every_flight_is_counted_once_though_application_and_broker_are_kil
     check_reset(run)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 def test_s115_every_flight_is_counted_once_with_the_first_version_of_transactions(
     run: Run, lines: list[str]
@@ -182,7 +182,7 @@ def test_s115_every_flight_is_counted_once_with_the_first_version_of_transaction
     check(run, lines[:12_000])
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(1_800)
 def test_s115_all_flights_are_counted_once_over_twelve_kills(run: Run, lines: list[str]) -> None:
     run_under_kills(run, lines, ["application", "broker", "broker", "stop", "application", "broker"] * 2)

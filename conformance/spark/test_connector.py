@@ -10,7 +10,7 @@ from conformance.spark import connector
 COUNT = 50_000
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.row
 @pytest.mark.timeout(1800)
 def test_s115_the_real_spark_sql_kafka_writes_and_reads_the_broker_in_batches_and_streams(

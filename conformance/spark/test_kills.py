@@ -23,7 +23,7 @@ def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path, counted):
     assert verdict.is_clean, verdict
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(6 * 3600)
 def test_each_row_is_there_once_after_200_kills(tmp_path, counted):
     verdict = campaign(tmp_path, plan(200, seed=1))
@@ -31,7 +31,7 @@ def test_each_row_is_there_once_after_200_kills(tmp_path, counted):
     assert verdict.is_clean, verdict
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_defect_is_found(tmp_path, name):

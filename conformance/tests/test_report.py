@@ -37,7 +37,7 @@ def line_of(row: str, trials: dict[str, Trial], due: list[str]) -> str:
 
 def test_a_row_passes_when_all_its_cases_do() -> None:
     row, name = a_row()
-    good, bad = Trial(clients=["PySpark", "kcat"], seconds=2), Trial("failed", is_long=True)
+    good, bad = Trial(clients=["PySpark", "kcat"], seconds=2), Trial("failed", is_campaign=True)
     assert row not in page.unshown({name: good}, [name])
     both = {f"{name}[a]": good, f"{name}[b]": bad}
     assert row in page.unshown(both, [*both])

@@ -108,7 +108,7 @@ def test_s31_nothing_acknowledged_is_lost_while_brokers_die_and_return(tmp_path:
     run(tmp_path, seed, faults=25)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_s31_nothing_acknowledged_is_lost_in_many_lives(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed, faults=60)

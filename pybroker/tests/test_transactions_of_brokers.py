@@ -168,7 +168,7 @@ def test_s60_committed_offsets_survive_the_coordinator_of_the_group(tmp_path: Pa
     in_loop(scenario)
 
 
-@pytest.mark.long  # librdkafka 2.16 hangs in one of some ten runs
+@pytest.mark.campaign  # librdkafka 2.16 hangs in one of some ten runs
 def test_s45_consume_transform_produce_is_exactly_once_while_brokers_die(tmp_path: Path) -> None:
     count = 60
 

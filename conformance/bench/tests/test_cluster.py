@@ -15,7 +15,7 @@ from conformance.bench.cluster.width import leaders
 SMALL = replace(QUICK, replicated_records=2_000, kills=1, clients=40, partitions=30)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_every_case_has_its_figures(tmp_path: Path) -> None:
     with OurTrio(tmp_path / "data") as trio:
         figures = replicate(trio, SMALL) | crowd(trio, SMALL) | failover(trio, SMALL) | many_partitions(trio, SMALL)
@@ -23,7 +23,7 @@ def test_every_case_has_its_figures(tmp_path: Path) -> None:
     assert all(value > 0 for name, value in figures.items() if name != "crowd_kib")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_leaders_and_sizes_of_isrs_are_found_in_metadata(tmp_path: Path) -> None:
     with OurTrio(tmp_path / "data") as trio:
         topic = trio.new_topic(4)

@@ -107,7 +107,7 @@ def _move(cluster: OpenCluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "coordination", ["embedded", pytest.param("on_zookeeper", marks=[pytest.mark.long, pytest.mark.row])]
+    "coordination", ["embedded", pytest.param("on_zookeeper", marks=[pytest.mark.campaign, pytest.mark.row])]
 )
 def test_s60_another_broker_coordinates_and_no_commit_is_lost(
     request: pytest.FixtureRequest, coordination: str, topic: str

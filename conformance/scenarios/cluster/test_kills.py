@@ -16,7 +16,7 @@ from conformance.scenarios.cluster.traffic import traffic
 FEW, SOME, MANY = 2, 15, 100
 
 
-LONG = [pytest.mark.long, pytest.mark.timeout(3_600)]
+LONG = [pytest.mark.campaign, pytest.mark.timeout(3_600)]
 ROW = [*LONG, pytest.mark.row]
 
 

@@ -20,7 +20,7 @@ PATIENCE_S = 240.0
 PARTITIONS = 6
 
 
-@pytest.mark.parametrize("clients", [1_000, pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.row])])
+@pytest.mark.parametrize("clients", [1_000, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.row])])
 def test_s100_so_many_clients_write_and_read_at_once(
     embedded: OpenCluster, topic: str, clients: int, counted: Counted
 ) -> None:

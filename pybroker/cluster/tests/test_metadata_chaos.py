@@ -174,7 +174,7 @@ def test_through_any_history_all_brokers_agree(
     check_seed(tmp_path / "db", seed)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_through_hundreds_of_histories_all_brokers_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,7 +153,7 @@ def test_every_message_has_the_bytes_of_kafkas_classes(tmp_path: Path) -> None:
     compare(60, tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 def test_thousands_of_each_message_have_the_bytes_of_kafkas_classes(tmp_path: Path) -> None:
     compare(int(os.environ.get("PYBROKER_TEST_MESSAGES", "2000")), tmp_path)

@@ -153,7 +153,7 @@ def test_case_46_memory_is_in_proportion_to_the_bytes_that_arrived() -> None:
         run(3_000, watch_memory=True)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.timeout(7200)
 def test_millions_of_mutated_messages() -> None:
     total = int(os.environ.get("PYBROKER_TEST_MUTATIONS", "20000000"))
