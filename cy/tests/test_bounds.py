@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cy.batch import check_crc, iterate, read_header, scan, validate
 from cy.batch.compression import Codec, compress, decompress
 from cy.batch.legacy import up_convert
@@ -93,6 +95,7 @@ def codecs(edge: Edge, dice: random.Random) -> None:
                     continue
 
 
+@pytest.mark.nightly
 def test_case_48_nothing_reads_behind_the_end_of_a_buffer() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "cy.tests.test_bounds"],

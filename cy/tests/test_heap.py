@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +28,7 @@ with ThreadPoolExecutor(1) as threads:
 """
 
 
+@pytest.mark.nightly
 def test_a_large_block_of_a_thread_goes_back_to_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 8 << 10

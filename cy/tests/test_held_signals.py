@@ -29,6 +29,7 @@ def come(number=signal.SIGINT):
         pass
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
 def test_a_signal_that_comes_while_held_is_met_at_the_end(met, number):
     guard()
@@ -39,12 +40,14 @@ def test_a_signal_that_comes_while_held_is_met_at_the_end(met, number):
     assert met == [number]
 
 
+@pytest.mark.nightly
 def test_a_guarded_signal_that_nobody_holds_is_met_at_once(met):
     guard()
     come()
     assert met == [signal.SIGINT]
 
 
+@pytest.mark.nightly
 def test_a_handler_that_is_set_later_is_used_and_held_after_the_next_guard(met):
     guard()
     signal.signal(signal.SIGINT, lambda number, frame: met.append("another"))
@@ -57,6 +60,7 @@ def test_a_handler_that_is_set_later_is_used_and_held_after_the_next_guard(met):
     assert met == ["another"] * 2
 
 
+@pytest.mark.nightly
 def test_signals_with_the_systems_own_handlers_are_left_alone(met):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     guard()
@@ -65,6 +69,7 @@ def test_signals_with_the_systems_own_handlers_are_left_alone(met):
     assert met == []
 
 
+@pytest.mark.nightly
 def test_ctrl_c_is_raised_where_the_work_ends():
     ended = []
 
@@ -79,6 +84,7 @@ def test_ctrl_c_is_raised_where_the_work_ends():
     assert ended
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_holds_nothing(met):
     guard()

@@ -28,6 +28,7 @@ def outcomes() -> dict[str, tuple[str, float, int]]:
     return dict(json.loads(run.stdout))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", bombs.bombs())
 def test_case_57_zip_bomb_is_refused_in_100_ms_and_16_mib(
     name: str, outcomes: dict[str, tuple[str, float, int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyclient import Consumer, Record, TopicPartition
@@ -18,6 +18,14 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
         assert time.monotonic() < deadline, f"{what} did not come true"
         time.sleep(0.02)
     return found
+
+
+def patiently(told: Callable[[], str]) -> Iterator[None]:
+    """Goes round for as long as a test is patient; fails then with what ``told`` returns."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        assert time.monotonic() < deadline, told()
+        yield
 
 
 def take(consumer: Consumer, count: int) -> list[Record]:

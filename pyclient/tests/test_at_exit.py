@@ -12,6 +12,8 @@ import pytest
 from pyclient.tests.support import PATIENCE_S, read_all
 from pyclient.tests.test_unclosed import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 HEAD = """
 import multiprocessing, os, sys, threading, time
 from pyclient import Producer, aio

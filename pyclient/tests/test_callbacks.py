@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 
 import pytest
 
@@ -80,7 +79,7 @@ def test_sys_exit_in_a_callback_ends_an_applications_own_loop(broker, topic):
         async with aio.Producer(broker.bootstrap) as producer:
             report = await producer.send(topic, b"v", on_delivery=lambda *_: exit(3))
             await report
-            await asyncio.sleep(PATIENCE_S)
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
     with pytest.raises(SystemExit, match="3"):
         asyncio.run(work())
@@ -88,15 +87,20 @@ def test_sys_exit_in_a_callback_ends_an_applications_own_loop(broker, topic):
 
 def test_a_call_ends_in_time_though_a_callback_holds_up_the_thread(broker, topic, monkeypatch):
     monkeypatch.setattr(runner, "GRACE_S", 0.5)
-    released = threading.Event()
-    with Producer(broker.bootstrap, max_block_ms=500) as producer:
+    called, released, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def hold_up(*_):
+        called.set()
+        released.wait(PATIENCE_S)
+        ended.set()
+
+    with Producer(broker.bootstrap) as producer:
         producer.partitions_for(topic)
-        producer.send(topic, b"v", on_delivery=lambda *_: released.wait(PATIENCE_S))
-        time.sleep(0.3)
-        began = time.monotonic()
+        producer.send(topic, b"v", on_delivery=hold_up)
+        assert called.wait(PATIENCE_S)
         with pytest.raises(RequestTimedOut, match="stands still"):
             producer.partitions_for(topic, timeout=0.5)
-        assert time.monotonic() - began < PATIENCE_S / 2
+        assert not ended.is_set()
         released.set()
         assert producer.send(topic, b"v").result(PATIENCE_S).offset == 1
 

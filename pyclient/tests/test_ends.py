@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -50,7 +49,7 @@ async def alone() -> None:
     """Waits until no other task is left."""
     async with asyncio.timeout(TASKS_S):
         while asyncio.all_tasks() != {asyncio.current_task()}:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 def members(admin, group):
@@ -201,19 +200,21 @@ def test_calls_under_way_end_when_another_thread_closes(broker):
     for _ in range(20):
         admin = Admin(broker.bootstrap)
         admin.list_topics()
-        told = []
+        told, asked = [], threading.Semaphore(0)
 
-        def ask(admin=admin, told=told):
+        def ask(admin=admin, told=told, asked=asked):
             try:
                 while True:
                     admin.list_topics()
+                    asked.release()
             except Exception as error:
                 told.append(type(error))
 
         threads = [threading.Thread(target=ask, daemon=True) for _ in range(2)]
         for thread in threads:
             thread.start()
-        time.sleep(0.01)
+        for _ in range(4):
+            assert asked.acquire(timeout=PATIENCE_S)
         admin.close()
         for thread in threads:
             thread.join(PATIENCE_S)
@@ -235,7 +236,7 @@ def test_a_poll_ends_when_another_thread_closes(broker, place):
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    time.sleep(0.2)
+    until(lambda: consumer._core._is_polling, "the poll")
     consumer.close()
     reader.join(PATIENCE_S)
     assert [type(error) for error in told] == [ClientClosed]

@@ -138,7 +138,7 @@ def test_listener_may_commit_what_is_being_revoked(broker, new_topic, join, prot
     assert told[0] == ("assigned", {TopicPartition(topic, 0), TopicPartition(topic, 1)})
 
 
-@BOTH
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.nightly)])
 def test_pattern_takes_topics_that_come_later(broker, new_topic, join, protocol):
     stem = unique("pattern")
     early = new_topic(stem=f"{stem}-a")
@@ -196,6 +196,7 @@ def test_a_zombies_commit_is_refused(broker, topic, join, admin, group):
         member.commit()
 
 
+@pytest.mark.nightly
 @BOTH
 def test_member_that_does_not_poll_is_replaced(broker, topic, join, protocol):
     fill(broker, topic, 1)
@@ -223,6 +224,7 @@ def test_group_is_described_while_it_lives_and_deleted_after(topic, join, admin,
     assert group not in {listing.group_id for listing in admin.list_groups()}
 
 
+@pytest.mark.nightly
 @BOTH
 def test_heartbeats_go_on_while_the_application_works(topic, join, protocol):
     """The session is shorter than the work between two polls."""

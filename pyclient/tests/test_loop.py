@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
 from pyclient import Consumer, Producer, TopicPartition, aio
-from pyclient.consumer import IllegalState
-from pyclient.tests.support import PATIENCE_S
+from pyclient.consumer import IllegalState, asynchronous
+from pyclient.tests.support import PATIENCE_S, patiently
 
 COUNT = 2_000
 
@@ -32,6 +31,26 @@ async def turns():
         task.cancel()
 
 
+class Clock:
+    """Stands for ``time`` in the consumer: it goes on while the application works."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def work(self):
+        """For longer than polls may keep the loop."""
+        self.now += 0.01
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(asynchronous, "time", made)
+    return made
+
+
 @pytest.fixture
 def place(broker, topic):
     with Producer(broker.bootstrap) as producer:
@@ -40,7 +59,7 @@ def place(broker, topic):
 
 
 @pytest.mark.parametrize("how", ["poll", "iteration", "arrow"])
-def test_the_loop_turns_while_records_are_buffered(broker, place, how):
+def test_the_loop_turns_while_records_are_buffered(broker, place, clock, how):
     """The application works for 10 ms on each batch, and waits for nothing meanwhile."""
 
     async def work():
@@ -55,14 +74,14 @@ def test_the_loop_turns_while_records_are_buffered(broker, place, how):
                 if how == "iteration":
                     async for record in consumer:
                         if record.offset % 100 == 0:
-                            time.sleep(0.01)
+                            clock.work()
                             batches += 1
                         if record.offset == COUNT - 1:
                             break
                 else:
                     while batches < 10:
                         await (consumer.poll() if how == "poll" else consumer.poll_arrow(100))
-                        time.sleep(0.01)
+                        clock.work()
                         batches += 1
                 assert found[0] - before >= batches - 1
 
@@ -81,20 +100,20 @@ def test_the_loop_turns_while_there_is_nothing(broker, topic):
     asyncio.run(work())
 
 
-def test_who_is_cancelled_in_a_poll_has_missed_nothing(broker, place):
+def test_who_is_cancelled_in_a_poll_has_missed_nothing(broker, place, clock):
     """Each poll is cancelled at once, or gives records; none is passed over."""
 
     async def work():
         found = []
         async with aio.Consumer(broker.bootstrap, auto_offset_reset="earliest", max_poll_records=7) as consumer:
             await consumer.assign([place])
-            deadline = time.monotonic() + PATIENCE_S
-            while len(found) < 300:
-                assert time.monotonic() < deadline, f"only {len(found)} records came"
+            for _ in patiently(lambda found=found: f"only {len(found)} records came"):
+                if len(found) >= 300:
+                    break
                 poll = asyncio.create_task(consumer.poll())
                 await asyncio.sleep(0)
                 if len(found) % 2:
-                    time.sleep(0.006)
+                    clock.work()
                 poll.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     found += [record.offset for record in await poll]

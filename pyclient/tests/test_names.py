@@ -17,6 +17,7 @@ def test_every_name_that_is_listed_is_there_and_no_other(module) -> None:
     assert all(getattr(module, name) is not None for name in shown)
 
 
+@pytest.mark.nightly
 def test_asyncio_face_needs_no_import_of_its_own() -> None:
     program = "import pyclient; print(pyclient.aio.Producer.__name__)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["Producer"]

@@ -170,6 +170,7 @@ with open(1, "w", closefd=False) as out:  # more than a pipe holds, which PYTHON
 """
 
 
+@pytest.mark.nightly
 def test_ctrl_c_between_any_two_records_loses_none(broker, topic):
     times = 60
     arguments = [broker.bootstrap, topic, str(times)]

@@ -37,6 +37,7 @@ def test_wakeup_ends_the_poll_or_the_next_one(broker, topic, early):
         assert not consumer.poll(timeout=0)
 
 
+@pytest.mark.nightly
 def test_wakeup_from_a_signal_handler(broker, topic):
     with Consumer(broker.bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
@@ -68,6 +69,7 @@ def in_child(work):
     return told
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_child_is_told_and_the_parent_goes_on(broker, topic):
     with (
@@ -104,6 +106,7 @@ def test_unreachable_broker_is_named_in_time(make):
     client.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
 def test_unknown_host_is_named_at_once(make):
     client = make("no-such-host.invalid:9092")
@@ -135,6 +138,7 @@ def test_unreachable_asyncio():
     asyncio.run(work())
 
 
+@pytest.mark.nightly
 def test_unreachable_brokers_do_not_flood_the_log(caplog):
     caplog.set_level(logging.WARNING)
     with Producer("127.0.0.1:1", max_block_ms=1500) as producer, pytest.raises(ConnectionFailed):
@@ -142,6 +146,7 @@ def test_unreachable_brokers_do_not_flood_the_log(caplog):
     assert 1 <= len(caplog.records) <= 4
 
 
+@pytest.mark.nightly
 def test_nothing_is_written_to_stderr():
     text = """
 from pyclient import Producer

@@ -94,7 +94,7 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("where", ["thread", "signal"])
+@pytest.mark.parametrize("where", ["thread", pytest.param("signal", marks=pytest.mark.nightly)])
 def test_wakeup_of_asyncio_wakes_the_loop(broker, topic, alarm, where):
     """Not only what waits on it: nothing else happens on this loop for a minute."""
 

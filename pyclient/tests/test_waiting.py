@@ -44,6 +44,7 @@ def test_result_on_the_event_loop_raises_and_await_works(broker, topic):
     assert asyncio.run(work()) == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_report_of_before_the_fork_tells_the_child(broker, topic):
     with Producer(broker.bootstrap, linger_ms=60_000) as producer:

@@ -68,7 +68,7 @@ def test_partitions_that_are_added_later_are_read_from_their_first_record(broker
 def test_topics_that_come_later_are_read_from_their_first_record(broker, producer, admin):
     topic = unique("later")
     with Consumer(broker.bootstrap, topics=topic, allow_auto_create_topics=False, **QUICK) as consumer:
-        consumer.poll(timeout=1.5)  # long enough that the cluster has said it is not there
+        until(lambda: consumer.poll(timeout=0.05) or topic in consumer._core.membership._absent, "the cluster's word")
         admin.create_topics(topic, num_partitions=1)
         fill(producer, topic, b"first")
         assert values_of(take(consumer, 1)) == [b"first"]

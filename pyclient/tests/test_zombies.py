@@ -17,6 +17,8 @@ from pyclient.errors import KafkaError
 from pyclient.tests.brokers import unique
 from pyclient.tests.support import read_all, take, until
 
+pytestmark = pytest.mark.nightly
+
 COUNT = 10
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 LISTENER = pytest.mark.parametrize("listens", [True, False], ids=["listener", "none"])

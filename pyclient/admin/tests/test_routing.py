@@ -25,6 +25,7 @@ from pyclient.protocol import (
     OffsetFetch,
 )
 from pyclient.protocol.errors import GroupIdNotFound, InvalidPartitions, NotCoordinator, NotLeaderOrFollower
+from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -38,7 +39,7 @@ def with_admin(test):
             async with ScriptedBroker() as broker:
                 quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}
                 async with Admin(broker.address, quick) as admin:
-                    await asyncio.wait_for(test(broker, admin), 10)
+                    await asyncio.wait_for(test(broker, admin), PATIENCE_S)
 
         asyncio.run(main())
 
@@ -112,14 +113,14 @@ async def test_when_the_time_is_over_the_last_error_is_raised(broker, admin):
 
 @with_admin
 async def test_a_broker_that_says_nothing_does_not_take_longer_than_was_given(broker, admin):
-    await admin.connect(5)
+    await admin.connect(PATIENCE_S)
     for api in (Metadata, ListOffsets, CreateTopics):
         broker.handlers[api] = lambda *_: SILENCE
     for ask in (
-        lambda: admin.list_topics(timeout=0.05),
-        lambda: admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.05),
-        lambda: admin.create_topics("x", timeout=0.05),
-        lambda: admin.list_groups(timeout=0.05),
+        lambda: admin.list_topics(timeout=0.2),
+        lambda: admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.2),
+        lambda: admin.create_topics("x", timeout=0.2),
+        lambda: admin.list_groups(timeout=0.2),
     ):
         with pytest.raises(RequestTimedOut, match="in time"):
             await ask()
@@ -208,7 +209,7 @@ async def test_an_error_of_the_group_is_raised(broker, admin):
         groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=16)]
     )
     with pytest.raises(NotCoordinator):
-        await admin.list_consumer_group_offsets("g", timeout=0.02)
+        await admin.list_consumer_group_offsets("g", timeout=0.5)
 
 
 @with_admin

@@ -189,6 +189,7 @@ def same(witness: Witness, name: str, histories: int, generations: int) -> int:
     return owed
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", list(ASSIGNORS))
 def test_every_member_gets_what_kafka_gives_it(witness: Witness, name: str) -> None:
     assert same(witness, name, histories=100, generations=8) < 100 * 8 // 50

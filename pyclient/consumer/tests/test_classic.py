@@ -67,7 +67,7 @@ class Group:
             while not condition():
                 if polling:
                     self.application.poll(self.appointments)
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
 
     def has(self, generation: int) -> Callable[[], bool]:
         return lambda: self.generation == generation and PLACE in self.subscription.states

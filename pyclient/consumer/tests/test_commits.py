@@ -28,7 +28,8 @@ SETTINGS = {"group.id": "g", "retry.backoff.ms": 20, "retry.backoff.max.ms": 20,
 
 class Member(ConsumerCore):
     """A consumer in generation 5 that has t-0 and t-1. Its coordinator answers commits by ``codes``, then by 0, and
-    has ``stored`` them as (offset, generation); it is found after ``lookups`` turns of the loop, each once.
+    has ``sent`` as (offset, generation); it is found after ``lookups`` turns of the loop, each once. Who waits for
+    ``answered`` goes on before what was answered is sent again.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -37,6 +38,7 @@ class Member(ConsumerCore):
         self.codes: deque[int] = deque()
         self.lookups: deque[int] = deque()
         self.sent: list[tuple[int, int]] = []
+        self.answered = asyncio.Event()
         self.client.coordinator = self.find  # type: ignore[method-assign]
         self.client.send = self.answer  # type: ignore[method-assign]
         self.subscription.subscribe(["t"])
@@ -55,7 +57,8 @@ class Member(ConsumerCore):
         (row,) = topic.partitions
         self.sent.append((row.committed_offset, request.generation_id_or_member_epoch))
         code = self.codes.popleft() if self.codes else 0
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        self.answered.set()
         kind = OffsetCommit.Response
         answer = kind.OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=code)
         return kind(topics=[kind.OffsetCommitResponseTopic(name="t", partitions=[answer])])
@@ -66,7 +69,7 @@ class Member(ConsumerCore):
 
     async def generation(self, number: int, assigned: set[TopicPartition] | None = None) -> None:
         """There is a rebalance after the first answer."""
-        await asyncio.sleep(0.01)
+        await self.answered.wait()
         assert self.membership is not None
         self.membership.epoch = number
         self.membership.show()
@@ -95,7 +98,7 @@ def member(**settings: Any) -> Callable[[Check], Callable[[], None]]:
 async def test_an_older_commit_is_not_sent_again_behind_a_newer_one(group: Member) -> None:
     group.codes.append(NOT_COORDINATOR)
     older = group.begin(100)
-    await asyncio.sleep(0.01)
+    await group.answered.wait()
     await group.commit({T0: OffsetAndMetadata(150)})
     with pytest.raises(NotCoordinator):
         await older
@@ -123,7 +126,7 @@ async def test_an_earlier_commit_is_told_before_a_later_one_returns(group: Membe
     group.codes.append(NOT_COORDINATOR)
     told: list[KafkaError | None] = []
     group.hold(group.commit_telling({T0: OffsetAndMetadata(100)}, lambda _, error: told.append(error)))
-    await asyncio.sleep(0.01)
+    await group.answered.wait()
     await group.commit({T0: OffsetAndMetadata(150)})
     assert [type(error) for error in told] == [NotCoordinator]
 
@@ -163,7 +166,7 @@ async def test_a_commit_in_the_background_does_not_overtake_the_application(grou
     group.subscription.state(T0).seek(90)
     group.codes.append(NOT_COORDINATOR)
     commit = group.begin(100)
-    await asyncio.sleep(0.01)
+    await group.answered.wait()
     group._commit_now()
     await commit
     assert group.sent[:2] == [(100, 5), (100, 5)]

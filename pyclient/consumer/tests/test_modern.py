@@ -72,7 +72,7 @@ class Group:
         async with asyncio.timeout(60):
             while not condition():
                 self.application.poll(self.appointments)
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
 
     async def until_owned(self, owned: Assignment) -> None:
         await self.until(lambda: self.owned == owned)

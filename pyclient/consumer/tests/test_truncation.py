@@ -145,6 +145,7 @@ def cut(log: Path, offset: int) -> None:
     os.truncate(log, at)
 
 
+@pytest.mark.nightly
 def test_log_that_lost_its_end_is_noticed_while_reading(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     with kind(pytestconfig)(tmp_path / "data") as own:
         with Admin(own.bootstrap) as admin, Producer(own.bootstrap) as producer:

@@ -45,6 +45,7 @@ from pyclient.protocol.errors import (
     NotCoordinator,
     UnknownTopicOrPartition,
 )
+from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 
@@ -53,7 +54,7 @@ def on_loop(test):
 
     @functools.wraps(test)
     def run(*arguments, **keywords):
-        asyncio.run(asyncio.wait_for(test(*arguments, **keywords), 10))
+        asyncio.run(asyncio.wait_for(test(*arguments, **keywords), PATIENCE_S))
 
     return run
 
@@ -69,7 +70,7 @@ def beats(broker: ScriptedBroker) -> list[int]:
 @on_loop
 async def test_start_learns_the_cluster():
     async with ScriptedBroker(7) as broker, client_of(broker.address) as client:
-        await client.start(5)
+        await client.start(PATIENCE_S)
         assert list(client.cluster.brokers) == [7]
         assert client.cluster.cluster_id == "c"
 
@@ -78,7 +79,7 @@ async def test_start_learns_the_cluster():
 async def test_the_bootstrap_connection_becomes_the_brokers():
     async with ScriptedBroker(7) as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         await client.send(7, Heartbeat, heartbeat(0))
         assert broker.connections == 1
         await client.send(-1, Heartbeat, heartbeat(0))
@@ -91,7 +92,7 @@ async def test_bootstrap_goes_on_to_a_server_that_answers():
         closed.bind(("127.0.0.1", 0))
         dead = f"127.0.0.1:{closed.getsockname()[1]}"
         async with ScriptedBroker() as broker, client_of(dead, broker.address) as client:
-            await client.start(5)
+            await client.start(PATIENCE_S)
 
 
 @on_loop
@@ -101,7 +102,7 @@ async def test_start_says_where_and_why_it_failed():
         address = f"127.0.0.1:{closed.getsockname()[1]}"
         async with client_of(address) as client:
             with pytest.raises(ConnectionFailed) as caught:
-                await client.start(0.05)
+                await client.start(0.5)
     error = caught.value
     assert (error.host, error.phase) == (address, "connect")
     assert isinstance(error.cause, ConnectionRefusedError)
@@ -127,7 +128,7 @@ async def test_a_server_that_accepts_and_stays_silent_failed_in_the_handshake():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[ApiVersions] = lambda *_: SILENCE
         with pytest.raises(ConnectionFailed) as caught:
-            await client.start(0.1)
+            await client.start(0.5)
     assert (caught.value.host, caught.value.phase) == (broker.address, "handshake")
 
 
@@ -188,7 +189,7 @@ async def test_an_older_broker_is_spoken_to_in_its_versions():
             return frame  # KIP-511: in version 0, and its correlation id is the first one's
 
         broker.handlers[ApiVersions] = answer
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         asked = [version for api, version, _ in broker.requests if api is ApiVersions]
         assert asked == [ApiVersions.max_version, 0]
         assert {version for api, version, _ in broker.requests if api is Metadata} == {4}
@@ -231,7 +232,7 @@ async def test_requests_posted_before_the_connection_keep_their_order():
 @on_loop
 async def test_a_lost_connection_fails_what_is_in_flight_in_order_and_the_next_request_connects():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
-        await client.start(5)
+        await client.start(PATIENCE_S)
         broker.handlers[Heartbeat] = lambda request, _: (
             HANG_UP if request.generation_id == 0 else Heartbeat.Response()
         )
@@ -248,7 +249,7 @@ async def test_a_lost_connection_fails_what_is_in_flight_in_order_and_the_next_r
 async def test_a_request_without_an_answer_in_time_ends_its_connection():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: SILENCE
-        await client.start(5)
+        await client.start(PATIENCE_S)
         late, other = await asyncio.gather(
             client.send(1, Heartbeat, heartbeat(0), timeout=0.02),
             client.send(1, Heartbeat, heartbeat(1), timeout=60),
@@ -323,7 +324,7 @@ async def test_a_callback_that_fails_harms_no_other():
 async def test_metadata_waits_until_a_topic_has_been_created():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.topics["new"] = -5  # LEADER_NOT_AVAILABLE, as the first answer after creation
-        waiting = asyncio.ensure_future(client.metadata(["new", "t"], timeout=5))
+        waiting = asyncio.ensure_future(client.metadata(["new", "t"], timeout=PATIENCE_S))
         while len(broker.asked(Metadata)) < 3:
             await asyncio.sleep(0)
         broker.topics["new"] = 4
@@ -335,6 +336,7 @@ async def test_metadata_waits_until_a_topic_has_been_created():
 @on_loop
 async def test_an_unknown_topic_is_an_error_when_the_time_is_over():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.start(PATIENCE_S)
         with pytest.raises(UnknownTopicOrPartition, match="nope"):
             await client.metadata(["nope"], timeout=0.5, create=False)
         assert not broker.asked(Metadata)[0].allow_auto_topic_creation
@@ -345,7 +347,7 @@ async def test_only_topics_that_may_be_created_are_asked_for_as_such():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.metadata(["t"], timeout=5, create=True)
         with pytest.raises(UnknownTopicOrPartition):
-            await client.metadata(["nope"], timeout=0.02, create=False)
+            await client.metadata(["nope"], timeout=0.5, create=False)
         for request in broker.asked(Metadata):
             named = {each.name for each in request.topics}
             assert not ("nope" in named and request.allow_auto_topic_creation)
@@ -362,13 +364,14 @@ async def test_an_invalid_topic_is_an_error_at_once():
 @on_loop
 async def test_a_topic_for_which_there_are_too_few_brokers_is_waited_for():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.start(PATIENCE_S)
         broker.topics["early"] = -InvalidReplicationFactor.code
         with pytest.raises(InvalidReplicationFactor, match="early"):
-            await client.metadata(["early"], timeout=1)
+            await client.metadata(["early"], timeout=0.5)
         asked = len(broker.asked(Metadata))
         waiting = asyncio.ensure_future(client.metadata(["early"], timeout=1000))
         while len(broker.asked(Metadata)) < asked + 2 and not waiting.done():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         broker.topics["early"] = 1
         await waiting
 
@@ -379,7 +382,7 @@ async def test_a_name_that_no_topic_has_never_reaches_the_broker(name):
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(InvalidTopicException, match="topic"):
             await client.metadata([name], timeout=1000)
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         assert [[each.name for each in request.topics] for request in broker.asked(Metadata)] == [["t"]]
 
 
@@ -388,7 +391,7 @@ async def test_a_topic_of_another_type_is_told_and_poisons_nothing():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(TypeError, match="topic is bytes, not str"):
             await client.metadata([b"t"], timeout=1000)  # type: ignore[list-item]
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
 
 
 @on_loop
@@ -396,12 +399,13 @@ async def test_metadata_that_cannot_be_asked_for_is_not_asked_for_again():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(ClientError, match="Metadata"):
             await client._keeper.topics([b"t"], client.clock() + 1000, True)  # type: ignore[list-item]
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
 
 
 @on_loop
 async def test_an_unknown_topic_says_why_it_is_not_created():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
+        await client.start(PATIENCE_S)
         with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'nope' \(auto.create.topics.enable is off"):
             await client.metadata(["nope"], timeout=0.5, create=True)
         with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'never' \(.*allow.auto.create.topics"):
@@ -414,13 +418,13 @@ async def test_metadata_without_a_broker_says_that_and_not_unknown_topic():
         closed.bind(("127.0.0.1", 0))
         async with client_of(f"127.0.0.1:{closed.getsockname()[1]}") as client:
             with pytest.raises(ConnectionFailed):
-                await client.metadata(["t"], timeout=0.05)
+                await client.metadata(["t"], timeout=0.5)
 
 
 @on_loop
 async def test_refresh_learns_of_new_leaders():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         changed = asyncio.Event()
         client.cluster.subscribe(lambda cluster, topics: "t" in topics and changed.set())
         other = broker.metadata
@@ -442,20 +446,20 @@ async def test_a_listener_that_fails_does_not_end_the_refreshes():
         faults = []
         client.loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
         end = client.cluster.subscribe(lambda *_: 1 / 0)
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         assert [type(each) for each in faults] == [ZeroDivisionError]
         end()
         broker.topics["u"] = 1
-        await client.metadata(["u"], timeout=5)
+        await client.metadata(["u"], timeout=PATIENCE_S)
 
 
 @on_loop
 async def test_all_topics_are_asked_for_once():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.topics["u"] = 1
-        await client.all_topics(timeout=5)
+        await client.all_topics(timeout=PATIENCE_S)
         assert sorted(client.cluster.topics()) == ["t", "u"]
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         assert next(each.topics is None for each in broker.asked(Metadata))
         assert sum(each.topics is None for each in broker.asked(Metadata)) == 1
 
@@ -468,10 +472,10 @@ async def test_a_broker_is_followed_to_its_new_address():
             each.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
             each.handlers[Metadata] = first.metadata
         async with client_of(first.address) as client:
-            await client.start(5)
+            await client.start(PATIENCE_S)
             await client.send(2, Heartbeat, heartbeat(0))
             first.others = [moved]
-            await client.metadata(["t"], timeout=5)
+            await client.metadata(["t"], timeout=PATIENCE_S)
             await client.send(2, Heartbeat, heartbeat(1))
             assert (beats(other), beats(moved)) == ([0], [1])
 
@@ -480,11 +484,11 @@ async def test_a_broker_is_followed_to_its_new_address():
 async def test_without_reachable_brokers_the_bootstrap_servers_are_asked_again():
     async with ScriptedBroker(1) as first, ScriptedBroker(2) as gone, client_of(first.address) as client:
         first.handlers[Metadata] = gone.metadata
-        await client.start(5)
+        await client.start(PATIENCE_S)
         assert list(client.cluster.brokers) == [2]
         first.handlers[Metadata] = first.metadata
         await gone.__aexit__()
-        await client.metadata(["t"], timeout=5)
+        await client.metadata(["t"], timeout=PATIENCE_S)
         while list(client.cluster.brokers) != [1]:
             client.refresh()
             await asyncio.sleep(0)
@@ -519,7 +523,7 @@ async def test_a_coordinator_with_a_connection_of_its_own_is_not_held_up_by_the_
         broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
         broker.handlers[Fetch] = lambda *_: SILENCE
         client = Client(other.config, loop=asyncio.get_running_loop(), separate_coordinators=True)
-        await client.start(5)
+        await client.start(PATIENCE_S)
         node = await client.coordinator("g", GROUP)
         assert broker_id(node) == 1
         waiting = asyncio.create_task(client.send(1, Fetch, Fetch.Request()))
@@ -549,7 +553,7 @@ async def test_a_coordinator_that_is_not_there_yet_is_retriable():
         with pytest.raises(CoordinatorNotAvailable):
             await client.coordinator("g", GROUP)
         found = await client.retrying(
-            lambda: client.coordinator("g", GROUP), deadline=client.clock() + 5
+            lambda: client.coordinator("g", GROUP), deadline=client.clock() + PATIENCE_S
         )
         assert found == 1
 
@@ -569,14 +573,14 @@ async def test_only_retriable_errors_are_retried_and_only_until_the_deadline():
             )
         assert len(tries) == 1
         with pytest.raises(NotCoordinator):
-            await client.retrying(lambda: attempt(NotCoordinator()), deadline=client.clock() + 0.02)
+            await client.retrying(lambda: attempt(NotCoordinator()), deadline=client.clock() + 0.5)
         assert len(tries) > 2
 
 
 @on_loop
 async def test_an_attempt_ends_with_the_time():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
-        await client.start(5)
+        await client.start(PATIENCE_S)
         broker.handlers[Heartbeat] = lambda *_: SILENCE
         attempts: list[int] = []
 
@@ -599,7 +603,7 @@ async def test_an_attempt_ends_with_the_time():
 async def test_close_fails_what_waits_and_what_comes_later():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: SILENCE
-        await client.start(5)
+        await client.start(PATIENCE_S)
         waiting = asyncio.ensure_future(client.send(1, Heartbeat, heartbeat(0)))
         await asyncio.sleep(0)
         await client.close()

@@ -6,6 +6,8 @@ import pytest
 
 from pyclient.tests.test_unclosed import stderr_of
 
+pytestmark = pytest.mark.nightly
+
 TEXT = """
 import logging
 from pyclient.core import node

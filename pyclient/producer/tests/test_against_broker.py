@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -54,7 +53,7 @@ def ends(broker, topic):
 def test_offsets_are_the_brokers_for_every_codec(broker, topic, codec):
     with Producer(broker.bootstrap, compression_type=codec) as producer:
         reports = [producer.send(topic, b"v" * 100, partition=1) for _ in range(50)]
-        assert [report.result(10).offset for report in reports] == list(range(50))
+        assert [report.result(PATIENCE_S).offset for report in reports] == list(range(50))
     assert ends(broker, topic) == [0, 50, 0]
 
 
@@ -62,18 +61,18 @@ def test_three_ways_of_sending(broker, topic):
     told = []
     with Producer(broker.bootstrap, linger_ms=1) as producer:
         producer.send(topic, b"forget", partition=0)
-        assert producer.send(topic, b"wait", partition=0).result(10).offset == 1
+        assert producer.send(topic, b"wait", partition=0).result(PATIENCE_S).offset == 1
         producer.send(topic, b"call", partition=0, on_delivery=lambda *outcome: told.append(outcome))
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert [(metadata.offset, error) for metadata, error in told] == [(2, None)]
 
 
 def test_many_with_keys_and_without(broker, topic):
     with Producer(broker.bootstrap) as producer:
-        assert producer.send_many(topic, [b"v"] * 5000).result(10) == 5000
+        assert producer.send_many(topic, [b"v"] * 5000).result(PATIENCE_S) == 5000
         keys = [b"%d" % (number % 20) for number in range(1000)]
         deliveries = producer.send_many(topic, [b"v"] * 1000, keys)
-        assert deliveries.result(10) == 1000
+        assert deliveries.result(PATIENCE_S) == 1000
         assert deliveries[0].partition == deliveries[20].partition
     assert sum(ends(broker, topic)) == 6000
 
@@ -81,7 +80,7 @@ def test_many_with_keys_and_without(broker, topic):
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_acks(broker, topic, acks):
     with Producer(broker.bootstrap, acks=acks) as producer:
-        metadata = producer.send(topic, b"v", partition=0).result(10)
+        metadata = producer.send(topic, b"v", partition=0).result(PATIENCE_S)
     assert metadata.offset == (-1 if acks == "0" else 0)
 
 
@@ -103,11 +102,11 @@ def test_batch_beyond_the_topics_limit_is_split(broker):
         admin.create_topics(name, num_partitions=1, configs={"max.message.bytes": "5000"})
     with Producer(broker.bootstrap, batch_size=50_000, linger_ms=50) as producer:
         reports = [producer.send(name, b"v" * 100) for _ in range(300)]
-        assert [report.result(10).offset for report in reports] == list(range(300))
+        assert [report.result(PATIENCE_S).offset for report in reports] == list(range(300))
         with pytest.raises(KafkaError) as error:
-            producer.send(name, b"v" * 6000).result(10)
+            producer.send(name, b"v" * 6000).result(PATIENCE_S)
         assert error.value.name == "MESSAGE_TOO_LARGE"
-        assert producer.send(name, b"v").result(10).offset == 300
+        assert producer.send(name, b"v").result(PATIENCE_S).offset == 300
 
 
 def test_unreachable_brokers_are_said_to_be_so():
@@ -119,12 +118,13 @@ def test_unreachable_brokers_are_said_to_be_so():
 
 
 def test_memory_that_is_full_makes_send_wait_then_fail(broker, topic):
-    with Producer(
-        broker.bootstrap, buffer_memory=40_000, max_block_ms=2_000, linger_ms=60_000, delivery_timeout_ms=120_000
-    ) as producer:
+    settings = {"buffer_memory": 40_000, "linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+    with Producer(broker.bootstrap, **settings) as producer:
         send_many_times(producer, topic, 2000)  # waits for room, which full batches give
-        producer.flush(10)
-        assert sum(ends(broker, topic)) == 2000
+        producer.flush(PATIENCE_S)
+    assert sum(ends(broker, topic)) == 2000
+    with Producer(broker.bootstrap, max_block_ms=500, **settings) as producer:
+        producer.partitions_for(topic, PATIENCE_S)
         producer._engine.client.post = lambda *request, **options: None
         with pytest.raises(BufferExhausted):
             send_many_times(producer, topic, 1000)
@@ -155,7 +155,7 @@ def test_send_raises_once_the_transaction_has_failed(broker):
     with Producer(broker.bootstrap, transactional_id=name) as producer:
         producer.begin_transaction()
         with pytest.raises(KafkaError):
-            producer.send(name, bytes(5000)).result(30)
+            producer.send(name, bytes(5000)).result(PATIENCE_S)
         with pytest.raises(TransactionError, match="has failed"):
             producer.send(name, b"v")
         producer.abort_transaction()
@@ -168,7 +168,7 @@ def test_second_producer_fences_the_first(broker, topic):
     name = unique("txn")
     with Producer(broker.bootstrap, transactional_id=name) as first:
         first.begin_transaction()
-        first.send(topic, b"v").result(10)
+        first.send(topic, b"v").result(PATIENCE_S)
         with Producer(broker.bootstrap, transactional_id=name) as second:
             with second.transaction():
                 second.send(topic, b"v")
@@ -180,15 +180,13 @@ def test_transaction_ended_by_id_and_epoch_elsewhere(broker, topic):
     name = unique("txn")
     with Producer(broker.bootstrap, transactional_id=name) as worker:
         worker.begin_transaction()
-        worker.send(topic, b"v", partition=0).result(10)
+        worker.send(topic, b"v", partition=0).result(PATIENCE_S)
         producer_id, epoch = worker.producer_id
         with Producer(broker.bootstrap, transactional_id=name) as driver:
             driver.end_transaction(producer_id, epoch, True)
         with Admin(broker.bootstrap) as admin:
-            deadline = time.monotonic() + 10
             tp = TopicPartition(topic, 0)
-            while admin.list_offsets({tp: -1}, isolation_level="read_committed")[tp].offset < 1:
-                assert time.monotonic() < deadline
+            until(lambda: admin.list_offsets({tp: -1}, isolation_level="read_committed")[tp].offset >= 1, "the marker")
 
 
 def test_asyncio_face(broker, topic):

@@ -149,6 +149,7 @@ def compare(count: int, folder: Path) -> None:
     assert not differences, f"seed {SEED}: {len(differences)} differ, first:\n{differences[0]}"
 
 
+@pytest.mark.nightly
 def test_every_message_has_the_bytes_of_kafkas_classes(tmp_path: Path) -> None:
     compare(60, tmp_path)
 
@@ -159,6 +160,7 @@ def test_thousands_of_each_message_have_the_bytes_of_kafkas_classes(tmp_path: Pa
     compare(int(os.environ.get("PYBROKER_TEST_MESSAGES", "2000")), tmp_path)
 
 
+@pytest.mark.nightly
 def test_the_witness_sees_a_wrong_byte_and_a_wrong_field(tmp_path: Path) -> None:
     fetch = next(s for s in subjects() if (s.name, s.kind, s.version) == ("Fetch", "request", 12))
     message, as_json = Source(SEED, fetch.body, fetch.message, 12).next()
@@ -191,12 +193,14 @@ def tables() -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
+@pytest.mark.nightly
 def test_every_api_has_kafkas_key_and_versions(tables: list[list[str]]) -> None:
     kafkas = {int(row[1]): (row[2], int(row[3]), int(row[4])) for row in tables if row[0] == "api"}
     for api in apis.ALL:
         assert (api.min_version, api.max_version) == kafkas[api.key][1:], api.name
 
 
+@pytest.mark.nightly
 def test_every_error_has_kafkas_code_name_and_retriability(tables: list[list[str]]) -> None:
     kafkas = {tuple(row[1:]) for row in tables if row[0] == "error"}
     ours = {(str(code), name, str(again).lower()) for code, name, again, _ in errors.ROWS}

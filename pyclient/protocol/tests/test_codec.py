@@ -107,11 +107,16 @@ def test_case_46_what_is_declared_but_did_not_arrive_takes_no_memory(
     frame = bytes.fromhex(data)
     with pytest.raises(DecodeError):
         decode(api, version, frame)
+    assert min(peak(api, version, frame) for _ in range(5)) < 16_384, "of attempts: other threads have memory too"
+
+
+def peak(api: apis.Api, version: int, frame: bytes) -> int:
+    """The most memory that is taken while the frame is refused."""
     tracemalloc.start()
     try:
         with pytest.raises(DecodeError):
             decode(api, version, frame)
-        assert tracemalloc.get_traced_memory()[1] < 16_384
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
