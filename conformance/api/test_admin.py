@@ -113,7 +113,7 @@ def test_semantic_38_validate_only_changes_nothing(wire: Wire, topic: str) -> No
 
 def delete_records(wire: Wire, topic: str, offset: int) -> Any:
     rows = [{"partition_index": 0, "offset": offset}]
-    reply = wire.ask("DeleteRecords", 2, topics=[{"name": topic, "partitions": rows}], timeout_ms=9_000)
+    reply = wire.ask("DeleteRecords", 2, topics=[{"name": topic, "partitions": rows}], timeout_ms=30_000)
     return reply.topics[0].partitions[0]
 
 
@@ -166,7 +166,7 @@ def test_topics_that_cannot_be_are_refused(wire: Wire, topic: str) -> None:
 
 def test_validate_only_creates_nothing(wire: Wire) -> None:
     topic = {"name": "dry", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    reply = wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=9_000, validate_only=True)
+    reply = wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=30_000, validate_only=True)
     assert reply.topics[0].error_code == 0
     assert "dry" not in {row.name for row in wire.ask("Metadata", 5, topics=None).topics}
 
@@ -198,7 +198,7 @@ def test_a_deleted_topic_is_gone_when_the_reply_comes(broker: Broker, wire: Wire
     for round_number in range(3):
         wire.create_topic("again", 3)
         wire.produce("again", batches.batch([b"%d" % round_number]), 1)
-        reply = wire.ask("DeleteTopics", 5, topic_names=["again"], timeout_ms=9_000)
+        reply = wire.ask("DeleteTopics", 5, topic_names=["again"], timeout_ms=30_000)
         assert reply.responses[0].error_code == 0
         assert not list(broker.log_dir.glob("again-?")), "what is left of its files has no log's name"
         assert "again" not in {row.name for row in wire.ask("Metadata", 5, topics=None).topics}
@@ -207,7 +207,7 @@ def test_a_deleted_topic_is_gone_when_the_reply_comes(broker: Broker, wire: Wire
 def test_partitions_are_added_and_never_taken_away(wire: Wire, topic: str) -> None:
     def change(count: int) -> int:
         rows = [{"name": topic, "count": count, "assignments": None}]
-        reply = wire.ask("CreatePartitions", 3, topics=rows, timeout_ms=9_000, validate_only=False)
+        reply = wire.ask("CreatePartitions", 3, topics=rows, timeout_ms=30_000, validate_only=False)
         return int(reply.results[0].error_code)
 
     assert change(3) == 0

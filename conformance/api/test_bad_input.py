@@ -27,7 +27,7 @@ METADATA, FETCH, LIST_GROUPS = 3, 1, 16
 def serves_afterwards(broker: Broker) -> Iterator[None]:
     """Whatever a test sends, the next client is served."""
     yield
-    with Wire(broker.address, 10) as wire:
+    with Wire(broker.address) as wire:
         assert wire.versions()
 
 
@@ -37,11 +37,12 @@ def closes(broker: Broker, data: bytes) -> bool:
         return wire.closed_by_peer()
 
 
-@pytest.mark.parametrize("length", [-1, -(2**31), 100 * (1 << 20) + 1, 2**31 - 1])
+LENGTHS = (-1, -(2**31), 100 * (1 << 20) + 1, 2**31 - 1)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
 def test_case_45_a_frame_length_below_0_or_above_the_limit_closes(broker: Broker, length: int) -> None:
-    before = rss_kib(broker.pid)
     assert closes(broker, struct.pack(">i", length))
-    assert rss_kib(broker.pid) - before < 16 << 10
 
 
 def test_case_45_the_limit_of_a_frame_is_configured(new_broker: NewBroker) -> None:
@@ -52,6 +53,7 @@ def test_case_45_the_limit_of_a_frame_is_configured(new_broker: NewBroker) -> No
         assert wire.produce("t", batches.batch([b"x" * 90_000])).error_code == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.ours
 def test_case_46_memory_grows_with_what_arrived_not_with_what_was_declared(broker: Broker) -> None:
     """60 clients that declare 90 MB and send two bytes end a Kafka with a heap of 1 GiB."""
@@ -126,8 +128,14 @@ STRICT = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_case_48_malformed_requests_close_the_connection(broker: Broker, name: str) -> None:
-    before = rss_kib(broker.pid)
     assert closes(broker, MALFORMED[name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("data", [*(struct.pack(">i", length) for length in LENGTHS), *MALFORMED.values()])
+def test_case_45_and_48_what_is_refused_takes_no_memory(broker: Broker, data: bytes) -> None:
+    before = rss_kib(broker.pid)
+    assert closes(broker, data)
     assert rss_kib(broker.pid) - before < 16 << 10
 
 
@@ -193,6 +201,7 @@ def test_case_50_connections_of_one_address_are_limited(new_broker: NewBroker) -
         wire.close()
 
 
+@pytest.mark.nightly
 def test_case_50_a_flood_of_connections_leaves_nothing_behind(broker: Broker) -> None:
     before, memory = open_files(broker.pid), rss_kib(broker.pid)
     for _ in range(20):
@@ -203,6 +212,7 @@ def test_case_50_a_flood_of_connections_leaves_nothing_behind(broker: Broker) ->
     assert rss_kib(broker.pid) - memory < 32 << 10
 
 
+@pytest.mark.nightly
 def test_case_51_a_client_that_never_reads_costs_bounded_memory_and_hinders_nobody(
     broker: Broker, topic: str
 ) -> None:
@@ -250,6 +260,7 @@ def refused_small(broker: Broker, topic: str, data: bytes, attempts: int = 3) ->
     return min(times), max(memory)
 
 
+@pytest.mark.nightly
 @pytest.mark.ours
 @pytest.mark.parametrize("codec", bombs.BOMBS, ids=lambda codec: batches.CODEC_NAMES[codec])
 def test_case_57_a_zip_bomb_is_refused_quickly_and_stays_small(
@@ -260,6 +271,7 @@ def test_case_57_a_zip_bomb_is_refused_quickly_and_stays_small(
     assert kib < 16 << 10
 
 
+@pytest.mark.nightly
 @pytest.mark.ours
 @pytest.mark.parametrize(
     "payload",
@@ -277,6 +289,7 @@ def test_case_57_a_declared_size_is_not_believed(broker: Broker, topic: str, pay
     assert kib < 16 << 10
 
 
+@pytest.mark.nightly
 @pytest.mark.ours
 @pytest.mark.parametrize("codec", bombs.BOMBS, ids=lambda codec: batches.CODEC_NAMES[codec])
 def test_case_57_a_count_of_two_billion_records_over_one_real_one_is_not_believed(

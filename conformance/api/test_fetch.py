@@ -103,7 +103,7 @@ def test_semantic_17_only_offsets_outside_the_log_are_out_of_range(
 def test_semantic_17_below_the_log_start_is_out_of_range(wire: Wire, topic: str) -> None:
     filled(wire, topic)
     rows = [{"partition_index": 0, "offset": 3}]
-    reply = wire.ask("DeleteRecords", 2, topics=[{"name": topic, "partitions": rows}], timeout_ms=9_000)
+    reply = wire.ask("DeleteRecords", 2, topics=[{"name": topic, "partitions": rows}], timeout_ms=30_000)
     assert reply.topics[0].partitions[0].low_watermark == 3
     assert wire.fetch(topic, 2).error_code == OUT_OF_RANGE
     row = wire.fetch(topic, 3)
@@ -213,7 +213,7 @@ def test_semantic_22_an_unknown_topic_id_is_named_so(wire: Wire, topic: str) -> 
 def test_semantic_22_a_topic_made_again_has_a_new_id(wire: Wire, topic: str) -> None:
     old = wire.topic_id(topic)
     filled(wire, topic)
-    wire.ask("DeleteTopics", 5, topic_names=[topic], timeout_ms=9_000)
+    wire.ask("DeleteTopics", 5, topic_names=[topic], timeout_ms=30_000)
     wire.create_topic(topic)
     assert wire.topic_id(topic) != old
     assert wire.end_offset(topic) == 0
@@ -303,7 +303,7 @@ def test_unknown_topics_and_partitions_are_named_so(wire: Wire, topic: str) -> N
 
 def test_a_waiting_fetch_does_not_hold_up_other_connections(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as waiting, Wire(broker.address) as other:
-        limits = {"max_wait_ms": 5_000, "min_bytes": 1, "max_bytes": 1 << 20}
+        limits = {"max_wait_ms": 250_000, "min_bytes": 1, "max_bytes": 1 << 20}
         rows = [{"topic": topic, "partitions": [partition_row(0)]}]
         waiting.post("Fetch", 11, topics=rows, **limits)
         filled(other, topic, 1)

@@ -12,6 +12,7 @@ from conformance.differential.campaign import SETTINGS, Campaign, Side, Tally
 from conformance.harness.brokers import KINDS as BROKERS
 from conformance.harness.brokers import Broker, RealKafka
 
+pytestmark = pytest.mark.nightly
 SHORT, LONG = 60, 2400
 
 

@@ -15,7 +15,7 @@ from conformance.faults.loads.sdk_load import GROUPS, READERS, Worker
 from conformance.faults.test_kill import seed
 
 __all__ = ["seed"]
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 
 
 def test_s31_torn_tails_and_kills_of_all_brokers_cost_nothing_acked(tmp_path: Path, seed: int) -> None:

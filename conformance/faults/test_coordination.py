@@ -20,7 +20,7 @@ from conformance.harness.clusters import Cluster
 from conformance.harness.ensemble import Ensemble, ensemble
 from conformance.harness.support import until
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 
 PARTITIONS = 4
 SESSION_MS = 3_000

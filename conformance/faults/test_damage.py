@@ -16,7 +16,7 @@ from conformance.faults.means.damage import BATCHES, COUNT, PER_BATCH, WrittenLo
 from conformance.harness.brokers import Broker
 from conformance.harness.wire_client import Wire
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 CORRUPT_MESSAGE = 2
 
 

@@ -16,6 +16,7 @@ from conformance.harness.brokers import Broker
 from conformance.harness.support import until
 from conformance.harness.wire_client import ConnectionClosed, Wire
 
+pytestmark = pytest.mark.nightly
 CHUNK = b"x" * 100_000
 
 

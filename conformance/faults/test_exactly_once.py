@@ -15,6 +15,7 @@ from conformance.faults.loads.transaction_load import Plan
 from conformance.faults.test_kill import seed
 
 __all__ = ["seed"]
+pytestmark = pytest.mark.nightly
 DRIVERS = ("confluent", "aiokafka", "java")
 
 

@@ -1,4 +1,4 @@
-"""Signals, cancellations and closes at any moment, in short; the long form is ``tox -e sdk-interruptions``."""
+"""Signals, cancellations and closes at any moment, in short; the long form is ``tox -e campaign -- interruptions``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from conformance.faults.test_kill import seed
 from conformance.harness.brokers import Broker
 
 __all__ = ["seed"]
+pytestmark = pytest.mark.nightly
 
 
 def test_a_handler_of_signals_may_wake_a_consumer_at_any_moment(broker: Broker, seed: int) -> None:

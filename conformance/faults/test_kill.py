@@ -16,6 +16,8 @@ from conformance.faults.campaigns.kills import Campaign
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def seed() -> int:

@@ -21,6 +21,7 @@ from conformance.harness.brokers import Broker
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
 TOPIC = "moved"
 FOLDER = f"{TOPIC}-0"
 SEGMENTS = {"segment.bytes": 4_000, "segment.index.bytes": 80}

@@ -16,6 +16,7 @@ from conformance.harness.brokers import Broker, free_port
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
 PLACE = Place("t", 0)
 
 

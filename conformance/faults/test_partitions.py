@@ -26,7 +26,7 @@ from conformance.harness.machines import Machines
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 TOPIC = "t"
 PLACE = Place(TOPIC, 0)
 

@@ -17,6 +17,7 @@ from conformance.faults.loads.sdk_load import Plan, Worker
 from conformance.faults.test_kill import seed
 
 __all__ = ["seed"]
+pytestmark = pytest.mark.nightly
 
 
 def test_faults_lose_double_and_reorder_nothing(new_broker: NewBroker, tmp_path: Path, seed: int) -> None:

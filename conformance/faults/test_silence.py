@@ -16,7 +16,7 @@ from conformance.faults.checkers import silence
 from conformance.faults.checkers.silence import SILENT, Silence
 from conformance.harness.support import until
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 NO_APIS = struct.pack(">hi", 0, 0)
 
 

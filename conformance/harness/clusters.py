@@ -44,10 +44,12 @@ def is_running(pid: int) -> bool:
 
 def consecutive_ports(count: int) -> int:
     """Returns the first of several free ports in a row."""
-    while True:
+
+    def look() -> int:
         found = [free_port() for _ in range(count)]
-        if found == list(range(found[0], found[0] + count)):
-            return found[0]
+        return found[0] if found == list(range(found[0], found[0] + count)) else 0
+
+    return until(look, f"{count} free ports in a row", pause_s=0)
 
 
 class Brokers(ABC):

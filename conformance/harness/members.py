@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from conformance.harness import error_codes, kinds
 from conformance.harness.brokers import Broker
+from conformance.harness.support import settled
 from conformance.harness.wire_client import Wire
 
 
@@ -154,10 +155,9 @@ class Member:
 def find_coordinator(wire: Wire, group: str) -> Any:
     """The reply for one group, once `__consumer_offsets` is made and the group loaded."""
     asked = {"key": group, "key_type": kinds.GROUP}
-    while (reply := wire.ask("FindCoordinator", 3, **asked)).error_code in error_codes.COORDINATOR_NOT_READY:
-        pass
-    while _describe(wire, group).error_code in error_codes.COORDINATOR_NOT_READY:
-        pass
+    not_ready = error_codes.COORDINATOR_NOT_READY
+    reply = settled(lambda: wire.ask("FindCoordinator", 3, **asked), not_ready, f"a coordinator of group {group}")
+    settled(lambda: _describe(wire, group), not_ready, f"group {group} to be loaded")
     return reply
 
 

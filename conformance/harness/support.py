@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
@@ -24,13 +24,25 @@ class Served(Protocol):
         """``host:port,…``"""
 
 
-def until(look: Callable[[], Found], what: str, timeout_s: float = 90) -> Found:
-    """Polls until ``look`` returns something true; fails with ``what`` was waited for."""
+def until(look: Callable[[], Found], what: str, timeout_s: float = 90, pause_s: float = 0.05) -> Found:
+    """Polls until ``look`` returns something true, with a pause after each look; fails with ``what`` was waited for."""
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
+        time.sleep(pause_s)
     return found
+
+
+def settled(ask: Callable[[], Any], passing: Collection[int], what: str, timeout_s: float = 90) -> Any:
+    """The first reply, or row of one, whose error code is none of the ``passing`` ones; asks again after a pause."""
+    replies: list[Any] = []
+
+    def look() -> bool:
+        replies[:] = [ask()]
+        return replies[0].error_code not in passing
+
+    until(look, what, timeout_s, pause_s=0.005)
+    return replies[0]
 
 
 def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
@@ -56,11 +68,16 @@ class Deliveries:
 
 def send(client: confluent_kafka.Producer, topic: str, value: bytes, **options: object) -> None:
     """Gives one record to librdkafka; waits while its queue is full, which a slow machine makes it."""
-    while True:
+
+    def is_taken() -> bool:
         try:
-            return client.produce(topic, value, **options)  # type: ignore[arg-type]
+            client.produce(topic, value, **options)  # type: ignore[arg-type]
         except BufferError:
             client.poll(0.1)
+            return False
+        return True
+
+    until(is_taken, "place in librdkafka's queue", pause_s=0)
 
 
 def write(

@@ -1,6 +1,6 @@
 """A bare client: frames over a socket, messages by kafka-python's codec (made from Kafka's own schemas) or by hand.
 
-It keeps no state, retries nothing, and sends any version of any request, or bytes that are no request at all.
+It keeps no state, and sends any version of any request, or bytes that are no request at all.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import socket
 import struct
-import time
 import uuid
 from collections.abc import Mapping
 from functools import cache
@@ -16,14 +15,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from conformance.harness import error_codes, kinds
+from conformance.harness.support import settled
 from conformance.report.witnesses import BARE, used
 
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
 MODULES += ("conformance.wire.messages",)
 API_VERSIONS = 18
 NO_UUID = uuid.UUID(int=0)
-HEARD_S = 60.0
-"""How long a broker may take to hear of a topic that another has made."""
 
 
 class ConnectionClosed(ConnectionError):
@@ -165,7 +163,7 @@ class Wire:
         self.post(name, version, **fields)
         return self.reply(name, version)
 
-    def closed_by_peer(self, timeout_s: float = 10) -> bool:
+    def closed_by_peer(self, timeout_s: float = 60) -> bool:
         """Whether the broker closes the connection without a word within the time."""
         self.socket.settimeout(timeout_s)
         try:
@@ -203,13 +201,12 @@ class Wire:
 
     def metadata(self, name: str) -> Any:
         """The row of one topic, retried while the broker has not heard of it yet."""
-        deadline = time.monotonic() + HEARD_S
-        while time.monotonic() < deadline:
+
+        def ask() -> Any:
             reply = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
-            if reply.topics[0].error_code not in error_codes.TOPIC_NOT_READY:
-                return reply.topics[0]
-            time.sleep(0.005)
-        raise AssertionError(f"topic {name} does not appear: {reply.topics[0]}")
+            return reply.topics[0]
+
+        return settled(ask, error_codes.TOPIC_NOT_READY, f"topic {name} to appear")
 
     def topic_id(self, name: str) -> uuid.UUID:
         found: uuid.UUID = self.metadata(name).topic_id
@@ -218,8 +215,8 @@ class Wire:
     def new_producer_id(self) -> int:
         """An id for idempotent batches (epoch 0)."""
         fields = {"transactional_id": None, "transaction_timeout_ms": 60_000}
-        while (reply := self.ask("InitProducerId", 2, **fields)).error_code in error_codes.COORDINATOR_NOT_READY:
-            pass
+        not_ready = error_codes.COORDINATOR_NOT_READY
+        reply = settled(lambda: self.ask("InitProducerId", 2, **fields), not_ready, "a producer id")
         assert reply.error_code == 0, reply
         return int(reply.producer_id)
 
@@ -266,7 +263,7 @@ class Wire:
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """The high watermark, asked again while the broker is not yet leader of a topic just made."""
-        while (row := self.offset(topic, -1, partition)).error_code in error_codes.TOPIC_NOT_READY:
-            pass
+        not_ready = error_codes.TOPIC_NOT_READY
+        row = settled(lambda: self.offset(topic, -1, partition), not_ready, f"a leader of {topic} {partition}")
         assert row.error_code == 0, row
         return int(row.offset)

@@ -26,6 +26,7 @@ from conformance.harness.command_line import COMMAND, Scripts, complaint
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
 TOOLS = "org.apache.kafka.tools"
 ANSI = "\x1b["
 Kafkas = Callable[..., str]

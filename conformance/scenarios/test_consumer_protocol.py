@@ -20,6 +20,7 @@ from conformance.harness.brokers import Broker
 from conformance.harness.support import until, write
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
 PARTITIONS = 4
 PATIENCE_S = 90
 

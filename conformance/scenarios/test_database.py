@@ -31,6 +31,7 @@ from conformance.report.rows import ROOT
 from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, in_order, offsets, started
 
+pytestmark = pytest.mark.nightly
 EXAMPLE = ROOT / "docs" / "examples" / "into_database.py"
 PARTITIONS, ROUNDS, RECORDS = 3, 3, 3_000
 PATIENCE_S = 120

@@ -13,6 +13,8 @@ from conformance.harness.support import read, until, write
 from conformance.harness.wire_client import Wire
 from conformance.scenarios.files import count_calls, traced
 
+pytestmark = pytest.mark.nightly
+
 
 def test_s77_nothing_is_synced_by_default(new_broker: NewBroker, tmp_path: Path) -> None:
     broker = new_broker(start=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
@@ -183,9 +183,9 @@ def test_s54_every_assignor_of_a_client_shares_evenly(
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-@pytest.mark.parametrize("name", ["confluent", "java", "pyclient"])
+@pytest.mark.parametrize("client", ["confluent", "java", "pyclient"])
 def test_s54_the_brokers_assignors_share_evenly_and_follow_the_members(
-    broker: Broker, new_topic: NewTopic, group: str, name: str, assignor: str
+    broker: Broker, new_topic: NewTopic, group: str, client: str, assignor: str
 ) -> None:
     topics = [new_topic(partitions=4), new_topic(partitions=4)]
     expected = places(topics[0], 4) | places(topics[1], 4)
@@ -194,7 +194,7 @@ def test_s54_the_brokers_assignors_share_evenly_and_follow_the_members(
     try:
         for count in (1, 2, 4):
             while len(members) < count:
-                members.append(drivers.opened(name).consumer(broker.bootstrap, **settings))
+                members.append(drivers.opened(client).consumer(broker.bootstrap, **settings))
                 members[-1].subscribe(topics)
             shares = await_shares(members, expected, sizes=[8 // count] * count)
             if assignor == "range":
@@ -335,27 +335,20 @@ def test_s58_seek_goes_to_any_offset(broker: Broker, topic: str, new_member: New
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("name", ["java", "pyclient"])
+@pytest.mark.parametrize("client", ["java", "pyclient"])
 def test_s58_wakeup_ends_the_poll_of_another_thread(
-    broker: Broker, topic: str, group: str, name: str, protocol: str
+    broker: Broker, topic: str, group: str, client: str, protocol: str
 ) -> None:
     """Only Kafka's own consumer and ours have it."""
-    driver = drivers.opened(name)
+    driver = drivers.opened(client)
     with driver.consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as member:
         member.subscribe([topic])
         await_shares([member], {Place(topic, 0)})
         waker = threading.Timer(0.3, member.wakeup)
         waker.start()
         with pytest.raises(WokenUp):
-            forever(lambda: member.poll(PATIENCE_S))
+            until(lambda: member.poll(PATIENCE_S) and False, "the wakeup", PATIENCE_S)  # a poll may end early
         waker.join()
-
-
-def forever(step: Callable[[], object]) -> None:
-    """Repeats until something is raised; a poll may end early, with nothing."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        step()
 
 
 def test_s59_read_committed_and_uncommitted_members_of_a_group_end_at_their_own_ends(

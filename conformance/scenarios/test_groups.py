@@ -114,7 +114,7 @@ def test_s52_partitions_added_to_the_topic_are_read(
         until(shared([client], whole(topic, 1)), "the one partition")
         used("librdkafka")
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(90)
         until(shared([client], whole(topic, 3)), "the added partitions")
         write(broker, topic, [b"new"], partition=2)
         assert [message.value() for message in take(client, 1)] == [b"new"]

@@ -29,6 +29,7 @@ from conformance.report import rows
 from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 
+pytestmark = pytest.mark.nightly
 LOGS = ("/var/log/dpkg.log", "/var/log/alternatives.log", "/var/log/apt/term.log")
 FEW_FLIGHTS = 5_000
 SESSION_GAP = timedelta(hours=12)

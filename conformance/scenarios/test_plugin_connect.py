@@ -16,6 +16,8 @@ from conformance.harness.brokers import Broker
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
@@ -118,7 +120,10 @@ def check_sink(flow: Flow, back: Path) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     ("count", "victims"),
-    [(3_000, ["worker", "broker"]), pytest.param(60_000, ["worker", "broker", "broker"] * 4, marks=pytest.mark.campaign)],
+    [
+        (3_000, ["worker", "broker"]),
+        pytest.param(60_000, ["worker", "broker", "broker"] * 4, marks=pytest.mark.campaign),
+    ],
     ids=["two kills", "twelve kills"],
 )
 def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(

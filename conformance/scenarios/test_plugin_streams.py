@@ -23,6 +23,7 @@ from conformance.harness.brokers import Broker
 from conformance.harness.support import until, write
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
 APPLICATION_ID = "routes"
 CHANGELOG = f"{APPLICATION_ID}-counts-changelog"
 PARTITIONS = 3

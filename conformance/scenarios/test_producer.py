@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 
 import confluent_kafka
@@ -115,6 +114,7 @@ def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(
     assert max(ends) - min(ends) <= 2
 
 
+@pytest.mark.nightly
 def test_s15_compression_shrinks_what_lies_on_disk_and_every_client_reads_it(
     broker: Broker, new_topic: NewTopic, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -189,13 +189,12 @@ def test_s17_a_record_that_is_too_large_fails_at_once(broker: Broker, new_topic:
     topic = new_topic(max_message_bytes=1_000)
     reports = Deliveries()
     client = producer(broker, acks="all")
-    start = time.monotonic()
     client.produce(topic, b"x" * 2_000, on_delivery=reports)
-    assert client.flush(90) == 0
-    assert time.monotonic() - start < 60
+    assert client.flush(60) == 0  # it would be tried for five minutes
     assert [error.code() for error in reports.errors] == [confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE]
 
 
+@pytest.mark.nightly
 def test_s17_kcat_writes_keys_headers_and_nulls_that_kcat_reads_back(
     broker: Broker, topic: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

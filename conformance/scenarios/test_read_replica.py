@@ -17,6 +17,7 @@ from conformance.harness.hanging import hanging
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
+pytestmark = pytest.mark.nightly
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER, FOLLOWER = 1, 3
 COUNT = 400

@@ -14,6 +14,7 @@ from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
 
+pytestmark = pytest.mark.nightly
 #: Retention runs all the time.
 EAGER_RETENTION = {
     "log_retention_check_interval_ms": 100,
@@ -123,5 +124,5 @@ def test_s74_milliseconds_win_over_minutes_over_hours(
     used("librdkafka")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
-    described = admin.describe_configs([resource])[resource].result(20)
+    described = admin.describe_configs([resource])[resource].result(90)
     assert described["retention.ms"].value == str(expected)

@@ -51,6 +51,7 @@ def test_s71_a_segment_rolls_by_size(broker: Broker, new_topic: NewTopic, by_spa
     assert [row.offset for row in by_spark(broker, topic)] == list(range(24))
 
 
+@pytest.mark.nightly
 def test_s71_a_segment_rolls_by_age(broker: Broker, new_topic: NewTopic) -> None:
     topic = new_topic(segment_ms=200)
     with Wire(broker.address) as wire:
@@ -165,7 +166,7 @@ def test_s80_a_broker_that_comes_back_has_kept_everything(
     write(broker, "b", [b"%d" % n for n in range(50)])
     used("librdkafka")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics(["gone"])["gone"].result(20)
+    admin.delete_topics(["gone"])["gone"].result(90)
     with consumer(broker, "g", enable_auto_commit=False) as client:
         client.subscribe(["b"])
         client.commit(message=take(client, 20)[-1], asynchronous=False)
@@ -182,7 +183,7 @@ def test_s80_a_broker_that_comes_back_has_kept_everything(
     resource = ConfigResource(ConfigResource.Type.TOPIC, "a")
     used("librdkafka")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    assert admin.describe_configs([resource])[resource].result(20)["retention.ms"].value == "123456789"
+    assert admin.describe_configs([resource])[resource].result(90)["retention.ms"].value == "123456789"
     write(broker, "b", [b"more"])
     assert [row.value() for row in read(broker, "b", 1, offset=50)] == [b"more"]
     assert sorted(int(value or b"") for value in by_spark.values(broker, "a")) == list(range(900))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 
 TRANSLATE = """

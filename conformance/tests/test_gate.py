@@ -71,9 +71,7 @@ def sleeps(node: ast.AST) -> bool:
 def trespasses(statement: ast.stmt) -> Iterator[str]:
     """What a statement of the gate does with time."""
     for node in ast.walk(statement):
-        if sleeps(node):
-            yield f"{node.lineno}: {ast.unparse(node)}"
-        elif called(node) in CLOCKS and is_of_time(node):
+        if sleeps(node) or (called(node) in CLOCKS and is_of_time(node)):
             yield f"{node.lineno}: {ast.unparse(node)}"
         elif isinstance(node, ast.Assert):
             for each in ast.walk(node):

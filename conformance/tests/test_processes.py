@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from conformance.harness import processes
 
+pytestmark = pytest.mark.nightly
 BURN = "import time\nwhile time.process_time() < 0.2: pass\n"
 #: A child that ends and is waited for, and then the process itself, which says so and lives.
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\n{BURN}print(flush=True)\ninput()\n"

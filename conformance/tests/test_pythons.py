@@ -44,6 +44,7 @@ def has(path: Path, prints: str) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_pyenvs_newest_release_of_a_version_is_taken(machine: Path) -> None:
     has(machine / ".pyenv/versions/3.13.2/bin/python3.13", "3 13")
     newest = has(machine / ".pyenv/versions/3.13.10/bin/python3.13", "3 13")
@@ -52,6 +53,7 @@ def test_pyenvs_newest_release_of_a_version_is_taken(machine: Path) -> None:
     assert pythons.interpreter((3, 12)) is None
 
 
+@pytest.mark.nightly
 def test_an_interpreter_that_does_not_run_or_has_no_headers_is_passed_over(machine: Path) -> None:
     has(machine / ".pyenv/versions/3.13.2/bin/python3.13", "")
     has(machine / ".pyenv/shims/python3.13", "3 13")
@@ -59,6 +61,7 @@ def test_an_interpreter_that_does_not_run_or_has_no_headers_is_passed_over(machi
     assert pythons.interpreter((3, 13)) == of_the_system
 
 
+@pytest.mark.nightly
 def test_newer_is_the_machines_newest_above_the_default_else_the_package(machine: Path) -> None:
     has(machine / "bin/python3.12", "3 12")
     newest = has(machine / "bin/python3.13", "3 13")
@@ -83,6 +86,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return calls
 
 
+@pytest.mark.nightly
 def test_an_environment_that_is_asked_for_fetches_the_package_where_its_python_is_missing(
     machine: Path, fetched: list[Path]
 ) -> None:
@@ -93,6 +97,7 @@ def test_an_environment_that_is_asked_for_fetches_the_package_where_its_python_i
     assert fetched == [pythons.package()]
 
 
+@pytest.mark.nightly
 def test_nothing_is_fetched_where_the_package_is_of_no_use(machine: Path, fetched: list[Path]) -> None:
     here = has(machine / "bin/python3.14", "3 14")
     assert pythons.of_environment("py314", True) == here
@@ -103,6 +108,7 @@ def test_nothing_is_fetched_where_the_package_is_of_no_use(machine: Path, fetche
     assert not fetched
 
 
+@pytest.mark.nightly
 def test_newer_names_the_package_where_nothing_is_newer_and_fetches_it_when_asked_for(
     machine: Path, fetched: list[Path]
 ) -> None:
@@ -145,6 +151,7 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Hook:
     return run
 
 
+@pytest.mark.nightly
 def test_tox_configures_all_environments_and_fetches_for_those_that_e_names(
     machine: Path, fetched: list[Path], configure: Hook
 ) -> None:
@@ -155,6 +162,7 @@ def test_tox_configures_all_environments_and_fetches_for_those_that_e_names(
     assert fetched
 
 
+@pytest.mark.nightly
 def test_a_package_that_cannot_be_fetched_ends_tox_with_the_reason(
     machine: Path, configure: Hook
 ) -> None:
@@ -172,6 +180,7 @@ def test_the_package_becomes_a_home_whose_programs_can_be_run(tmp_path: Path) ->
     assert (home / "include" / "python3.14" / "Python.h").exists()
 
 
+@pytest.mark.nightly
 def test_without_maven_it_is_said_what_to_do(machine: Path) -> None:
     with pytest.raises(peers.PeerError, match=r"sh install\.sh tests"):
         pythons.fetch()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from conformance.report import page, rows
 from conformance.report.recorder import Trial, in_words, load, save
 
@@ -72,6 +74,7 @@ def test_a_run_of_all_cases_replaces_what_was_there() -> None:
     assert page.current(trials, [f"{name}[a]", f"{name}[c]"]) == trials
 
 
+@pytest.mark.nightly
 def test_pytest_tells_all_cases_of_all_rows_those_too_that_take_minutes() -> None:
     due = page.collected()
     assert {page.test_of(node_id) for node_id in due} <= set(rows.tests())

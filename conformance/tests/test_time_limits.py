@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 2
 SLOW = f"""
@@ -24,9 +25,9 @@ def run(folder: Path, marker: str) -> subprocess.CompletedProcess[str]:
     """A test that takes longer than a hanging run may, with that marker."""
     (folder / "test_slow.py").write_text(SLOW.format(marker=marker))
     settings = [f"faulthandler_timeout={PATIENCE_S}", "faulthandler_exit_on_timeout=true"]
-    settings += [f"timeout={PATIENCE_S}"] if "long" in marker else []
+    settings += [f"timeout={PATIENCE_S}"] if "campaign" in marker else []
     words = ["-p", "conftest", "-c", "/dev/null", "--rootdir", folder, *(f"-o{each}" for each in settings)]
-    words += ["-m", "long"] if "long" in marker else []
+    words += ["-m", "campaign"] if "campaign" in marker else []
     command = [sys.executable, "-m", "pytest", "-q", *map(str, words), str(folder / "test_slow.py")]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -37,7 +38,7 @@ def test_a_test_that_says_nothing_of_its_time_ends_the_run_with_all_stacks(tmp_p
     assert "Timeout" in done.stderr
 
 
-@pytest.mark.parametrize("marker", ["timeout(0)", "timeout(60)", "long"])
+@pytest.mark.parametrize("marker", ["timeout(0)", "timeout(60)", "campaign"])
 def test_a_longer_limit_of_a_test_counts(tmp_path: Path, marker: str) -> None:
     done = run(tmp_path, f"@pytest.mark.{marker}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,12 +11,12 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from conformance.conftest import QUICK_GROUPS
-from conformance.harness import kinds
+from conformance.harness import error_codes, kinds
 from conformance.harness.brokers import Broker
+from conformance.harness.support import settled, until
 from conformance.harness.wire_client import Wire, framed
 
 FILE = Path(__file__).with_name("exchanges.txt")
-COORDINATOR_IS_NOT_READY = {14, 15, 16}
 
 
 class Case(NamedTuple):
@@ -39,11 +39,10 @@ def fresh(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
     with broker_kind(data_root / "exchanges", broker_rack="r", **QUICK_GROUPS) as broker:
         with Wire(broker.address) as wire:
             wire.create_topic("bytes")
-            while wire.ask("FindCoordinator", 1, key="g", key_type=kinds.GROUP).error_code:
-                pass
-            group = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-            while wire.ask("Heartbeat", 0, **group).error_code in COORDINATOR_IS_NOT_READY:
-                pass
+            group = {"key": "g", "key_type": kinds.GROUP}
+            until(lambda: not wire.ask("FindCoordinator", 1, **group).error_code, "a coordinator")
+            member = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+            settled(lambda: wire.ask("Heartbeat", 0, **member), error_codes.COORDINATOR_NOT_READY, "the group's load")
         yield broker
 
 

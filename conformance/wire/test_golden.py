@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.harness.brokers import Broker
+from conformance.harness.support import until
 from conformance.harness.wire_client import Wire, decode_response, message_class
 from conformance.wire.golden_frames import FILES, Exchange, read
 
@@ -46,8 +47,7 @@ def golden_topic(broker: Broker) -> None:
             .error_code
         ):
             wire.ask("CreateTopics", 4, topics=[TOPIC], timeout_ms=30_000, validate_only=False)
-            while any(row.error_code for row in wire.metadata("golden").partitions):
-                pass
+            until(lambda: not any(row.error_code for row in wire.metadata("golden").partitions), "its leader")
 
 
 def is_known_to_kafka_python(name: str, version: int) -> bool:

@@ -42,10 +42,18 @@ def modules(root: Path, packages: tuple[str, ...] = PACKAGES) -> dict[str, Path]
     return found
 
 
+def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All statements, those within others too. Expressions are left out, which are most of a module."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from statements(getattr(node, part, ()))
+
+
 def imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
     """The modules among ``known`` that a module imports anywhere in its text."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8")).body):
         names = []
         if isinstance(node, ast.Import):
             names = [each.name for each in node.names]

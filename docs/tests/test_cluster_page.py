@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import pybroker
 from docs.tests.blocks import ROOT, Shell, blocks, is_as_expected
+
+pytestmark = pytest.mark.nightly
 
 
 def test_the_blocks_of_the_page_run_and_print_what_it_says(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from docs.tests.blocks import ROOT
 from pybroker.embedded import environment
 from pyclient import Admin, Consumer, Producer, TopicPartition
 
+pytestmark = pytest.mark.nightly
 EXAMPLES = ROOT / "docs" / "examples"
 DEADLINE_S = 120
 COUNT = 3000

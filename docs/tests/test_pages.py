@@ -34,6 +34,7 @@ def broker(kind: type[Broker], tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield running
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run_and_print_what_it_says_behind_those_of_the_page_before(
     page: str, tmp_path: Path, broker: Broker
