@@ -12,10 +12,11 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
+from conformance import budget
 from conformance.tiers import CAMPAIGN, NIGHTLY, SHARED, STARTED, started
 
-settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("no clock")
+settings.register_profile("free", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("gate", settings.get_profile("free"), derandomize=True)
 
 
 CAMPAIGN_S = 3_600
@@ -30,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--conformance-report", type=Path, default=None, metavar="FILE.json", help=told)
     defect = "plant a defect that was mended (pybroker/testing/defects): the test that it names must fail"
     parser.addoption("--defect", default=None, metavar="NAME", help=defect)
+    most = "fail the run if it takes more CPU time (conformance/budget.py)"
+    parser.addoption(budget.OPTION, type=float, default=None, metavar="SECONDS", help=most)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{CAMPAIGN}: takes minutes to hours; runs with -m {CAMPAIGN} only")
     for kind, what in STARTED.items():
         config.addinivalue_line("markers", f"{kind}: starts {what}; nightly, by what the test takes")
+    budget.register(config)
+    settings.load_profile("free" if config.getoption("-m") in (NIGHTLY, CAMPAIGN) else "gate")
     if name := config.getoption("--defect"):
         from pybroker.testing.defects import plant, plant_in_children
 

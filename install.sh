@@ -3,7 +3,8 @@
 #                        Cython parts are compiled in this folder, from which .venv's Python takes everything: it has to stay
 # PYTHON=python3.14 sh install.sh    by that Python; without, python3
 # sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, examples) as well
-# sh install.sh tests    and what the tests need: kcat, a JDK, maven, ZooKeeper, strace, PostgreSQL, iproute2, tox, a newer Python
+# sh install.sh tests    and what `tox` needs: tox, kcat, and a newer Python where there is none
+# sh install.sh nightly  and what `tox -e nightly` needs: a JDK, maven, ZooKeeper, PostgreSQL, strace, iproute2, git
 set -eu
 cd "$(dirname "$0")"
 
@@ -11,8 +12,8 @@ java_17='test "$(java -version 2>&1 | sed -n "s/.*version \"\([0-9]*\).*/\1/p")"
 
 check_extra() {
     extras=$(sed -n '/^\[options.extras_require\]/,/^\[options.packages/s/^\([a-z]*\) =$/\1/p' setup.cfg | tr '\n' ' ')
-    case " tests $extras" in *" ${1:-tests} "*) return 0 ;; esac
-    echo "install.sh: $1 is no extra; there are: tests $extras" >&2
+    case " tests nightly $extras" in *" ${1:-tests} "*) return 0 ;; esac
+    echo "install.sh: $1 is no extra; there are: tests nightly $extras" >&2
     exit 2
 }
 
@@ -55,11 +56,15 @@ needed() {
         echo "${python##*/}-venv $python -c 'import ensurepip,venv'"
     fi
     case "${1:-}" in spark | examples) printf '%s\n' "default-jre-headless $java_17" ;; esac
-    [ "${1:-}" = tests ] || return 0
+    case "${1:-}" in tests | nightly) ;; *) return 0 ;; esac
     echo "libc6-dev test -e /usr/include/stdio.h"
     echo "kcat kcat -V"
+    # maven fetches a newer Python where there is none
+    newer=""
+    [ "$1" = nightly ] || newer="$python -m conformance.harness.pythons --has-newer ||"
+    echo "maven $newer mvn -version"
+    [ "$1" = nightly ] || return 0
     echo "default-jdk-headless javac -version"
-    echo "maven mvn -version"
     echo "strace strace -V"
     echo "postgresql ls -d /usr/lib/postgresql/*/bin/initdb"
     echo "git git --version"
@@ -91,13 +96,16 @@ check_python
 install_debian_packages "${1:-}"
 [ -x .venv/bin/python ] || $python -m venv .venv
 .venv/bin/python -m pip install --quiet --upgrade pip
-if [ "${1:-}" = tests ]; then
+case "${1:-}" in
+tests | nightly)
     .venv/bin/python -m pip install --quiet "tox>=4.25"
     .venv/bin/python -m conformance.harness.pythons --newer
-else
+    ;;
+*)
     echo "install.sh: compiling and installing pybroker into .venv: a few minutes, when it is the first time"
     # Compiled in place, so that Python started in this folder finds the modules in the sources that it meets first. By
     # package_dir in setup.cfg this folder is on the path as it is: PySpark looks for data sources in folders only.
     .venv/bin/python -m pip install --quiet --editable ".${1:+[$1]}"
     echo "install.sh: done; next: .venv/bin/pybroker demo"
-fi
+    ;;
+esac

@@ -46,7 +46,7 @@ How to read the columns:
 - **Counted**: the numbers that the tests measured.
 - **Result**: a row passes if every one of its cases was run and passed. *Old* cases ran on an earlier commit than the
   last run.
-- **CI**: how many of the row's cases `tox -e tests` runs; that suite stays within half an hour. The other cases take
+- **CI**: how many of the row's cases `tox` and `tox -e nightly` run. The other cases take
   minutes each and run only in `tox -e conformance`.
 - **Seconds**: the time of all cases, one after the other, on a busy machine with two cores.
 

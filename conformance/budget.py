@@ -1,0 +1,71 @@
+"""The pytest plugin that keeps the gate short: ``--cpu-budget SECONDS`` fails a run that takes more CPU time.
+
+CPU time, not time: a busy machine does not move it. It counts the workers of xdist and all processes that tests started
+and waited for.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import pytest
+
+OPTION = "--cpu-budget"
+OUTPUT = "cpu_s"
+"""What a worker hands to the process that started it."""
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of those that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class Worker:
+    """In a worker of xdist: tells at its end what it took."""
+
+    def __init__(self, config: Any) -> None:
+        self.output: dict[str, float] = config.workeroutput
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        self.output[OUTPUT] = cpu_s()
+
+
+class Budget:
+    """In the process that the user started: adds up, reports and judges.
+
+    Args:
+        limit_s: CPU seconds that the run may take.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.workers_s = 0.0
+        self.total_s = 0.0
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """xdist calls it when a worker has ended."""
+        self.workers_s += getattr(node, "workeroutput", {}).get(OUTPUT, 0.0)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        # A worker that was waited for already would count twice among the children: xdist waits after this.
+        self.total_s = self.workers_s or cpu_s()
+        if self.total_s > self.limit_s and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        line = f"{self.total_s:.0f} s of CPU; the budget is {self.limit_s:.0f} s"
+        passed = self.total_s > self.limit_s
+        terminalreporter.section("budget", red=passed, bold=passed)
+        terminalreporter.write_line(f"{line}: make a test cheaper, or mark it nightly" if passed else line)
+
+
+def register(config: pytest.Config) -> None:
+    """Registers what this process needs for ``--cpu-budget``; nothing where the option is not given."""
+    limit_s = config.getoption(OPTION)
+    if limit_s is not None:
+        config.pluginmanager.register(Worker(config) if hasattr(config, "workeroutput") else Budget(limit_s), "budget")
