@@ -14,6 +14,7 @@ from conformance.bench.pipeline import Client, Later, drive
 from conformance.data import batches
 from conformance.harness import error_codes, kinds, processes
 from conformance.harness.brokers import Broker
+from conformance.harness.support import settled
 from conformance.harness.wire_client import Wire, decode_response, encode_request
 
 PRODUCERS = 16
@@ -85,8 +86,7 @@ def transactions(broker: Broker, scale: Scale) -> Figures:
 def _run(broker: Broker, topic: str, each: int) -> Figures:
     with Wire(broker.address, 60) as wire:
         asked = {"key": "bench-txn", "key_type": kinds.TRANSACTION}
-        while wire.ask("FindCoordinator", 3, **asked).error_code in error_codes.COORDINATOR_NOT_READY:
-            pass
+        settled(lambda: wire.ask("FindCoordinator", 3, **asked), error_codes.COORDINATOR_NOT_READY, "the coordinator")
     clients = [Transactor(topic, place, each) for place in range(PRODUCERS)]
     before = processes.cpu(broker.pid)
     seconds = drive(broker, clients)

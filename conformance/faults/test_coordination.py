@@ -134,7 +134,7 @@ def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
 ) -> None:
     loaded = start(None if place == "embedded" else request.getfixturevalue(place))
     for _ in range(3):
-        loaded.halt(loaded.cluster.controller())
+        loaded.halt(until(lambda: max(loaded.cluster.controller(), 0), "a controller"))
     loaded.finish()
 
 

@@ -303,7 +303,7 @@ class Cluster(Brokers):
 
     @staticmethod
     def _signal(pid: int, number: signal.Signals) -> None:
-        try:
+        if not pid:
+            return  # a broker without a process; 0 would be our own process group
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            return

@@ -1,68 +1,56 @@
-"""Each long test belongs to one environment of ``tox.ini``: one that belongs to none is never run."""
+"""Each test of a campaign belongs to one verb of ``conformance/campaign.py``: one that belongs to none is never run."""
 
 from __future__ import annotations
 
-import configparser
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from conformance.campaign import CAMPAIGNS, ROOT, Program, Suite
+
 FOLDERS = ("cy", "pyclient", "pybroker", "docs", "conformance")
-#: Runs the rows of the mission once more, those too that are long, and renews their report.
-REPORT = "conformance"
+MARKED = re.compile(r"\bmark\.campaign\b")
+TESTS_OF_MARKS = {Path("conformance/tests/test_environments.py"), Path("conformance/tests/test_gate.py")}
+"""They name the mark, and bear it not."""
 
 
-def long_files() -> set[Path]:
-    """Files with tests that are marked ``long``."""
+def marked() -> set[Path]:
+    """Files with tests that are marked ``campaign``."""
     files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("test_*.py"))
-    return {path.relative_to(ROOT) for path in files if re.search(r"\bmark\.long\b", path.read_text())} - {
-        Path(__file__).relative_to(ROOT)
-    }
+    return {path.relative_to(ROOT) for path in files if MARKED.search(path.read_text())} - TESTS_OF_MARKS
 
 
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """Environments and the words of their commands."""
-    tox = configparser.ConfigParser(interpolation=None)
-    tox.read(ROOT / "tox.ini")
-    for name in tox.sections():
-        for line in tox[name].get("commands", "").replace("\\\n", " ").splitlines():
-            if words := shlex.split(re.sub(r"\{(?:posargs:)?([^{}]*)\}", r"\1", line)):
-                yield name.removeprefix("testenv:"), words
+def suites() -> Iterator[tuple[str, Suite]]:
+    """Verbs, and the tests that each runs."""
+    for name, campaign in CAMPAIGNS.items():
+        for command in campaign.commands:
+            if isinstance(command, Suite):
+                yield name, command
 
 
-def of_long_tests() -> dict[str, tuple[list[Path], list[Path]]]:
-    """By environment: which files and folders it runs the long tests of, and which of them it leaves out."""
-    found = {}
-    for name, words in commands():
-        marks = words[words.index("-m") + 1] if "-m" in words else ""
-        if words[0] == "pytest" and "long" in marks and name != REPORT:
-            ignored = [Path(word.partition("=")[2]) for word in words if word.startswith("--ignore=")]
-            found[name] = [Path(word) for word in words[1:] if (ROOT / word).exists()], ignored
-    return found
+def holds(suite: Suite, file: Path) -> bool:
+    """Whether these tests are of that file too."""
+    within = {str(path) for path in (file, *file.parents)}
+    return bool(within & {*suite.paths}) and not within & {*suite.ignored}
 
 
-def test_each_long_test_belongs_to_one_environment() -> None:
-    environments = of_long_tests()
-    wrong = {}
-    for file in long_files():
-        within = {file, *file.parents}
-        names = [
-            name for name, (paths, ignored) in environments.items() if within & {*paths} and not within & {*ignored}
-        ]
-        if len(names) != 1:
-            wrong[str(file)] = names
-    assert not wrong
+def test_each_test_of_a_campaign_belongs_to_one_of_them() -> None:
+    homes = {str(file): [name for name, suite in suites() if holds(suite, file)] for file in marked()}
+    assert len(homes) > 10
+    assert not {file: names for file, names in homes.items() if len(names) != 1}
 
 
-def test_what_environments_name_is_there_and_has_long_tests() -> None:
-    assert len(long_files()) > 10
-    for name, (paths, ignored) in of_long_tests().items():
-        for path in (*paths, *ignored):
-            assert any(path in (file, *file.parents) for file in long_files()), f"{name}: {path}"
-    for name, words in commands():
-        for word in words:
-            path = word.partition("=")[2] if word.startswith("--ignore=") else word
-            if path.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and ".json" not in path:
-                assert (ROOT / path).exists(), f"{name}: {path}"
+def test_what_campaigns_name_is_there_and_has_tests_of_campaigns() -> None:
+    files = marked()
+    for name, suite in suites():
+        for path in (*suite.paths, *suite.ignored):
+            assert (ROOT / path).exists(), f"{name}: {path}"
+            assert any(Path(path) in (file, *file.parents) for file in files), f"{name}: {path}"
+
+
+def test_the_programs_of_campaigns_are_there() -> None:
+    for name, campaign in CAMPAIGNS.items():
+        for command in campaign.commands:
+            if isinstance(command, Program):
+                place = ROOT / command.module.replace(".", "/")
+                assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), f"{name}: {place}"

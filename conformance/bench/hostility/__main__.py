@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import struct
 import sys
 import tempfile
@@ -176,8 +175,10 @@ def main() -> int:
     if options.ahead:
         go_ahead()
     names = [name for name in requests.LARGE if options.only is None or name in options.only]
-    folder = Path(tempfile.mkdtemp())
-    with running(folder, options.brokers) as target:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        running(Path(folder), options.brokers) as target,
+    ):
         for pid in target.pids() if options.ahead else ():
             prefer(pid)
         rows = run(target, names, options.megabytes, options.small)
@@ -185,7 +186,6 @@ def main() -> int:
     print(table.verdict(rows))
     if options.write:
         table.write(rows, options.ahead, options.brokers)
-    shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

@@ -353,7 +353,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {chosen.seed}", file=sys.stderr, flush=True)
     plan = long_plan(chosen.records, chosen.faults, chosen.minutes, chosen.drivers.split(","))
-    with tempfile.TemporaryDirectory() as temporary:
+    # Brokers that are killed while they write leave files that come after the folder was listed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = (chosen.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         with PLACES[chosen.place](folder, chosen.seed, plan) as campaign:

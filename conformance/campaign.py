@@ -1,0 +1,259 @@
+"""The long suites, by their names: ``python -m conformance.campaign NAME [options]``, or ``tox -e campaign -- NAME``.
+
+A campaign is one command or some: tests that are marked ``campaign``, or a program of its own. Each of them gets the
+options after the name: ``-k kills`` is for pytest, ``--seeds 0-1000`` for the simulator. Ctrl-C ends it in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from conformance.tiers import CAMPAIGN
+
+ROOT: Final = Path(__file__).parents[1]
+GRACE_S: Final = 60.0
+"""So long a command may take to stop what it started, once it is interrupted."""
+MARK: Final = "CONFORMANCE_CAMPAIGN"
+"""A variable of the environment that tells what a command has started, in whatever session that is now."""
+UNKNOWN: Final = 2
+INTERRUPTED: Final = 128 + signal.SIGINT
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The campaign's tests in files and folders."""
+
+    paths: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def words(self) -> list[str]:
+        """The command line. The faulthandler is for runs that hang: a campaign's tests have limits of their own."""
+        ignored = [f"--ignore={path}" for path in self.ignored]
+        own = ["-m", CAMPAIGN, "-o", "faulthandler_timeout=0", *self.options, *self.paths, *ignored]
+        return [sys.executable, "-m", "pytest", *own]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module that is a program."""
+
+    module: str
+    arguments: tuple[str, ...] = ()
+
+    def words(self) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", self.module, *self.arguments]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What it does, how many hours that takes on two cores, and its commands."""
+
+    what: str
+    hours: float
+    commands: tuple[Suite | Program, ...]
+
+    def takes(self) -> str:
+        """The hours, as people say them."""
+        return f"{self.hours:g} h" if self.hours >= 1 else f"{self.hours * 60:.0f} min"
+
+
+LONG_CLUSTER: Final = ("--minutes", "60", "--faults", "500", "--records", "15000000")
+CLUSTERS_IN_FAULTS: Final = "conformance/faults/test_cluster.py"
+
+CAMPAIGNS: Final[Mapping[str, Campaign]] = {
+    "kills": Campaign(
+        "200 kills under load, every crash state, chaos of brokers, disks and networks, with mutants that it finds",
+        3,
+        (
+            Suite(
+                ("conformance/faults", "conformance/api", "pybroker"),
+                ("conformance/faults/test_exactly_once.py", "conformance/faults/test_sdk.py", CLUSTERS_IN_FAULTS),
+            ),
+        ),
+    ),
+    "exactly-once": Campaign(
+        "100,000 transactions of three clients under kills of broker and clients, and zombies",
+        1 / 3,
+        (Suite(("conformance/faults/test_exactly_once.py",)),),
+    ),
+    "cluster": Campaign(
+        "three brokers under 500 faults while all clients write (--place machines: ZooKeeper and broken networks)",
+        1,
+        (Program("conformance.faults.campaigns.cluster", LONG_CLUSTER),),
+    ),
+    "scenarios": Campaign(
+        "the scenarios of several brokers in their long form, on both stores: 200 kills, 5,000 clients",
+        1,
+        (Suite(("conformance/scenarios/cluster", "conformance/bench/tests/test_cluster.py", CLUSTERS_IN_FAULTS)),),
+    ),
+    "sdk": Campaign(
+        "our SDK writes and reads ten million records under four hundred faults",
+        1 / 3,
+        (Suite(("conformance/faults/test_sdk.py",), options=("-s",)),),
+    ),
+    "interruptions": Campaign(
+        "our SDK under 100,000 signals, 10,000 cancelled calls, and 1,000 closes while others call",
+        1 / 3,
+        (Program("conformance.faults.campaigns.interruptions"),),
+    ),
+    "spark": Campaign(
+        "the exactly-once sink of Spark: 200 kills of workers, drivers and brokers, and defects; Spark's own connector",
+        6,
+        (Suite(("conformance/spark",), options=("-s",)),),
+    ),
+    "wire": Campaign(
+        "thousands of messages of every API and version, and assignments, against Kafka's classes; long fuzzing",
+        2 / 3,
+        (Suite(("pyclient",)),),
+    ),
+    "simulation": Campaign(
+        "the broken protocols that must be found, then a million simulated histories (--seeds A-B: a part)",
+        10,
+        (Program("pybroker.testing.simulator", ("--seeds", "0-1000000", "--mutants", "3000")),),
+    ),
+    "differential": Campaign(
+        "thousands of sequences of raw requests to our broker and to a real Kafka; compares the answers",
+        1 / 6,
+        (Suite(("conformance/differential",), options=("-s",)),),
+    ),
+    "applications": Campaign(
+        "Kafka Streams, Connect, pipelines and the copier of Kafka's system tests over many kills",
+        1 / 2,
+        (
+            Suite(
+                (
+                    "conformance/applications",
+                    "conformance/scenarios/test_plugin_connect.py",
+                    "conformance/scenarios/test_plugin_streams.py",
+                    "conformance/scenarios/test_pipelines.py",
+                ),
+            ),
+        ),
+    ),
+    "hostility": Campaign(
+        "what hostile requests cost a client beside them, of one broker and of three",
+        1 / 4,
+        (Program("conformance.bench.hostility"), Program("conformance.bench.hostility", ("--brokers", "3"))),
+    ),
+}
+"""By their names. ``conformance/tests/test_environments.py`` looks that no marked test is left out."""
+
+
+def listed() -> str:
+    """A line for each campaign."""
+    width = max(map(len, CAMPAIGNS))
+    lines = (f"  {name:{width}}  {each.takes():>6}  {each.what}" for name, each in CAMPAIGNS.items())
+    return "\n".join(["campaigns:", *lines])
+
+
+def unknown(name: str) -> str:
+    """What to say of a name that no campaign has."""
+    near = difflib.get_close_matches(name, CAMPAIGNS, 1)
+    return f"there is no campaign {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def run(commands: Sequence[Sequence[str]]) -> int:
+    """Runs all commands, also after one that failed. Returns the first exit code that is not 0."""
+    codes = []
+    with interruptible():
+        for words in commands:
+            print(f"campaign: {shlex.join(words)}", file=sys.stderr, flush=True)
+            codes.append(code_of(words))
+    return next(filter(None, codes), 0)
+
+
+def code_of(words: Sequence[str]) -> int:
+    """Runs one command in a session of its own, so that an interruption reaches it once. Kills what it leaves.
+
+    Raises KeyboardInterrupt after an interruption, when the command has ended.
+    """
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    child = subprocess.Popen(words, cwd=ROOT, env={**os.environ, MARK: mark}, start_new_session=True)
+    try:
+        code = child.wait()
+    except KeyboardInterrupt:
+        print("campaign: interrupted; the command stops what it started", file=sys.stderr, flush=True)
+        child.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_S)
+        raise
+    finally:
+        kill_all(mark)
+        child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def kill_all(mark: str) -> None:
+    """Kills every process with that mark, until there is none."""
+    while pids := marked(mark):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with that mark: a zombie has no environment any more."""
+    variable = f"{MARK}={mark}".encode()
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if variable in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGINT and SIGTERM raise KeyboardInterrupt once: tox and ``timeout`` repeat them."""
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def interrupt(_number: int, _frame: types.FrameType | None) -> NoReturn:
+        for kind in kinds:
+            signal.signal(kind, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        for kind in kinds:
+            signal.signal(kind, interrupt)
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the campaign that the arguments name. Returns its exit code."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("campaign", description=listed(), formatter_class=formatter)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which campaign")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="go to each of its commands")
+    chosen = parser.parse_args(arguments)
+    if chosen.name not in CAMPAIGNS:
+        told = [unknown(chosen.name)] if chosen.name else [parser.format_usage()]
+        print(*told, listed(), sep="\n", file=sys.stderr)
+        return UNKNOWN
+    try:
+        return run([[*each.words(), *chosen.options] for each in CAMPAIGNS[chosen.name].commands])
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
