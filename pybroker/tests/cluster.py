@@ -27,6 +27,18 @@ SETTINGS = {
 }
 
 
+async def until(holds: Callable[[], object]) -> None:
+    """Waits for a state: looks at it in every turn of the loop."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+async def pause() -> None:
+    """Leaves time to others before one tries again. Nothing depends on how much it is."""
+    await asyncio.sleep(0.003)
+
+
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:
     """Runs a test on a loop of its own."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

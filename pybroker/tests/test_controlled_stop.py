@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.server import Broker
-from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.cluster import Cluster, in_loop, pause
 from pybroker.tests.test_replication import append, has_led, read_all, three
 from pyclient.protocol import errors
 
@@ -35,7 +35,7 @@ class Writer:
                 self.acked.append(value)
             except (IndexError, errors.KafkaError):
                 pass  # nobody leads at the moment
-            await asyncio.sleep(0.003)
+            await pause()
 
 
 async def create(broker: Broker) -> None:

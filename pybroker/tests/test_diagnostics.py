@@ -84,6 +84,7 @@ def read_until(reading: int, end: bytes) -> str:
     return data.lstrip(b".").decode()
 
 
+@pytest.mark.nightly
 def test_a_broker_serves_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
     words = command("--port", 0, "--data-dir", tmp_path, "--log-level", "debug")
     with full_pipe() as (reading, writing), logging_to(writing, words) as process:
@@ -98,6 +99,7 @@ def test_a_broker_serves_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
         assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.nightly
 def test_a_broker_stops_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
     words = command("--port", 0, "--data-dir", tmp_path)
     with full_pipe() as (_, writing), logging_to(writing, words) as process:
@@ -106,6 +108,7 @@ def test_a_broker_stops_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
         assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.nightly
 def test_what_was_dropped_is_told_once_when_there_is_room_again() -> None:
     with full_pipe() as (reading, writing), logging_to(writing, [sys.executable, "-c", LOGGING]) as process:
         assert line_of(process) == "logged\n"
@@ -121,6 +124,7 @@ def test_what_was_dropped_is_told_once_when_there_is_room_again() -> None:
     assert told.endswith("test: the last\n")
 
 
+@pytest.mark.nightly
 def test_lines_are_written_by_whoever_logs_where_stderr_is_a_file(tmp_path: Path) -> None:
     """A process that is killed afterwards has left them."""
     text = "import logging, os; from pybroker.process import diagnostics; diagnostics.set_up('info');"

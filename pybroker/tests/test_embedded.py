@@ -23,6 +23,8 @@ from pybroker.embedded import BrokerFailed
 from pyclient import Admin
 from pyclient.admin.types import ConfigResource, ResourceType
 
+pytestmark = pytest.mark.nightly
+
 INTERRUPTED = """
 import pybroker, time
 from pyclient import Admin
@@ -51,7 +53,7 @@ with pybroker.run() as broker:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

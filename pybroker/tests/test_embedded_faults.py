@@ -16,6 +16,8 @@ from pybroker.tests.processes import is_alive, until
 from pyclient import Admin, Producer
 from pyclient.errors import KafkaError
 
+pytestmark = pytest.mark.nightly
+
 
 def topics(broker: pybroker.EmbeddedBroker) -> set[str]:
     with Admin(broker.bootstrap_servers) as admin:

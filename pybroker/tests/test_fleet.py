@@ -22,6 +22,8 @@ from pybroker.tests.test_start import one_line
 from pyclient import Admin, NewTopic
 from pyclient.admin import ConfigResource, ResourceType
 
+pytestmark = pytest.mark.nightly
+
 QUICK = ("--restart-delay", "0.1")
 
 

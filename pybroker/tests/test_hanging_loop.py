@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from kazoo.client import KazooClient
 
 from conformance.harness.ensemble import ensemble
 from pybroker.tests.processes import fleet, is_alive, until
 from pyclient import Admin, NewTopic, Producer
+
+pytestmark = pytest.mark.nightly
 
 HANGS = """
 import os, signal, sys

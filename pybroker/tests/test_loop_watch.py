@@ -12,6 +12,8 @@ import pytest
 from pybroker import loop_watch
 from pybroker.loop_watch import STACK_S, STALL_S, LoopWatch
 
+pytestmark = pytest.mark.nightly
+
 
 async def settle() -> None:
     """Lets the watch's timer fire."""

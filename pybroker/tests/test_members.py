@@ -14,7 +14,7 @@ from pybroker.process import fleet
 from pybroker.process.broker_process import BrokerProcess, Hello
 from pybroker.process.fleet import Member
 from pybroker.process.start_options import StartOptions
-from pybroker.tests.processes import PATIENCE_S
+from pybroker.tests.cluster import PATIENCE_S, until
 
 
 class Process(BrokerProcess):
@@ -61,12 +61,6 @@ class Processes:
             self.failing -= 1
             self.all[-1].end(1)
         return self.all[-1]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def kept(

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from pybroker.tests.processes import broker, fleet, is_alive, until
 from pyclient import Admin
+
+pytestmark = pytest.mark.nightly
 
 CLEAN = ".kafka_cleanshutdown"
 

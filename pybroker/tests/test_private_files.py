@@ -34,6 +34,7 @@ def write_something(port: int) -> None:
         producer.send("t", value=b"v").result(timeout=30)
 
 
+@pytest.mark.nightly
 def test_all_files_of_a_broker_are_private_while_it_runs_and_after_a_kill(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with broker(data) as running:
@@ -44,6 +45,7 @@ def test_all_files_of_a_broker_are_private_while_it_runs_and_after_a_kill(tmp_pa
     assert (data / "coordination.db").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.nightly
 def test_all_files_of_several_brokers_are_private(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with fleet(data, "--processes", 2) as running:
@@ -53,6 +55,7 @@ def test_all_files_of_several_brokers_are_private(tmp_path: Path) -> None:
     assert open_to_others(data) == []
 
 
+@pytest.mark.nightly
 def test_a_start_says_and_mends_what_was_open_to_others(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with broker(data) as running:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pybroker.cluster.metadata.image import PartitionImage
 from pybroker.server import Broker
-from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.cluster import Cluster, in_loop, pause
 from pybroker.tests.test_forwarding import ask
 from pybroker.tests.test_replication import append, create, has_led, read_all, three
 from pyclient.protocol import (
@@ -51,7 +51,7 @@ async def write(brokers: list[Broker], acked: list[bytes], stop: asyncio.Event) 
                 number += 1
         except errors.KafkaError:
             number += 1
-        await asyncio.sleep(0.002)
+        await pause()
 
 
 def test_s98_partitions_move_and_grow_under_load_and_lose_nothing(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from pybroker.tests.test_replication import create, members, partition, raw, thr
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
+pytestmark = pytest.mark.nightly
+
 TOPICS = ("a", "b", "c")
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from pybroker.tests.processes import broker, run
 
+pytestmark = pytest.mark.nightly
+
 QUICKLY = ("--set", "zookeeper.connection.timeout.ms=300")
 
 

@@ -19,6 +19,8 @@ from pybroker.server import Broker
 from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
 from pybroker.tests.test_replication import create, three
 
+pytestmark = pytest.mark.nightly
+
 T = TypeVar("T")
 
 

@@ -28,6 +28,12 @@ def on_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
     return run
 
 
+async def turns() -> None:
+    """Lets the loop do all that is ready, and what follows from it."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 def start(work: Any) -> Any:
     return waiting.start(work, asyncio.get_running_loop())
 
@@ -83,7 +89,7 @@ async def test_waits_follow_one_another_and_a_failure_of_what_is_awaited_can_be_
     for future, end in ((first, lambda: first.set_result("one")), (second, lambda: second.set_exception(KeyError()))):
         assert not future.done()
         end()
-        await asyncio.sleep(0.001)
+        await turns()
     third.set_result("three")
     assert await task == ["one", "failed", "three"]
 
@@ -101,7 +107,7 @@ async def test_a_failure_of_the_first_wait_may_be_caught_and_waited_on() -> None
 
     task = start(work())
     first.set_exception(KeyError())
-    await asyncio.sleep(0.001)
+    await turns()
     second.set_result("that")
     assert await task == "after that"
 
@@ -114,7 +120,7 @@ async def test_the_first_wait_is_not_over_before_what_it_waits_for() -> None:
         return await first
 
     task = start(work())
-    await asyncio.sleep(0.005)
+    await turns()
     assert not task.done()
     first.set_result("there")
     assert await task == "there"

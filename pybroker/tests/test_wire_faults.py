@@ -16,6 +16,8 @@ from pybroker.tests.processes import Running, broker
 from pyclient.protocol import ApiVersions, CreateTopics, Metadata, Produce, errors
 from pyclient.protocol.apis import ALL, Api
 
+pytestmark = pytest.mark.nightly
+
 SETTINGS = (
     "connections.max.idle.ms=1000",
     "max.connections.per.ip.overrides=127.0.0.2:3",

@@ -59,7 +59,7 @@ def test_all_verbs_are_offered(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     assert offered(shell, monkeypatch, "") == [*PLACES, *SCRIPTS]
 
 
-@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("name", [pytest.param("bash", marks=pytest.mark.nightly), "zsh", "fish"])
 def test_the_script_of_a_shell_calls_the_command(shell: Shell, name: str) -> None:
     script = shell.done("completion", name).out
     assert f"_PYBROKER_COMPLETE={name}_complete" in script

@@ -46,12 +46,14 @@ def content(shell: Shell, topic: str) -> list[str]:
     return sorted(shell.done(*read).out.splitlines())
 
 
+@pytest.mark.nightly
 def test_a_copy_is_created_with_as_many_partitions(shell: Shell, orders: str) -> None:
     code, told = copied(shell, orders, f"{orders}-copy")
     assert (code, "was created with 5 partitions" in told) == (0, True)
     assert content(shell, f"{orders}-copy") == content(shell, orders)
 
 
+@pytest.mark.nightly
 def test_a_copy_into_a_topic_with_fewer_partitions_says_how_many_and_writes_nothing(shell: Shell, orders: str) -> None:
     shell.done("topic", "create", f"{orders}-small", "-p", 2)
     code, told = copied(shell, orders, f"{orders}-small")
@@ -73,6 +75,7 @@ def test_a_file_of_another_cluster_is_looked_through_before(shell: Shell, tmp_pa
     assert len(content(shell, "wide")) == 9
 
 
+@pytest.mark.nightly
 def test_a_pipe_from_another_cluster_is_refused_where_the_topic_is_missing(shell: Shell) -> None:
     line = '{"topic": "elsewhere", "partition": 0, "value": "x"}'
     command = f"echo '{line}' | {sys.executable} -P -m pybroker produce absent -i jsonl"
@@ -82,6 +85,7 @@ def test_a_pipe_from_another_cluster_is_refused_where_the_topic_is_missing(shell
     assert "absent" not in shell.done("topic", "list", "-o", "name").out
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_creates_no_topics_by_itself_is_told_to_be_so() -> None:
     with pybroker.run(auto_create_topics_enable="false") as broker:
         given = '{"topic": "elsewhere", "partition": 3, "value": "x"}\n'

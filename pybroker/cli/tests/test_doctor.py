@@ -140,11 +140,12 @@ def listener() -> Iterator[socket.socket]:
 
 def test_something_else_that_listens_there_is_not_taken_for_kafka(listener: socket.socket) -> None:
     shell = Shell(f"127.0.0.1:{listener.getsockname()[1]}")
-    ended = shell("doctor", "-o", "json", "--timeout", 2)
+    ended = shell("doctor", "-o", "json", "--timeout", 30)
     assert ended.code == 1
     assert "does not answer as Kafka" in ended.out
 
 
+@pytest.mark.nightly
 def test_an_advertised_address_where_something_else_answers_is_an_error_and_ends_the_search() -> None:
     def serve(server: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -170,12 +171,13 @@ def test_an_advertised_address_where_something_else_answers_is_an_error_and_ends
 
 
 def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart() -> None:
-    ended = Shell("no-such-host.invalid:9092,127.0.0.1:1")("doctor", "-o", "json", "--timeout", 5)
+    ended = Shell("no-such-host.invalid:9092,127.0.0.1:1")("doctor", "-o", "json", "--timeout", 30)
     assert ended.code == 1
     assert "the name has no address" in ended.out
     assert "does a broker run there?" in ended.out
 
 
+@pytest.mark.nightly
 def test_a_broker_that_is_well_is_found_well_and_left_as_it_was() -> None:
     with pybroker.run() as broker:
         shell = Shell(broker.bootstrap_servers)

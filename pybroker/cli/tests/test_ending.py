@@ -16,6 +16,8 @@ import pytest
 import pybroker
 from pybroker.__main__ import arguments_of, starts_broker
 
+pytestmark = pytest.mark.nightly
+
 COMMAND = (sys.executable, "-P", "-m", "pybroker")
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")

@@ -18,6 +18,8 @@ from pybroker.cli.common.places import SpotType
 from pybroker.cli.common.verbs import COMMON_OPTIONS
 from pybroker.cli.tests.running import Ended, Shell
 
+pytestmark = pytest.mark.nightly
+
 NOT_CLIENTS = {"start", "demo", "kafka-server-start"}
 AWAY = {("cluster", "restart"), ("log", "strays", "adopt"), ("log", "strays", "remove")}
 """They act on folders of running brokers, which a test has no business in."""

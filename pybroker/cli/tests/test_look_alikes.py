@@ -183,6 +183,7 @@ def test_leaders_that_lead_already_are_no_failure(at: tuple[Shell, str, str]) ->
     assert "1 replica(s) could not be elected" in shell.refused(*elect, "--topic", "led", "--partition", 9)
 
 
+@pytest.mark.nightly
 def test_the_offsets_of_groups_are_read_from_the_topic_that_holds_them(at: tuple[Shell, str, str]) -> None:
     shell, *where = at
     shell.done("topic", "create", "source", "-b", where[1])

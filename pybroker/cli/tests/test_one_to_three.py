@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import pybroker
 from pybroker.cli.tests.running import Shell
 from pybroker.tests.processes import until
+
+pytestmark = pytest.mark.nightly
 
 
 def test_the_topics_of_a_broker_that_became_three_get_replicas_by_the_command_that_health_names(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_profile_gives_address_and_settings_and_the_line_counts_more(file: Path) -> None:
     with pybroker.run() as broker:
         file.write_text(

@@ -34,6 +34,7 @@ def test_every_script_of_kafkas_is_a_program_by_both_of_its_names() -> None:
     assert entries() == dict.fromkeys(names, "pybroker.__main__:main")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["kafka-topics", "kafka-topics.sh"])
 def test_a_program_is_the_verb_of_its_name_and_imports_no_more(name: str, tmp_path: Path) -> None:
     program = tmp_path / name

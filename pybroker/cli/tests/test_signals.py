@@ -21,6 +21,8 @@ import pybroker
 from pyclient import Admin, Producer, TopicPartition
 from pyclient.tests.support import PATIENCE_S
 
+pytestmark = pytest.mark.nightly
+
 REPOSITORY = Path(__file__).parents[3]
 PLACE = TopicPartition("lines", 0)
 LINES = 5_000

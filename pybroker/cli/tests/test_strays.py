@@ -29,6 +29,7 @@ def strays(folder: Path) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_topic_whose_name_was_taken_by_another_is_kept_and_adopted(tmp_path: Path, processes: int) -> None:
     settings = {"default_replication_factor": processes, "offsets_topic_num_partitions": 1}
@@ -62,6 +63,7 @@ def test_a_topic_whose_name_was_taken_by_another_is_kept_and_adopted(tmp_path: P
         assert [row["value"] for row in rows if row["key"] == "cleanup.policy"] == [""]
 
 
+@pytest.mark.nightly
 def test_strays_are_removed_by_a_person_only(tmp_path: Path) -> None:
     with pybroker.run(data_dir=tmp_path) as broker:
         Shell(broker.bootstrap_servers).done("produce", "t", stdin="a\n")
@@ -80,6 +82,7 @@ def test_what_is_no_stray_is_not_removed(tmp_path: Path) -> None:
     assert "is no stray" in Shell().refused("log", "strays", "remove", tmp_path / "t-0", "--execute")
 
 
+@pytest.mark.nightly
 def test_a_log_whose_broker_has_not_heard_that_its_topic_is_lost_is_adopted_with_the_strays(tmp_path: Path) -> None:
     """One that has joined goes on with what it leads while the others are stopped, and has more than they have."""
     settings = {"default_replication_factor": 2, "offsets_topic_num_partitions": 1}

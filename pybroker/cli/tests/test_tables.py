@@ -92,6 +92,7 @@ def read(terminal: int) -> Iterator[bytes]:
         os.close(terminal)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("columns", [80, 50])
 @pytest.mark.parametrize(
     "words",

@@ -52,6 +52,7 @@ def lines_until(process: subprocess.Popen[str], word: str) -> Iterator[str]:
     raise AssertionError(f"it ended before it said {word!r}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_lag_is_watched_in_a_pipe_row_after_row_until_a_signal(shell: Shell, number: int) -> None:
     process = begin(shell, *LAG)
@@ -64,6 +65,7 @@ def test_a_lag_is_watched_in_a_pipe_row_after_row_until_a_signal(shell: Shell, n
     assert ended_by(process, number) == 128 + number
 
 
+@pytest.mark.nightly
 def test_documents_and_csv_have_their_time_too(shell: Shell) -> None:
     process = begin(shell, *LAG, "-o", "jsonl")
     (line,) = lines_until(process, "offsets")
@@ -77,6 +79,7 @@ def test_documents_and_csv_have_their_time_too(shell: Shell) -> None:
     assert ended_by(process, signal.SIGINT) == 130
 
 
+@pytest.mark.nightly
 def test_on_a_terminal_each_look_takes_the_place_of_the_last(shell: Shell) -> None:
     ours, theirs = pty.openpty()
     process = begin(shell, *LAG, stdout=theirs)
@@ -89,6 +92,7 @@ def test_on_a_terminal_each_look_takes_the_place_of_the_last(shell: Shell) -> No
     assert ended_by(process, signal.SIGINT) == 130
 
 
+@pytest.mark.nightly
 def test_documents_and_csv_stand_below_each_other_on_a_terminal_too(shell: Shell) -> None:
     """Their lines may be longer than it is wide."""
     for how in ("jsonl", "csv"):

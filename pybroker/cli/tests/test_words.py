@@ -57,6 +57,7 @@ def test_every_verb_explains_itself(name: str) -> None:
     assert "Usage: pybroker " + name in shell.done(name, "--help").out
 
 
+@pytest.mark.nightly
 def test_help_imports_no_client_and_no_broker() -> None:
     code = (
         "import sys; from pybroker import cli; cli.main(['--help']);"

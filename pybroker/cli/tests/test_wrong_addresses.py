@@ -36,6 +36,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
+@pytest.mark.nightly
 def test_the_question_which_brokers_there_are_goes_to_the_address_itself_and_no_further() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.setblocking(False)
@@ -47,6 +48,7 @@ def test_the_question_which_brokers_there_are_goes_to_the_address_itself_and_no_
             other.accept()
 
 
+@pytest.mark.nightly
 def test_the_doctor_finds_it_every_time(wrong: str) -> None:
     for _ in range(12):
         ended = Shell(wrong)("doctor", "-o", "jsonl", "--timeout", 20)
@@ -56,6 +58,7 @@ def test_the_doctor_finds_it_every_time(wrong: str) -> None:
         assert (told["level"], "the machine of each client itself" in told["found"]) == ("error", True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "words",
     [("consume", "t", "--from-beginning"), ("produce", "t", "--value", "x"), ("consume", "t", "-g", "g")],
@@ -76,6 +79,7 @@ def test_the_steps_are_less_than_five_seconds() -> None:
     assert wrong_addresses.PATIENCE_S + 2 * wrong_addresses.STEP_S < 5
 
 
+@pytest.mark.nightly
 def test_nothing_is_said_of_a_broker_that_is_reached_nor_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(wrong_addresses, "complain", told.append)

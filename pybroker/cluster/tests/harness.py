@@ -22,6 +22,13 @@ from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
 PATIENCE_S = 60.0
 
 
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    """Waits for what the store says, or does not say any more."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await holds():
+            await asyncio.sleep(0.002)
+
+
 class Member:
     """One broker: its node, its session, and what its image was at each version."""
 

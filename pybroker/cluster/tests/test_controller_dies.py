@@ -24,6 +24,8 @@ from pybroker.store.interface import ConnectionLoss, CoordinationError
 from pyclient.protocol.errors import KafkaError
 
 CALLS = frozenset({"multi", "create", "set", "delete", "get", "get_many", "children", "exists"})
+PARTS = 4
+"""Tests among which the calls are divided."""
 
 
 class Doomed:
@@ -98,16 +100,17 @@ async def run_once(file: Path, last: int, *, is_done: bool) -> bool:
 
 
 @pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("part", range(PARTS))
 def test_s95_a_controller_that_dies_anywhere_leaves_a_change_done_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, is_done: bool
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 4)
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
 
     async def main() -> int:
-        last = 1
+        last = 1 + part
         while await run_once(tmp_path / f"db{last}", last, is_done=is_done):
-            last += 1
+            last += PARTS
         return last
 
     assert asyncio.run(main()) > 40

@@ -146,6 +146,7 @@ def test_an_id_under_which_something_else_is_registered_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+    monkeypatch.setattr(namesake, "SLACK_S", 0.0)
 
     async def scenario(members: Members) -> None:
         await members.start(1)

@@ -13,7 +13,7 @@ from pybroker.cluster.decisions import plan, topic_steps
 from pybroker.cluster.decisions.plan import NewTopic, TopicName
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import TopicImage
-from pybroker.cluster.tests.harness import Members, run
+from pybroker.cluster.tests.harness import Members, run, until
 from pybroker.store.embedded import EmbeddedStore
 from pybroker.store.interface import ConnectionLoss, CoordinationError, Operation
 from pyclient.protocol import errors
@@ -68,15 +68,17 @@ async def note_of(members: Members, topic: TopicImage) -> znodes.Left:
 
 
 async def until_all_logs_are_gone(members: Members, topic: TopicImage) -> None:
-    async with asyncio.timeout(20):
-        while (await note_of(members, topic)).brokers != ():
-            await asyncio.sleep(0.01)
+    async def are_gone() -> bool:
+        return (await note_of(members, topic)).brokers == ()
+
+    await until(are_gone)
 
 
 async def until_nothing_is_left(members: Members) -> None:
-    async with asyncio.timeout(20):
-        while await children(members, znodes.DELETED_TOPICS) or await children(members, znodes.TOPICS):
-            await asyncio.sleep(0.01)
+    async def is_empty() -> bool:
+        return not (await children(members, znodes.DELETED_TOPICS) or await children(members, znodes.TOPICS))
+
+    await until(is_empty)
 
 
 async def check_name_is_free(members: Members) -> None:

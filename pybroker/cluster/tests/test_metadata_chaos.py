@@ -26,6 +26,8 @@ from pybroker.store.interface import CoordinationError
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol.errors import KafkaError
 
+pytestmark = pytest.mark.nightly
+
 BROKERS = (1, 2, 3, 4)
 NAMES = ("a", "b", "c")
 EVENTS = 60

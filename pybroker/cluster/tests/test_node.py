@@ -439,7 +439,7 @@ def test_membership_goes_on_after_a_change_that_another_controller_refused(run: 
 
         membership._start(refused)
         membership._start(next_one)
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 30)
 
     run(scenario)
 

@@ -14,6 +14,8 @@ from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.cluster.tests.harness import Members, check_agreement
 from pybroker.store.zookeeper import ZooKeeperStore
 
+pytestmark = pytest.mark.nightly
+
 LONG_NAME = "t" * 249
 
 

@@ -97,6 +97,7 @@ def test_a_broker_whose_id_another_one_has_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+    monkeypatch.setattr(namesake, "SLACK_S", 0.0)
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -115,6 +116,7 @@ def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
+    monkeypatch.setattr(namesake, "SLACK_S", 0.0)
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -203,6 +205,7 @@ async def registered_by(members: Members, process: str) -> None:
     await other.create(znodes.broker_path(2), znodes.encode_broker(of_two, 0, process), ephemeral=True)
 
 
+@pytest.mark.nightly
 def test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
@@ -222,6 +225,7 @@ def test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once
     run(tmp_path / "store", scenario)
 
 
+@pytest.mark.nightly
 def test_the_registration_of_a_killed_process_is_taken_off_at_once(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)

@@ -26,6 +26,7 @@ from pybroker.cluster.tests.harness import (
     proposal,
     propose,
     run,
+    until,
 )
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -268,19 +269,18 @@ def test_a_topic_deleted_while_a_broker_is_down_is_told_to_it_when_it_returns(
         await service.delete_topics([TopicName("t")])
         store = members.controller.store
 
-        async def brokers_left() -> object:
-            return znodes.decode_left((await store.get(znodes.deleted_path(topic.id)))[0]).brokers
+        async def only_three_is_left() -> bool:
+            return znodes.decode_left((await store.get(znodes.deleted_path(topic.id)))[0]).brokers == (3,)
 
-        async with asyncio.timeout(60):
-            while await brokers_left() != (3,):
-                await asyncio.sleep(0.01)
+        async def nothing_is_left() -> bool:
+            return not await store.children(znodes.DELETED_TOPICS)
+
+        await until(only_three_is_left)
         await service.create_topics([assigned("t", (1, 2))])
         member = await members.start(3)
         assert [gone.id for gone in member.deltas[0].deleted.values()] == [topic.id]
         assert "t" in member.image.topics
-        async with asyncio.timeout(60):
-            while await store.children(znodes.DELETED_TOPICS):
-                await asyncio.sleep(0.01)
+        await until(nothing_is_left)
 
     run(tmp_path / "db", scenario)
 

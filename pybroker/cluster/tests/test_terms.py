@@ -115,6 +115,7 @@ class Refusing:
         return await self._store.multi(operations)
 
 
+@pytest.mark.nightly
 def test_terms_that_the_store_refuses_are_few_and_end_when_it_refuses_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,12 @@ class Node(harness.Node):
             self.turn()
         return task
 
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Lets the loop run until something holds; fails after a minute."""
+    def until_told(self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool]) -> None:
+        """Asks again and again until something holds of the answer; fails after a minute."""
 
         async def poll() -> None:
-            async with asyncio.timeout(60):
-                while not holds():
-                    await asyncio.sleep(0.005)
+            while not holds(await ask()):
+                await asyncio.sleep(0.002)
 
         self.run(poll())
 

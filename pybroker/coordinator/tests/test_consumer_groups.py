@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,9 +50,7 @@ def test_a_group_outlives_its_broker(node: Node) -> None:
 
 def test_regular_expressions_are_looked_up_on_another_thread_and_told(node: Node) -> None:
     beat(node, subscribed_topic_names=None, subscribed_topic_regex="t.*")
-    deadline = time.monotonic() + 60
-    while describe(node).group_epoch == 1 and time.monotonic() < deadline:
-        node.run(asyncio.sleep(0.01))
+    node.until_told(lambda: node.groups.consumers.describe("g"), lambda row: row.group_epoch > 1)
     answer = beat(node, 1)
     assert answer.error_code == 0
     assert len(answer.assignment.topic_partitions[0].partitions) == 2

@@ -183,7 +183,7 @@ def test_rounds_follow_by_themselves_and_end(tmp_path: Path, monkeypatch: pytest
         await shown_nodes.stop()
         shown_nodes.start()
         while await store.exists("/consumers/g/ids/m") is None:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         await shown_nodes.stop()
 
     run(tmp_path / "db", scenario)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.tests.harness import PARTITIONS
-from pybroker.coordinator.tests.transactions import A, B, Node
+from pybroker.coordinator.tests.transactions import A, B, Node, until
 from pybroker.log.producers.marker import ABORT, COMMIT, Marker, decode
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -126,15 +125,6 @@ def test_a_partition_without_leader_holds_up_the_transaction_until_it_has_one(no
         node.add(following)
     node.create("t", 2, epoch=2, partition_epoch=2)
     until(node, lambda: node.state() == "CompleteCommit")
-
-
-def until(node: Node, holds: Callable[[], bool]) -> None:
-    """Waits for what a pause of the sender or a timer may come before."""
-    deadline = node.loop.time() + 60
-    while not holds():
-        assert node.loop.time() < deadline
-        node.clock.advance(10)
-        node.loop.run_until_complete(asyncio.sleep(0.005))
 
 
 def test_the_timeout_aborts_with_markers(make: Callable[..., Node]) -> None:

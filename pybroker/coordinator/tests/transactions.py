@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,12 @@ class Node(harness.Node):
                 return
             self.turn()
         raise AssertionError(f"{id} is {self.state(id)}, not {state}")
+
+
+def until(node: Node, holds: Callable[[], bool]) -> None:
+    """Waits for what a pause of the sender or a timer may come before."""
+    deadline = node.loop.time() + 60
+    while not holds():
+        assert node.loop.time() < deadline
+        node.clock.advance(10)
+        node.loop.run_until_complete(asyncio.sleep(0.005))

@@ -25,6 +25,7 @@ from pyclient.protocol import Fetch
 ForgottenTopic = Fetch.Request.ForgottenTopic
 
 MANY = 7
+PATIENCE_S = 50
 
 
 @pytest.fixture(autouse=True)
@@ -77,10 +78,9 @@ def begun(node: Node, asked: Any) -> asyncio.Task[Any]:
 
     async def begin() -> Any:
         task = waiting.start(fetch.handle(asked, node.call(12)), node.loop)
-        for _ in range(1000):
-            if len(node.replicas.purgatory) and not node.connection.held:
-                break
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(PATIENCE_S):
+            while not len(node.replicas.purgatory) or node.connection.held:
+                await asyncio.sleep(0)
         return task
 
     return node.run(begin())  # type: ignore[no-any-return]
@@ -106,7 +106,7 @@ def test_a_fetch_of_many_that_is_given_up_leaves_no_trace(node: Node) -> None:
 
 async def nobody_waits(node: Node) -> None:
     """Returns when nothing is left in any list."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while len(node.replicas.purgatory):
             await asyncio.sleep(0)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
@@ -20,6 +25,54 @@ from pybroker.topic_partition import TopicPartition
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))
+
+
+PATIENCE_S = 60
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Waits for what another thread does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+async def until_it(holds: Callable[[], object]) -> None:
+    """Waits on the loop for what another thread does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.002)
+
+
+def open_files(folder: object) -> list[str]:
+    """The files below the folder that this process has open."""
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile, by another thread
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return sorted(name for name in names if name.startswith(f"{folder}/"))
+
+
+class CountedLock:
+    """A lock that counts who has asked for it: one more than have had it waits."""
+
+    def __init__(self, lock: Any = None) -> None:
+        self._lock = lock or threading.Lock()
+        self.asked = 0
+
+    def acquire(self, blocking: bool = True) -> bool:
+        self.asked += 1
+        return self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 class UnsyncedFile(DataFile):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
+from collections.abc import Callable
 
 import pytest
 
 from cy.batch import Builder, iterate
 from pybroker.clock import SystemClock
 from pybroker.config import BrokerConfig
+from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.compaction.workers import CompactionWorkers
 from pybroker.log.config import LogConfig
 from pybroker.log.files.storage import Storage
 from pybroker.log.manager import LogManager
+from pybroker.log.tests.helpers import until_it
 from pybroker.topic_partition import TopicPartition
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
@@ -38,25 +40,25 @@ def a_log(root):
     return logs, log
 
 
-async def until(look) -> None:
-    deadline = time.monotonic() + 60
-    while not look():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+@pytest.fixture
+def threads() -> Callable[[], list[str]]:
+    """Tells the threads of this test that compact."""
+    before = set(threading.enumerate())
+
+    def found() -> list[str]:
+        return [each.name for each in set(threading.enumerate()) - before if each.name.startswith("compaction-")]
+
+    return found
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("compaction-")]
-
-
-def test_a_log_that_is_due_is_compacted(tmp_path):
+def test_a_log_that_is_due_is_compacted(tmp_path, threads):
     async def run() -> None:
         logs, log = a_log(tmp_path)
         workers = CompactionWorkers(
             logs, config_with(log_cleaner_backoff_ms="1"), SystemClock(), asyncio.get_running_loop()
         )
         workers.start()
-        await until(lambda: log.clean_offset == 3)
+        await until_it(lambda: log.clean_offset == 3)
         assert [record.value for record in iterate(log.read_bytes(0, 1000))] == [b"3"]
         await workers.stop()
         assert not threads()
@@ -65,7 +67,7 @@ def test_a_log_that_is_due_is_compacted(tmp_path):
 
 
 @pytest.mark.parametrize("values", [{"log_cleaner_enable": "false"}, {"log_cleaner_threads": "0"}])
-def test_compaction_may_be_switched_off(tmp_path, values):
+def test_compaction_may_be_switched_off(tmp_path, values, threads):
     async def run() -> None:
         logs, _ = a_log(tmp_path)
         workers = CompactionWorkers(logs, config_with(**values), SystemClock(), asyncio.get_running_loop())
@@ -76,7 +78,7 @@ def test_compaction_may_be_switched_off(tmp_path, values):
     asyncio.run(run())
 
 
-def test_threads_and_budget_follow_the_configuration(tmp_path):
+def test_threads_and_budget_follow_the_configuration(tmp_path, threads):
     async def run() -> None:
         logs, log = a_log(tmp_path)
         config = config_with(log_cleaner_threads="0", log_cleaner_backoff_ms="1")
@@ -84,9 +86,9 @@ def test_threads_and_budget_follow_the_configuration(tmp_path):
         workers.start()
         config.override({}, {"log.cleaner.threads": "3", "log.cleaner.io.max.bytes.per.second": "1000000"})
         assert len(threads()) == 3
-        await until(lambda: log.clean_offset == 3)
+        await until_it(lambda: log.clean_offset == 3)
         config.override({}, {"log.cleaner.threads": "1"})
-        await until(lambda: len(threads()) == 1)
+        await until_it(lambda: len(threads()) == 1)
         await workers.stop()
         config.override({}, {"log.cleaner.threads": "2"})
         assert not threads()
@@ -94,13 +96,21 @@ def test_threads_and_budget_follow_the_configuration(tmp_path):
     asyncio.run(run())
 
 
-def test_a_stop_does_not_wait_for_the_budget(tmp_path):
+def test_a_stop_does_not_wait_for_the_budget(tmp_path, threads, monkeypatch):
+    delay, delays = Throttle.delay, []
+
+    def noted(throttle, used_bytes, now_s):
+        delays.append(delay(throttle, used_bytes, now_s))
+        return delays[-1]
+
+    monkeypatch.setattr(Throttle, "delay", noted)
+
     async def run() -> None:
         logs, _ = a_log(tmp_path)
         config = config_with(log_cleaner_io_max_bytes_per_second="0.001", log_cleaner_backoff_ms="1")
         workers = CompactionWorkers(logs, config, SystemClock(), asyncio.get_running_loop())
         workers.start()
-        await asyncio.sleep(0.05)
+        await until_it(lambda: any(delay_s > 10 for delay_s in delays))
         await workers.stop()
         assert not threads()
 

@@ -37,7 +37,7 @@ def test_a_dir_fails_at_once_though_a_checkpoint_hangs(tmp_path: Path) -> None:
         writer.start()
         assert storage.begun.wait(PATIENCE_S)
         failing.start()
-        failing.join(2)
+        failing.join(PATIENCE_S / 2)
         assert not failing.is_alive()
         assert log_dir.offline
     finally:

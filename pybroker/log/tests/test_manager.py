@@ -3,7 +3,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -18,7 +17,9 @@ from pybroker.log.files.storage import Storage
 from pybroker.log.manager import NoLogDir
 from pybroker.log.tests.helpers import (
     NOW,
+    PATIENCE_S,
     TOPIC_ID,
+    CountedLock,
     UnsyncedStorage,
     batch,
     complete,
@@ -26,6 +27,8 @@ from pybroker.log.tests.helpers import (
     fill,
     manager,
     numbered,
+    open_files,
+    until,
 )  # fmt: skip
 from pybroker.log.validation import rules_for
 from pybroker.testing.faulty_storage import FaultyStorage
@@ -302,12 +305,11 @@ def test_idle_logs_hold_no_open_file(tmp_path):
     for index in range(20):
         fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), [b"a"])
     logs.close()
-    gc.collect()  # what other tests left
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files(tmp_path)
     logs = loaded(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(tmp_path) == before
     fill(logs.get(tp(3)), [b"b"])
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert len(open_files(tmp_path)) == len(before) + 1
 
 
 # Moving
@@ -380,7 +382,7 @@ class PausingStorage(Storage):
     def rename(self, source: str, target: str) -> None:
         if target.endswith(leader_epochs.FILE_NAME):
             self.reached.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(PATIENCE_S)
         super().rename(source, target)
 
 
@@ -390,13 +392,13 @@ def test_background_work_on_a_log_that_is_being_deleted_is_no_disk_failure(tmp_p
     fill(logs.get_or_create(tp(0), TOPIC_ID, CONFIG), numbered(10))
     with ThreadPoolExecutor(2) as pool:
         saving = pool.submit(logs.checkpoint_recovery_points)
-        assert storage.reached.wait(10)
+        assert storage.reached.wait(PATIENCE_S)
         deleting = pool.submit(logs.delete, tp(0))
         with pytest.raises(TimeoutError):
             deleting.result(0.05)
         storage.go_on.set()
-        saving.result(10)
-        deleting.result(10)
+        saving.result(PATIENCE_S)
+        deleting.result(PATIENCE_S)
     assert logs.online_dirs
     assert not list(tmp_path.glob("flights*"))
 
@@ -474,7 +476,7 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path):
         def replace(self, path, data):
             if path.endswith(checkpoints.LOG_START) and not entered.is_set():
                 entered.set()
-                waiting.wait(5)
+                waiting.wait(PATIENCE_S)
             super().replace(path, data)
 
     entered, waiting = threading.Event(), threading.Event()
@@ -482,16 +484,17 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path):
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(9))
     log.update_high_watermark(9)
+    lock = log.log_dir._checkpointing = CountedLock()
     with ThreadPoolExecutor(3) as pool:
         log.raise_log_start_offset(1)
         first = pool.submit(logs.checkpoint_log_start_offsets)
-        entered.wait(5)
+        assert entered.wait(PATIENCE_S)
         second = pool.submit(logs.checkpoint_log_start_offsets)
-        time.sleep(0.05)
+        until(lambda: lock.asked == 2)
         log.raise_log_start_offset(2)
         waiting.set()
-        first.result(5)
-        second.result(5)
+        first.result(PATIENCE_S)
+        second.result(PATIENCE_S)
     read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.LOG_START))
     assert read == {tp(0): 2}
 
@@ -528,13 +531,15 @@ def test_case_12_who_waits_for_a_sync_that_fails_does_not_try_again(tmp_path):
     storage = FaultyStorage()
     log = loaded(tmp_path, storage=storage).get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(3))
+    lock = log.files.durability._lock = CountedLock(threading.RLock())
     with ThreadPoolExecutor(1) as pool, log.files.undisturbed():
+        asked = lock.asked
         waiting = pool.submit(log.flush)
-        time.sleep(0.05)
+        until(lambda: lock.asked > asked)
         synced = storage.count("sync")
         log.log_dir.fail(OSError(5, "EIO"), "syncing")
     with pytest.raises(errors.KafkaStorageError):
-        waiting.result(5)
+        waiting.result(PATIENCE_S)
     assert storage.count("sync") == synced
     assert log.recovery_point == 0
 

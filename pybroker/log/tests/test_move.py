@@ -80,7 +80,7 @@ def test_the_loop_does_not_wait_for_a_thread_that_is_at_the_files(tmp_path):
     move = begun(tmp_path)
     move.copy()
     with move.log.files.undisturbed(), ThreadPoolExecutor(1) as pool:
-        assert not pool.submit(move.switch).result(5)
+        assert not pool.submit(move.switch).result(60)
     assert move.switch()
 
 

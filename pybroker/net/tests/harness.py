@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -24,6 +25,29 @@ UNSUPPORTED = b"unsupported"
 Handler = Callable[[bytes, Any], Any]
 STUBBORN = b"stubborn"
 """The request of a worker that fails when it is cancelled."""
+LIMIT_S = 60.0
+"""After it, what a test waits for will not come."""
+TURNS = 50
+
+
+class Loop(uvloop.Loop):
+    """A loop whose clock a test can put forward: no test waits until a connection is overdue."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+async def turns() -> None:
+    """Lets the loop turn often enough to read and to send what there is."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+def hold_the_loop(seconds: float) -> None:
+    """Keeps the loop from others for so long at least."""
+    time.sleep(seconds)
 
 
 class Answer(NamedTuple):
@@ -85,7 +109,7 @@ class Client:
 
     async def receive(self) -> tuple[int, bytes]:
         """Correlation id and body of the next reply."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             (length,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(length)
         return struct.unpack(">i", data[:4])[0], data[4:]
@@ -96,7 +120,7 @@ class Client:
 
     async def is_closed(self) -> bool:
         """Waits for the server's end of the connection to close; nothing may come before."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             try:
                 return await self.reader.read() == b""
             except ConnectionResetError:
@@ -120,7 +144,9 @@ class Harness:
     """The server, its handlers' state, and its clients."""
 
     def __init__(self, limits: Limits) -> None:
-        self.loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        self.loop = loop
         self.waiting: list[asyncio.Future[Any]] = []
         self.calls: list[Any] = []
         self.seen: list[bytes] = []
@@ -186,9 +212,16 @@ class Harness:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Lets the loop run until ``condition()``."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             while not condition():
                 await asyncio.sleep(0.001)
+
+    def later(self, seconds: float) -> None:
+        """Puts the clock forward, and lets the server look for what is overdue by then."""
+        self.loop.ahead_s += seconds
+        if self.server._sweep is not None:
+            self.server._sweep.cancel()
+            self.server._on_sweep()
 
 
 def scenario(
@@ -209,7 +242,7 @@ def scenario(
 
         @functools.wraps(test)
         def wrapper() -> None:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=Loop) as runner:
                 runner.run(run())
 
         del wrapper.__wrapped__  # type: ignore[attr-defined]

@@ -23,7 +23,11 @@ from pybroker.net.tests.harness import (
     Harness,
     frame,
     scenario,
+    turns,
 )
+
+IDLE_S = Limits().idle_ms / 1000
+GRACE_S = Limits().frame_grace_s
 
 
 @scenario()
@@ -58,7 +62,7 @@ async def test_replies_keep_the_order_of_requests_whatever_becomes_ready_first(
     await harness.until(lambda: len(harness.waiting) == 3 and b"at once" in harness.seen)
     harness.waiting[2].set_result(b"done")
     harness.waiting[1].set_result(Answer(b"third"))
-    await asyncio.sleep(0.01)
+    await turns()
     harness.waiting[0].set_result(Answer(b"first"))
     assert [await client.receive() for _ in range(6)] == [
         (1, b"first"),
@@ -183,9 +187,8 @@ async def test_case_46_many_connections_that_declare_much_and_send_little_cost_l
     clients = [await harness.connect() for _ in range(60)]
     for client in clients:
         client.writer.write(struct.pack(">i", 90_000_000) + b"xy")
-    await harness.until(lambda: harness.server.memory.taken > 0)
-    await asyncio.sleep(0.02)
-    assert harness.server.memory.taken <= 60 * 1024
+    await harness.until(lambda: sum(bool(each._reader.pending) for each in harness.server.connections) == 60)
+    assert 0 < harness.server.memory.taken <= 60 * 1024
     for client in clients:
         client.reset()
     await harness.until(lambda: harness.server.memory.taken == 0)
@@ -248,7 +251,7 @@ async def test_unanswered_requests_are_bounded_and_reading_resumes(harness: Harn
     for number in range(500):
         client.send(WAIT, number)
     await harness.until(lambda: len(harness.waiting) == 10)
-    await asyncio.sleep(0.02)
+    await turns()
     assert len(harness.waiting) == 10
     for number in range(500):
         await harness.until(lambda number=number: len(harness.waiting) > number)  # type: ignore[misc]
@@ -277,7 +280,7 @@ async def test_a_connection_that_a_handler_holds_serves_nothing_more_until_it_is
         assert await client.receive() == (number, b"later")
 
 
-@scenario(Limits(max_unsent=100_000, idle_ms=300))
+@scenario(Limits(max_unsent=100_000))
 async def test_case_51_a_client_that_never_reads_is_muted_bounded_and_then_closed(
     harness: Harness,
 ) -> None:
@@ -286,11 +289,13 @@ async def test_case_51_a_client_that_never_reads_is_muted_bounded_and_then_close
     for number in range(2_000):
         client.send(BULK, number, b"50000")
     await harness.until(lambda: any(each.unsent for each in harness.server.connections))
-    await asyncio.sleep(0.1)
+    await turns()
     [connection] = harness.server.connections
     assert connection.unsent < 200_000
     assert len(harness.seen) < 1_000
-    await harness.until(lambda: not harness.server.connections)
+    harness.later(IDLE_S - 60)
+    assert not connection.closed
+    await harness.until(lambda: harness.later(IDLE_S + 1) or not harness.server.connections)
 
 
 @scenario(Limits(max_unsent=100_000))
@@ -300,77 +305,85 @@ async def test_a_slow_reader_gets_everything(harness: Harness) -> None:
         client.send(BULK, number, b"60000")
     for number in range(300):
         if number % 50 == 0:
-            await asyncio.sleep(0.005)
+            await turns()
         assert await client.receive() == (number, b"z" * 60_000)
 
 
-@scenario(Limits(idle_ms=80))
+@scenario()
 async def test_case_49_an_idle_connection_is_closed_and_a_waiting_one_is_not(
     harness: Harness,
 ) -> None:
     idle, waiting = await harness.connect(), await harness.connect()
     waiting.send(WAIT, 1)
+    await harness.until(lambda: len(harness.waiting) == 1 and len(harness.server.connections) == 2)
+    harness.later(IDLE_S - 60)
+    assert len(harness.server.connections) == 2
+    harness.later(61)
     assert await idle.is_closed()
-    await asyncio.sleep(0.1)
+    harness.later(IDLE_S + 1)
     harness.waiting[0].set_result(Answer(b"still here"))
     assert await waiting.receive() == (1, b"still here")
 
 
-@scenario(Limits(frame_grace_s=0.1, frame_rate=1_000_000))
+@scenario()
 async def test_case_49_a_frame_that_trickles_in_is_cut_off_and_others_are_not(
     harness: Harness,
 ) -> None:
     slow, lively = await harness.connect(), await harness.connect()
     data = frame(ECHO, 1, b"x" * 1_000)
-    for byte in data:
+    for second, byte in enumerate(data):
         slow.writer.write(bytes([byte]))
         assert await lively.ask(ECHO, 2, b"ok") == (2, b"ok")
-        await asyncio.sleep(0.004)
+        harness.later(1)
         if len(harness.server.connections) == 1:
             break
+        assert second <= GRACE_S + 10
+    assert second >= GRACE_S - 1
     assert await slow.is_closed()
     assert await lively.ask(ECHO, 3, b"ok") == (3, b"ok")
 
 
-@scenario(Limits(frame_grace_s=1.0, frame_rate=1_000_000))
+@scenario()
 async def test_the_deadline_of_a_frame_counts_from_its_first_byte(harness: Harness) -> None:
     client = await harness.connect()
     assert await client.ask(ECHO, 1, b"x") == (1, b"x")
-    await asyncio.sleep(1.2)
+    [connection] = harness.server.connections
+    harness.later(GRACE_S + 10)
     data = frame(ECHO, 2, b"later")
     client.writer.write(data[:9])
-    await asyncio.sleep(0.06)
+    await harness.until(lambda: connection._reader.pending == 9)
+    harness.later(1)
     client.writer.write(data[9:])
     assert await client.receive() == (2, b"later")
 
 
-@scenario(Limits(max_unanswered=1, frame_grace_s=1.0, frame_rate=1_000_000))
+@scenario(Limits(max_unanswered=1))
 async def test_the_deadline_of_a_frame_does_not_run_while_nobody_reads(harness: Harness) -> None:
     client = await harness.connect()
     data = frame(ECHO, 2, b"later")
     client.writer.write(frame(WAIT, 1, b"") + data[:9])
     await harness.until(lambda: len(harness.waiting) == 1)
-    await asyncio.sleep(1.2)
+    harness.later(GRACE_S + 10)
     harness.waiting[0].set_result(Answer(b""))
     assert await client.receive() == (1, b"")
-    await asyncio.sleep(0.05)
+    harness.later(1)
     client.writer.write(data[9:])
     assert await client.receive() == (2, b"later")
 
 
-@scenario(Limits(queued_bytes=50_000, frame_grace_s=0.3))
+@scenario(Limits(queued_bytes=50_000))
 async def test_memory_for_partial_frames_is_bounded_over_all_connections(harness: Harness) -> None:
     greedy = [await harness.connect() for _ in range(20)]
     for client in greedy:
         client.writer.write(struct.pack(">i", 1_000_000) + b"x" * 9_000)
     await harness.until(lambda: harness.server.memory.taken > 50_000)
-    await asyncio.sleep(0.05)
+    await turns()
     for client in greedy:
         client.writer.write(b"x" * 300_000)
-    await asyncio.sleep(0.05)
+    await turns()
     assert harness.server.memory.taken < 50_000 + 20 * 10_000
+    await harness.until(lambda: harness.later(GRACE_S * 2) or harness.server.memory.taken == 0)
     assert await greedy[0].is_closed()
-    await harness.until(lambda: harness.server.memory.taken == 0)
     fresh = await harness.connect()
     assert await fresh.ask(ECHO, 1, b"y" * 20_000) == (1, b"y" * 20_000)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from cy.wire.buffer import DecodeError
-from pybroker.net.tests.harness import ECHO, WORK, Answer, Harness, frame, scenario
+from pybroker.net.tests.harness import ECHO, WORK, Answer, Harness, frame, hold_the_loop, scenario
 from pybroker.testing.garbage import leaves_nothing
 
 
@@ -17,7 +15,7 @@ async def test_many_requests_of_one_packet_are_served_in_several_visits(harness:
         harness.seen.append(request)
         if len(harness.seen) == 1:
             harness.loop.call_soon(lambda: served_by_then.append(len(harness.seen)))
-        time.sleep(0.002)
+        hold_the_loop(0.002)
         return Answer(request)
 
     harness.on_echo = busy

@@ -13,7 +13,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.remote import RemoteCoordinator, RemoteWriter
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.server import Broker
-from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import CreateTopics, DeleteTopics, DescribeCluster, errors
 
@@ -73,21 +73,28 @@ async def _two_brokers(cluster: Cluster) -> tuple[Broker, Broker]:
     return (first, second) if first.controller.is_controller else (second, first)
 
 
-async def _never(*_: object) -> None:
-    await asyncio.get_running_loop().create_future()
+class Never:
+    """What has been asked for, and takes for ever."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def __call__(self, *_: object) -> None:
+        self.asked.set()
+        await asyncio.get_running_loop().create_future()
 
 
 def test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transaction(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             there, here = await _two_brokers(cluster)
-            there.transactions.markers.write = _never  # type: ignore[method-assign]
+            never = there.transactions.markers.write = Never()  # type: ignore[method-assign]
             stuck = TopicPartition("t", 0)
             writer = RemoteWriter(here.peers, there.node_id, 60_000)
             waiting = asyncio.create_task(writer.write(EndTxnMarker(1, 0, 0, True, 2), [stuck]))
-            await asyncio.sleep(0.1)
+            await never.asked.wait()
             coordinator = RemoteCoordinator(here.peers, there.node_id, 60_000)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 said = await coordinator.verify("x", Producer(7, 0), [TopicPartition("u", 0)])
             assert list(said) == [TopicPartition("u", 0)]
             assert not waiting.done()
@@ -100,11 +107,11 @@ def test_a_deletion_that_takes_long_holds_up_neither_the_isr_nor_other_requests(
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             controller, other = await _two_brokers(cluster)
-            controller.controller.delete_topics = _never  # type: ignore[method-assign]
+            never = controller.controller.delete_topics = Never()  # type: ignore[method-assign]
             deletion = DeleteTopics.Request(topics=[DeleteTopics.Request.DeleteTopicState(name="t")])
             waiting = asyncio.create_task(other.forwarding.ask(DeleteTopics, 6, "c", deletion))
-            await asyncio.sleep(0.1)
-            async with asyncio.timeout(10):
+            await never.asked.wait()
+            async with asyncio.timeout(PATIENCE_S):
                 with contextlib.suppress(errors.KafkaError):
                     await other._alter_partition(0, [])
                 created = await other.forwarding.ask(CreateTopics, 7, "c", CreateTopics.Request())

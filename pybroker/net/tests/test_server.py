@@ -10,7 +10,7 @@ import pytest
 from pybroker.config import BrokerConfig, ConfigError, Endpoint
 from pybroker.net.limits import Limits, from_config, parse_overrides
 from pybroker.net.server import bind
-from pybroker.net.tests.harness import ECHO, WAIT, Answer, Harness, scenario
+from pybroker.net.tests.harness import ECHO, WAIT, Answer, Harness, scenario, turns
 
 
 @scenario(Limits(max_per_ip=3))
@@ -39,7 +39,7 @@ async def test_case_50_connections_above_max_connections_wait_for_their_turn(
         client.send(ECHO, 1)
     for client in clients[:5]:
         await client.receive()
-    await asyncio.sleep(0.02)
+    await turns()
     assert len(harness.server.connections) == 5
     for client in clients[:5]:
         client.reset()
@@ -62,7 +62,7 @@ async def test_shutdown_answers_what_is_in_work_and_accepts_nothing_new(harness:
     quiet, busy = await harness.connect(), await harness.connect()
     busy.send(WAIT, 1)
     await harness.until(lambda: len(harness.waiting) == 1)
-    closing = asyncio.ensure_future(harness.server.close(grace_s=5))
+    closing = asyncio.ensure_future(harness.server.close(grace_s=60))
     assert await quiet.is_closed()
     with pytest.raises(ConnectionRefusedError):
         await harness.connect()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,17 @@ def values(records: Any) -> list[bytes | None]:
     """The values of the records in what a fetch gave."""
     data = records if isinstance(records, bytes) else records.read()
     return [record.value for record in iterate(data)]
+
+
+def until(loop: asyncio.AbstractEventLoop, holds: Callable[[], object]) -> None:
+    """Lets the loop run until something holds; fails after a minute."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                await asyncio.sleep(0.002)
+
+    loop.run_until_complete(wait())
 
 
 class Node:
@@ -152,6 +163,10 @@ class Node:
     def turn(self) -> None:
         """Lets the loop run what is ready."""
         self.loop.run_until_complete(asyncio.sleep(0))
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Lets the loop run until something holds."""
+        until(self.loop, holds)
 
     def append(self, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1) -> int:
         """Appends a batch; returns the offset of its first record."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,12 +40,7 @@ class Follower:
         return partition
 
     def until(self, holds: Callable[[], object]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(60):
-                while not holds():
-                    await asyncio.sleep(0.005)
-
-        self.node.loop.run_until_complete(main())
+        self.node.until(holds)
 
     def refuse(self, partition: Any) -> None:
         """No descriptor is left for the folder of the partition, of which a name may not be on the disk."""

@@ -13,7 +13,7 @@ def test_what_a_broker_has_begun_is_over_when_it_is_closed(tmp_path: Path) -> No
 
     async def wait() -> None:
         try:
-            await asyncio.sleep(60)
+            await asyncio.get_running_loop().create_future()
         finally:
             tidied_up.append(True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
@@ -15,7 +15,7 @@ from pybroker.replication.fetch_partition import FetchPartition, Isolation, Part
 from pybroker.replication.fetching import Fetch
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory, Waiting, WaitingAck, WaitingDelete
-from pybroker.replication.tests.harness import NOW, TP, Node, batch, values
+from pybroker.replication.tests.harness import NOW, TP, Node, batch, until, values
 from pyclient.protocol import errors
 
 LONG_MS = 1_000_000
@@ -238,15 +238,6 @@ def test_deletion_waits_for_every_replica(node: Node) -> None:
 # Deadlines
 
 
-def until(loop: asyncio.AbstractEventLoop, holds: Callable[[], object]) -> None:
-    async def wait() -> None:
-        async with asyncio.timeout(60):
-            while not holds():
-                await asyncio.sleep(0.001)
-
-    loop.run_until_complete(wait())
-
-
 def test_deadlines_come_in_their_order_with_one_timer(loop: asyncio.AbstractEventLoop) -> None:
     deadlines = Deadlines(loop)
     order: list[int] = []
@@ -278,12 +269,13 @@ def test_cancelled_deadlines_do_not_fill_the_heap(loop: asyncio.AbstractEventLoo
 
 
 def test_closed_deadlines_do_not_come(loop: asyncio.AbstractEventLoop) -> None:
-    deadlines = Deadlines(loop)
+    closed, others = Deadlines(loop), Deadlines(loop)
     told: list[str] = []
-    deadlines.add(0, lambda: told.append("late"))
-    deadlines.close()
-    loop.run_until_complete(asyncio.sleep(0.005))
-    assert told == []
+    closed.add(0, lambda: told.append("closed"))
+    others.add(2, lambda: told.append("other"))
+    closed.close()
+    until(loop, lambda: told)
+    assert told == ["other"]
 
 
 # Transactions

@@ -170,7 +170,7 @@ def test_neither_acks_nor_metadata_wait_for_moves(make_node: MakeNode) -> None:
 
 async def in_time(work: Any) -> None:
     """Long before what a test holds up would go on."""
-    await asyncio.wait_for(work, 10)
+    await asyncio.wait_for(work, 40)
 
 
 def test_leadership_is_told_when_it_changes_and_only_then(node: Node) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -416,7 +415,7 @@ def test_a_deep_cut_goes_on_by_itself(pair: Pair, monkeypatch: pytest.MonkeyPatc
     fetchers, posts = fetching(pair.follower)
     request, done = posts[0]
     done(pair.sent(pair.answer(request)), None)
-    until(pair.follower, lambda: len(posts) > 1)
+    pair.follower.until(lambda: len(posts) > 1)
     assert pair.log().log_end_offset == 50
     assert named(posts[1][0]) == [(0, 50)]
     fetchers.close()
@@ -569,15 +568,6 @@ def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
     assert leader.low_watermark() == 2
 
 
-def until(node: Node, holds: Callable[[], object]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60):
-            while not holds():
-                await asyncio.sleep(0.005)
-
-    node.loop.run_until_complete(main())
-
-
 def test_what_is_wrong_with_one_partition_does_not_stop_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("t", "u"):
         write(pair.create(name).log, 0, b"a")
@@ -601,7 +591,7 @@ def fetching(node: Node) -> tuple[Fetchers, list[Any]]:
     shell: Any = node.replicas
     fetchers = Fetchers(FOLLOWER, peers, shell, node.config, lambda *_: 0, SystemClock(), node.loop, lambda: EPOCH)
     fetchers.assign(node.replicas.partitions.topics["t"][0])
-    until(node, lambda: posts)
+    node.until(lambda: posts)
     return fetchers, posts
 
 
@@ -610,7 +600,7 @@ def test_an_answer_that_cannot_be_taken_is_asked_for_anew_in_another_session(pai
     node = pair.follower
     fetchers, posts = fetching(node)
     posts[0][1](SimpleNamespace(error_code=0, session_id=5, responses=None), None)
-    until(node, lambda: len(posts) > 1)
+    node.until(lambda: len(posts) > 1)
     assert [request.session_epoch for request, _ in posts] == [0, 0]
     fetchers.close()
 
@@ -628,9 +618,9 @@ def test_a_proposal_is_repeated_where_the_answer_cannot_be_taken(pair: Pair, mon
     pair.create(isr=(1,))
     pair.round()
     pair.round()
-    until(pair.leader, lambda: len(pair.proposals) > 1)
+    pair.leader.until(lambda: len(pair.proposals) > 1)
     changes.close()
-    until(pair.leader, lambda: changes._task is None)
+    pair.leader.until(lambda: changes._task is None)
 
 
 def test_a_follower_that_has_caught_up_is_proposed_with_its_broker_epoch(pair: Pair) -> None:

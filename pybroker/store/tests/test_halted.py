@@ -12,7 +12,10 @@ import pytest
 
 from pybroker.store.halted import halt_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who is halted")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who is halted"),
+]
 
 
 @pytest.fixture

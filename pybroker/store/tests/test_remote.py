@@ -99,6 +99,7 @@ async def other_process(folder: Path, timeout_ms: int) -> AsyncIterator[subproce
         process.stdout.close()
 
 
+@pytest.mark.nightly
 def test_a_killed_process_is_known_at_once(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
@@ -113,6 +114,7 @@ def test_a_killed_process_is_known_at_once(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.nightly
 def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(
     run(tmp_path, scenario)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who is halted")
 def test_a_halted_process_is_expired_without_a_time_out(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
@@ -183,7 +186,7 @@ def test_what_an_expired_session_has_sent_already_is_not_done(tmp_path: Path) ->
 
         holding = asyncio.ensure_future(server.embedded.run(hold))
         writing = asyncio.ensure_future(store.create("/late"))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: server.embedded._executor._work_queue.qsize() > 0)
         expiring = asyncio.ensure_future(server.embedded.expire(store.session.id))
         await asyncio.sleep(0)
         blocked.set()
@@ -235,7 +238,9 @@ def test_a_client_comes_back_when_the_server_does(tmp_path: Path) -> None:
             await store.create("/a", b"1")
         await eventually(lambda: store.session.state is SessionState.EXPIRED)
         returning = asyncio.ensure_future(store.new_session())
-        await asyncio.sleep(0.1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not returning.done()
         async with served(tmp_path):
             await returning
             assert (await store.get("/a"))[0] == b"1"

@@ -32,7 +32,10 @@ from pybroker.store.zookeeper import ZooKeeperStore
 TIMEOUT_MS = 20_000
 
 # How these tests end a session may end kazoo's thread: the server answers a request of another connection.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 
 chroots = itertools.count(1)
 

@@ -30,6 +30,7 @@ def demo(*words: object, data: bytes = b"") -> subprocess.CompletedProcess[bytes
     return subprocess.run([*DEMO, *map(str, words)], input=data, capture_output=True, timeout=DEADLINE_S)
 
 
+@pytest.mark.nightly
 def test_flights_are_streamed_and_the_report_says_that_nothing_is_lost_or_doubled() -> None:
     ended = demo("-n", 5_000, "-o", "json")
     assert ended.returncode == 0, ended.stderr
@@ -42,6 +43,7 @@ def test_flights_are_streamed_and_the_report_says_that_nothing_is_lost_or_double
     assert b"\x1b" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.nightly
 def test_lines_of_a_pipe_are_streamed_instead() -> None:
     ended = demo("-", data=b"".join(b"line %d\n" % number for number in range(1000)))
     assert ended.returncode == 0, ended.stderr
@@ -51,6 +53,7 @@ def test_lines_of_a_pipe_are_streamed_instead() -> None:
     assert "demo --keep" in ended.stderr.decode()
 
 
+@pytest.mark.nightly
 def test_the_broker_is_kept_until_it_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("name,size\na,1\nb,2\n", encoding="utf-8")
     running = subprocess.Popen([*DEMO, tmp_path / "few.csv", "-k", "name", "--keep"], stdout=-1, stderr=-1, text=True)
@@ -69,6 +72,7 @@ def test_the_broker_is_kept_until_it_is_interrupted(tmp_path: Path) -> None:
     assert running.returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_demo_of_nothing_says_so() -> None:
     for words, data, says in [
         (("nowhere.txt",), b"", "nowhere.txt: there is no such file"),

@@ -16,6 +16,8 @@ import pytest
 
 from pybroker.tests.processes import until
 
+pytestmark = pytest.mark.nightly
+
 AT_ONCE_S = 15
 """It took longer to wait for a broker that was gone; the rest is patience with a busy machine."""
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
