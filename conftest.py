@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["kafka", "ours"], default="ours", help="which broker to test")
     told = "tests of rows only; what they show goes into this file (conformance/report/recorder.py)"
     parser.addoption("--conformance-report", type=Path, default=None, metavar="FILE.json", help=told)
-    defect = "plant a defect that was mended (pybroker/testing/defects): the test that it names must fail"
+    defect = "plant a defect (pybroker/testing/defects): the test that it names must fail"
     parser.addoption("--defect", default=None, metavar="NAME", help=defect)
     most = "fail the run if it takes more CPU time (conformance/budget.py)"
     parser.addoption(budget.OPTION, type=float, default=None, metavar="SECONDS", help=most)

@@ -1,14 +1,10 @@
-"""Breaks the broker of this process, if ``PYBROKER_MUTANT`` names one of ``planted``: for tests of tests only.
-
-Python imports this at its start where it finds it. The broker's modules are imported as ever; the one that a mutant
-concerns is changed as soon as it has been. A marker in the process's environment is all that production code could see.
-"""
+"""Changes a module when it has been imported: of this ``conformance/spark/hooks`` makes the defects of the sink."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import os
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -41,12 +37,3 @@ class Breaker(importlib.abc.MetaPathFinder):
 
         spec.loader.exec_module = execute_and_break  # type: ignore[method-assign]
         return spec
-
-
-if "PYBROKER_MUTANT" in os.environ:
-    import importlib.util
-
-    import planted
-
-    for place, change in planted.patches(os.environ["PYBROKER_MUTANT"]):
-        sys.meta_path.insert(0, Breaker(place, change))

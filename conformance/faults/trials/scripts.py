@@ -1,8 +1,8 @@
 """Trials: short scripts on three brokers, each at the one moment at which a broken promise shows.
 
 A trial writes, freezes and kills by hand, notes in a history what it was told, and returns what does not fit. A broker
-that keeps its promises gives none; each mutant of ``mutants.planted`` is caught by the trial that it names. What takes
-longer than ``STUCK_S`` counts as an anomaly, ``stuck``.
+that keeps its promises gives none; each planted defect of one is found by the trial that it names. What takes longer
+than ``STUCK_S`` counts as an anomaly, ``stuck``.
 """
 
 from __future__ import annotations
@@ -214,10 +214,8 @@ TRIALS: dict[str, type[Trial]] = {
 }
 
 
-def run(name: str, folder: Path, environment: dict[str, str] | None = None) -> list[Anomaly]:
-    """What a trial finds on brokers with these variables in their environment."""
+def run(name: str, folder: Path) -> list[Anomaly]:
+    """What a trial finds on brokers that have the environment of this process."""
     kind = TRIALS[name]
-    cluster = Cluster(folder / "data", 3, **kind.config)
-    cluster.environment = environment or {}
-    with cluster:
+    with Cluster(folder / "data", 3, **kind.config) as cluster:
         return kind(cluster).run()

@@ -1,17 +1,19 @@
-"""Defects that were mended, planted again: for each of them a test must fail.
+"""Planted defects: those that were mended, and those that break a promise. For each of them a test must fail.
 
 A test that passed before and after a mend proves nothing. So every mended defect stands here as a function that
-returns patches, which bring the old behaviour back, and names the test that finds it. ``test_defects.py`` runs each
-named test with its defect and expects it to fail. By hand::
+returns patches, which bring the old behaviour back, and names the test that finds it. A checker that finds nothing
+proves nothing either: so promises are broken here as well, and ``suites`` says where that shows. ``test_defects.py``
+runs each named test with its defect and expects it to fail. By hand::
 
     pytest --defect compaction_takes_ended_transactions_for_open pybroker/log/tests/test_compaction_rounds.py
 
-The functions stand in a file per room (``log.py``, ``cluster.py``, …). Production code knows nothing of them.
+The functions stand in a file per room (``log.py``, ``elections.py``, …). Production code knows nothing of them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -20,43 +22,67 @@ from typing import Any, NamedTuple
 
 Patch = tuple[Any, str, Any]
 """Owner (a module or a class), name, value."""
+Patches = Callable[[], list[Patch]]
+Register = Callable[[Patches], Patches]
 
 VARIABLE = "PYBROKER_DEFECT"
 """Names the defect in the environment of child processes."""
 
 
 class Defect(NamedTuple):
-    """``patches()`` brings the defect back; ``test`` is the pytest node id, or file, that must fail then."""
+    """``patches()`` brings the defect back; ``test`` is the pytest node id, or file, that must fail then.
+
+    ``says`` is a regular expression for what its failure has to say. A name that several tests must find is there once
+    for each of them.
+    """
 
     name: str
     test: str
-    patches: Callable[[], list[Patch]]
+    patches: Patches
+    says: str = ""
+
+    @property
+    def parameter(self) -> str:
+        """What stands in brackets in the test's id, or ""."""
+        return "".join(re.findall(r"\[(.*)\]", self.test))
 
 
-DEFECTS: dict[str, Defect] = {}
+DEFECTS: list[Defect] = []
 
 
-def defect(test: str) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+def defect(test: str, says: str = "") -> Register:
     """Registers a function that returns patches, under its name, as a defect that ``test`` must find."""
 
-    def register(patches: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-        DEFECTS[patches.__name__] = Defect(patches.__name__, test, patches)
+    def register(patches: Patches) -> Patches:
+        DEFECTS.append(Defect(patches.__name__, test, patches, says))
         return patches
 
     return register
 
 
-def all_defects() -> dict[str, Defect]:
-    """Every defect of every room, by name."""
-    for module in iter_modules(__path__):
-        if not module.ispkg:
-            import_module(f"{__name__}.{module.name}")
-    return DEFECTS
+def rooms() -> list[str]:
+    """The modules that have the defects."""
+    return [f"{__name__}.{module.name}" for module in iter_modules(__path__) if not module.ispkg]
+
+
+def all_defects() -> list[Defect]:
+    """Every defect of every room, sorted by name."""
+    for room in rooms():
+        import_module(room)
+    return sorted(DEFECTS, key=lambda defect: (defect.name, defect.test))
 
 
 def plant(name: str) -> None:
-    """Patches this process for good. Raises KeyError where no defect has that name."""
-    for owner, attribute, value in all_defects()[name].patches():
+    """Patches this process for good.
+
+    Raises:
+        ValueError: not one function has that name.
+        AttributeError: what it replaces is not there any more. A property may stand for what instances have.
+    """
+    [patches] = {defect.patches for defect in all_defects() if defect.name == name}
+    for owner, attribute, value in patches():
+        if not isinstance(value, property):
+            getattr(owner, attribute)
         setattr(owner, attribute, value)
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from cy.wire.messages import Message
 from pybroker.cluster.metadata.image import MetadataImage
-from pybroker.coordinator import groups
+from pybroker.coordinator import groups, runtime
 from pybroker.coordinator.group import classic, keeping
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import upgrading
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
+from pybroker.coordinator.group.offset_store import OffsetStore
+from pybroker.coordinator.replies import send
 from pybroker.coordinator.runtime import Runtime
 from pybroker.coordinator.shard import Producer, Record, Result, Shard
 from pybroker.coordinator.skipping import Skipped
@@ -21,6 +23,7 @@ from pybroker.handlers import offset_fetch
 from pybroker.handlers.common import admission
 from pybroker.net.peer import CONTROL, Peers
 from pybroker.testing.defects import Patch, defect
+from pybroker.testing.defects.suites import MEMBERS, TRANSACTIONS, in_histories, in_trial
 from pyclient.protocol import OffsetFetch, errors
 
 SKIPPING = "pybroker/coordinator/tests/test_skipping.py::"
@@ -93,6 +96,7 @@ def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
 
 
 @defect(RUNTIME + "test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_its_successor")
+@in_histories("groups of deleted topics", *MEMBERS)
 def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
     """A fetch by name tells what was committed for another topic of that name."""
 
@@ -177,3 +181,41 @@ def _load_once(self: Runtime[Any], hosted: Any) -> None:
 def a_topic_that_the_metadata_have_lost_needs_no_marker() -> list[Patch]:
     """The transaction was complete without it, and stayed open in the topic when that came back."""
     return [(MetadataImage, "_apply_losses", lambda self, delta: frozenset())]
+
+
+@in_trial("coordinator", "went back")
+@in_histories("groups", *MEMBERS)
+def answers_a_commit_at_once() -> list[Patch]:
+    """A coordinator answers before what it tells is on the replicas."""
+    return [(runtime, "send", lambda replies, promise: send(replies, None))]
+
+
+@in_histories("groups", *MEMBERS)
+def swallows_answers() -> list[Patch]:
+    """An event that raises loses the answers that it had taken out; the refusal of an upgrade comes after them."""
+    return [*an_upgrade_sends_away_before_it_is_sure(), *answers_of_an_event_that_raises_are_lost()]
+
+
+@in_trial("coordinator", "went back")
+@in_histories("groups", *MEMBERS)
+@in_histories("commits", *TRANSACTIONS)
+def loads_nothing() -> list[Patch]:
+    """A new coordinator knows nothing of what the old one has written."""
+
+    async def load(self: Any, hosted: Any) -> None:
+        hosted.loading = None
+
+    return [(Runtime, "_load", load)]
+
+
+@in_trial("coordinator", "went back")
+def keeps_the_oldest_offset() -> list[Patch]:
+    """What a group commits later is not taken."""
+    commit = OffsetStore.commit
+
+    def commit_first(self: OffsetStore, key: Any, committed: Any) -> None:
+        group_id, topic, partition = key
+        if partition not in self.of(group_id).topics().get(topic, {}):
+            commit(self, key, committed)
+
+    return [(OffsetStore, "commit", commit_first)]

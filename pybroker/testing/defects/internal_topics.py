@@ -6,10 +6,12 @@ from pybroker.cluster.decisions import internal_topics
 from pybroker.config import BrokerConfig
 from pybroker.handlers import metadata
 from pybroker.testing.defects import Patch, defect
+from pybroker.testing.defects.suites import in_histories
 from pyclient.core import metadata as client_metadata
 
 
 @defect("pybroker/cluster/tests/test_node.py::test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas")
+@in_histories("first start", "factor")
 def internal_topics_take_what_brokers_there_are() -> list[Patch]:
     """A client that is quicker than the second broker fixes the factor for good."""
 

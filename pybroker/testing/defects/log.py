@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cy.batch import Batch, recompress
 from cy.batch.aborted_transactions import AbortedTransactions
 from cy.compaction.batch_filter import BatchFilter
 from cy.compaction.key_scanner import KeyScanner
-from pybroker.log import deep_cut, recovery, shared_configs
+from pybroker.log import deep_cut, expiry, recovery, shared_configs
 from pybroker.log.compaction import cleaner, compaction
-from pybroker.log.config import MAX_LONG
+from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.files import partition_metadata
 from pybroker.log.files.storage import Bytes
 from pybroker.log.log import Log
 from pybroker.log.log_files import LogFiles
+from pybroker.log.manager import LogManager
 from pybroker.log.producers import idle_producers
 from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.segment import Segment
 from pybroker.log.validation import Rules
+from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.defects import Patch, defect
+from pybroker.testing.defects.suites import LOGS, in_histories
 
 TESTS = "pybroker/log/tests"
 
@@ -175,3 +181,29 @@ def a_producer_is_forgotten_in_the_middle_of_its_transaction() -> list[Patch]:
             return True
 
     return [(idle_producers, "NO_OFFSET", AnyOffset())]
+
+
+@in_histories("topics", "retention")
+def retention_by_size_keeps_nothing() -> list[Patch]:
+    """It removes all that it can."""
+
+    def count(segments: list[Candidate], config: LogConfig, *facts: int) -> int:
+        return expired_count(segments, replace(config, retention_bytes=min(config.retention_bytes, 0)), *facts)
+
+    return [(expiry, "expired_count", count)]
+
+
+@in_histories("topics of one name", *LOGS, "resurrection")
+def topics_share_a_log() -> list[Patch]:
+    """A deletion leaves the logs, and the next topic of the name goes on in them."""
+    set_topic_id = Log.set_topic_id
+
+    def set_any(self: Log, topic_id: bytes) -> None:
+        self.topic_id = partition_metadata.ZERO_ID
+        set_topic_id(self, topic_id)
+
+    return [
+        (LogManager, "delete_all", lambda *_, **__: None),
+        (ReplicaManager, "_set_logs_aside", lambda *_, **__: None),
+        (Log, "set_topic_id", set_any),
+    ]

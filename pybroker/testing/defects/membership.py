@@ -17,12 +17,14 @@ from pybroker.cluster.nodes.leadership import Leadership, become_controller
 from pybroker.cluster.owner_process import Owner
 from pybroker.store.interface import CoordinationStore, Create, NoNode
 from pybroker.testing.defects import Patch, defect
+from pybroker.testing.defects.suites import in_histories
 
 
 @defect(
     "pybroker/cluster/tests/test_empty_store.py"
     "::test_an_empty_store_is_asked_now_and_then_and_a_broker_can_be_stopped_meanwhile"
 )
+@in_histories("empty store", "restless", "stops", "settles")
 def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
     """Where nothing is, not even the folder of the cluster, every claim fails, and is repeated at once."""
 

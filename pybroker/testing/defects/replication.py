@@ -16,11 +16,13 @@ from pybroker.replication.isr import IsrTracker, Shrink
 from pybroker.replication.leader_session import Source
 from pybroker.replication.moves import Moves
 from pybroker.testing.defects import Patch, defect
+from pybroker.testing.defects.suites import LOGS, in_histories
 
 TESTS = "pybroker/replication/tests"
 
 
 @defect(f"{TESTS}/test_source.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
+@in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
     """A follower that could make no use of the answer never hears the high watermark again, until it rises."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]

@@ -19,10 +19,12 @@ from pybroker.log.log import Log
 from pybroker.replication import replica_manager
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.defects import Patch, defect
+from pybroker.testing.defects.suites import in_histories
 from pybroker.topic_partition import TopicPartition
 
 
 @defect("pybroker/cluster/tests/test_missing_topics.py")
+@in_histories("restored store", "kept")
 def what_an_image_read_anew_lacks_counts_as_deleted() -> list[Patch]:
     """A change of controller after a restored backup deleted the logs on all live brokers."""
     publish = ControllerService._publish
@@ -45,6 +47,7 @@ def logs_of_missing_topics_are_deleted() -> list[Patch]:
 
 
 @defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
+@in_histories("restored store", "kept")
 def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
     """An auto-created topic did so after the store was lost."""
 
@@ -127,6 +130,7 @@ def no_term_begins_while_a_topic_differs() -> list[Patch]:
 
 
 @defect("pybroker/tests/test_missing_directory.py")
+@in_histories("unmounted disks", "kept")
 def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
     """What had been on the disk alone started again at offset 0."""
     return [(missing_directories, "compare", lambda known, found, given_up: missing_directories.Directories())]

@@ -43,7 +43,7 @@ def _find_out(histories: int, processes: int) -> list[str]:
     for found in hunt(histories, processes):
         print(found.line(), flush=True)
         if not found.is_right:
-            survivors.append(found.name)
+            survivors.append(found.defect.name)
     return survivors
 
 

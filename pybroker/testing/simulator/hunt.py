@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
-from pybroker.testing.simulator.mutants import HISTORIC, MUTANTS
-
-ALL = (*HISTORIC, *MUTANTS)
+from pybroker.testing.defects import Defect, all_defects
+from pybroker.testing.defects.suites import HISTORIES
+from pybroker.testing.simulator.environment import patched
+from pybroker.testing.simulator.shapes import SHAPES
 
 
 class Found(NamedTuple):
-    """What has become of a broken protocol; ``seed`` -1 where no invariant has named it."""
+    """What has become of a broken protocol; ``text`` "" where no invariant has named it."""
 
-    name: str
-    seed: int
-    invariant: str
-    is_right: bool
+    defect: Defect
+    text: str
+
+    @property
+    def is_right(self) -> bool:
+        """It has been named by what it breaks."""
+        return bool(re.search(self.defect.says, self.text))
 
     def line(self) -> str:
         """For people."""
-        if self.seed < 0:
-            return f"{self.name}: SURVIVED"
-        return (
-            f"{self.name}: {self.invariant} (seed {self.seed}){'' if self.is_right else ', which says something else'}"
-        )
+        return f"{self.defect.name}: {self.text or 'SURVIVED'}{'' if self.is_right else ', which is wrong'}"
 
 
-def find(number: int, histories: int) -> Found:
-    """The first history that shows one of ``ALL``."""
-    mutant = ALL[number]
-    outcome = mutant.caught(chain([max(0, mutant.seed)], range(histories)))
-    if outcome is None:
-        return Found(mutant.name, -1, "", is_right=False)
-    return Found(mutant.name, outcome.seed, outcome.invariant, outcome.invariant in mutant.named_by)
+def find(defect: Defect, histories: int) -> Found:
+    """The first history of its shape that shows a defect."""
+    with patched(defect.patches()):
+        return Found(defect, SHAPES[defect.parameter].failure(histories))
 
 
 def hunt(histories: int, processes: int) -> Iterator[Found]:
-    """Each of ``ALL``, in its order."""
+    """Every defect that histories have to find."""
+    defects = [defect for defect in all_defects() if defect.test.startswith(HISTORIES)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(partial(find, histories=histories), range(len(ALL)))
+        yield from pool.imap(partial(find, histories=histories), defects)

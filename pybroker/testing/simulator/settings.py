@@ -89,8 +89,6 @@ class Settings:
     transactions: int = 4
     has_zombies: bool = False
     """Each of them has two owners."""
-    has_old_clients: bool = False
-    """They are of transactions v1."""
     readers: bool = False
     duration_s: float = 2.0
     """How long faults happen."""

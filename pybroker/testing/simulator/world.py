@@ -262,14 +262,8 @@ class World:
         for number in range(settings.transactional):
             for owner in range(1 + settings.has_zombies):
                 client = self._client(rng)
-                begin = TransactionalWriter(
-                    client,
-                    self.history,
-                    partitions,
-                    f"id{number}",
-                    f"x{number}.{owner}",
-                    is_old=settings.has_old_clients,
-                )
+                name = f"x{number}.{owner}"
+                begin = TransactionalWriter(client, self.history, partitions, f"id{number}", name)
                 self.scheduler.after(owner * rng.random() * settings.duration_s, self._begin, client, begin)
                 self._waiting += 1
         if settings.has_groups:

@@ -1,34 +1,45 @@
-"""Each mended defect, planted again, is found by the test that it names."""
+"""Each planted defect is found by the test that it names, which says what is wrong."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybroker.testing.defects import VARIABLE, all_defects
+from pybroker.testing.defects import Defect, all_defects
+from pybroker.testing.defects.suites import THOUSANDS, TRIALS
+from pybroker.testing.forked import run_tests
+
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[3]
 FAILED = 1
 """pytest's exit code where tests ran and some failed."""
+PATIENCE_S = 3_300
+"""Above the limits that the tests themselves have."""
+SHORT = "acks_before_replication"
+"""It stands for all that trials find in a nightly run."""
 
 
-def marked(name: str) -> Any:
-    """The defect, and that its test needs Spark where it does."""
-    needs_spark = all_defects()[name].test.startswith("pyclient/spark/")
-    return pytest.param(name, marks=pytest.mark.spark) if needs_spark else name
+def marks(defect: Defect) -> list[pytest.MarkDecorator]:
+    """What its test takes."""
+    takes_minutes = defect.test.startswith((TRIALS, THOUSANDS)) and defect.name != SHORT
+    needs_spark = defect.test.startswith("pyclient/spark/")
+    return [pytest.mark.campaign] * takes_minutes + [pytest.mark.spark] * needs_spark
 
 
-@pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("name", [marked(name) for name in sorted(all_defects())])
-def test_a_planted_defect_is_found(name: str) -> None:
-    test = all_defects()[name].test
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x", "--defect", name, test]
-    clean = {key: value for key, value in os.environ.items() if key not in (VARIABLE, "PYTEST_ADDOPTS")}
-    ended = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=1_100)
-    assert ended.returncode == FAILED, ended.stdout[-3000:] + ended.stderr[-2000:]
-    assert "1 failed" in ended.stdout, ended.stdout[-3000:]
+def planted(defect: Defect) -> Any:
+    """Its name, and its test's parameter where one name has several tests."""
+    return pytest.param(defect, id="-".join(filter(None, (defect.name, defect.parameter))), marks=marks(defect))
+
+
+@pytest.mark.timeout(PATIENCE_S + 200)
+@pytest.mark.parametrize("defect", [planted(defect) for defect in all_defects()])
+def test_a_planted_defect_is_found(defect: Defect) -> None:
+    command = ["-p", "no:cacheprovider", "-x", "-m", "campaign or not campaign", "--defect", defect.name, defect.test]
+    ended = run_tests(command, ROOT, PATIENCE_S)
+    assert ended.code == FAILED, ended.output[-5000:]
+    assert "1 failed" in ended.output, ended.output[-3000:]
+    assert re.search(defect.says, ended.output), ended.output[-3000:]

@@ -20,28 +20,36 @@ from pybroker.testing.simulator.cluster import Process
 from pybroker.testing.simulator.environment import patched
 from pybroker.testing.simulator.history import History
 from pybroker.testing.simulator.oracle import Oracle, Violation
-from pybroker.testing.simulator.report import simulate
+from pybroker.testing.simulator.report import Report, simulate
 from pybroker.testing.simulator.settings import FAULTS, IN_USE, ROOMS
 from pybroker.testing.simulator.world import World, drawn, run
 
-HISTORIES = 2000
+GATE = 100
+NIGHTLY = 2_000
 AT_ONCE = 500
 
 
-def check(first: int, end: int) -> None:
-    report = simulate(first, end, os.cpu_count() or 1)
+def checked(first: int, end: int, processes: int) -> Report:
+    report = simulate(first, end, processes)
     assert report.failures == [], "python -m pybroker.testing.simulator --trace --seeds N shows one"
     assert report.histories == end - first
     assert report.acked > report.histories
+    return report
+
+
+def test_every_invariant_holds_in_a_hundred_histories() -> None:
+    checked(0, GATE, processes=1)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(0, NIGHTLY, AT_ONCE))
+def test_every_invariant_holds_in_two_thousand_histories(first: int) -> None:
+    report = checked(first, first + AT_ONCE, os.cpu_count() or 1)
     assert report.faults.keys() >= {*FAULTS, *(kind for room in IN_USE for kind in ROOMS[room])}
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(0, HISTORIES, AT_ONCE))
-def test_every_invariant_holds_in_two_thousand_histories(first: int) -> None:
-    check(first, first + AT_ONCE)
-
-
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [7, 24])
 def test_a_seed_is_a_history_in_every_process(seed: int) -> None:
     """Whatever the seed of its hashes; the second one has members of groups of both protocols."""

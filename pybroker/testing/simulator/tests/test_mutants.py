@@ -1,26 +1,27 @@
-"""Broken protocols are found out, and by an invariant that says what is wrong."""
+"""Protocols that Kafka once had are found out, and by an invariant that says what is wrong.
+
+``test_defects.py`` has all the others.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from pybroker.testing.simulator.hunt import ALL, find
-from pybroker.testing.simulator.mutants import HISTORIC
+from pybroker.testing.defects import Defect, all_defects
+from pybroker.testing.defects.suites import HISTORIES
+from pybroker.testing.simulator.hunt import find
 
-HISTORIES = 60
-QUICK = [number for number, mutant in enumerate(ALL) if mutant.seed >= 0]
-"""The others take thousands of histories: ``tox -e simulation``."""
+HISTORIC = {
+    "a_follower_begins_at_its_high_watermark": "KIP-101",
+    "asks_for_its_own_last_epoch_only": "KIP-279",
+    "the_last_replica_in_sync_leads_again": "KIP-966",
+    "transactions_share_an_epoch": "KIP-890",
+    "a_late_marker_ends_the_next_transaction": "KIP-1228",
+}
+DEFECTS = {each.name: each for each in all_defects() if each.name in HISTORIC and each.test.startswith(HISTORIES)}
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", QUICK, ids=lambda number: ALL[number].name)
-def test_a_broken_protocol_is_found_out(number: int) -> None:
-    found = find(number, HISTORIES)
+@pytest.mark.parametrize("defect", [DEFECTS[name] for name in HISTORIC], ids=HISTORIC.values())
+def test_a_broken_protocol_is_found_out_in_a_history_that_is_known(defect: Defect) -> None:
+    found = find(defect, histories=0)
     assert found.is_right, found.line()
-
-
-def test_there_are_enough_of_them() -> None:
-    assert len(HISTORIC) == 5
-    assert all(mutant.seed >= 0 for mutant in HISTORIC)
-    assert len(QUICK) >= 20
-    assert len({mutant.name for mutant in ALL}) == len(ALL)
