@@ -13,6 +13,7 @@ cdef class Reader:
     cdef object source                  # a memoryview of it: slices come from here
     cdef Py_ssize_t budget              # what may still be made of the bytes: units, see spend
     cdef bint polite                    # lets other threads run meanwhile
+    cdef Py_ssize_t since_way           # elements since it last did
     cdef Py_buffer buffer               # keeps the bytes where they are
 
     cdef int overrun(self, Py_ssize_t size) except -1
@@ -61,6 +62,7 @@ cdef class Writer:
     cdef Py_ssize_t foreign             # bytes that live in the objects of ``cuts``
     cdef Py_ssize_t budget              # what may still be written: units, see spend
     cdef bint polite                    # lets other threads run meanwhile
+    cdef Py_ssize_t since_way           # elements since it last did
     cdef list cuts                      # [(position in data, object that goes in there), …] or None
     cdef bint joined                    # no cuts: what is written now will be moved
 

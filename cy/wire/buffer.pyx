@@ -6,7 +6,7 @@ checked UTF-8; short ASCII text comes from a small cache, since a broker meets t
 every request, and a ``str`` that was met before has its hash as well.
 
 Both have a *budget*: the units that they may create for a message. It is unlimited by default; exceeding it raises
-``TooMuch``. Both can also be *polite*: then a long array releases the GIL from time to time.
+``TooMuch``. Both can also be *polite*: then they release the GIL after every so many elements of arrays.
 
 A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at
 all (a slice of a file, to be sent by ``sendfile``) are not copied into it: they are noted as cuts,

@@ -43,7 +43,7 @@ cdef enum:
     WORTH_A_PIECE = 16384       # bytes from here on are not copied into the frame
     LARGEST = 0x7fffffff
     CHEAP_BYTES = 4096          # copied in the time of a unit
-    POLITE = 256                # elements between two chances for other threads
+    POLITE = 1024               # elements between two chances for other threads, in whichever arrays they are
     AWAY_US = 50
 
 
@@ -282,8 +282,12 @@ cdef class Records(Bytes):
         return self.encode_apart(writer, value, value.length)
 
 
-cdef int make_way() except -1:
-    """Lets a thread run that waits for the GIL: it has to be away for longer than such a thread takes to wake up."""
+cdef inline Py_ssize_t make_way(Py_ssize_t since) except -1:
+    """Counts an element; once in ``POLITE`` lets a thread run that waits for the GIL, and takes longer than that one
+    needs to wake up. Returns the count.
+    """
+    if since < POLITE:
+        return since + 1
     with nogil:
         usleep(AWAY_US)
     return 0
@@ -309,8 +313,8 @@ cdef class Array(Sized):
         values = []
         for i in range(count):
             values.append(self.element.decode(reader))
-            if reader.polite and i % POLITE == 0:
-                make_way()
+            if reader.polite:
+                reader.since_way = make_way(reader.since_way)
         return values
 
     cdef int encode(self, Writer writer, object value) except -1:
@@ -324,6 +328,6 @@ cdef class Array(Sized):
         writer.spend(count * self.element.cost)
         for i in range(count):
             self.element.encode(writer, <object>PySequence_Fast_GET_ITEM(value, i))
-            if writer.polite and i % POLITE == 0:
-                make_way()
+            if writer.polite:
+                writer.since_way = make_way(writer.since_way)
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 
 import pytest
@@ -46,6 +47,16 @@ def test_a_response_within_its_budget_is_encoded_and_the_next_has_its_own() -> N
     with pytest.raises(TooMuch):
         codec.encode_response_within(9, 1, response, 1000)
     assert codec.encode_response(9, 1, response) == frame
+
+
+def test_a_thread_that_encodes_politely_makes_way_once_in_a_thousand_elements() -> None:
+    """However many arrays they are in: each partition's three made way, which took a hundred times as long."""
+    partition = Metadata.Response.MetadataResponsePartition(replica_nodes=[1], isr_nodes=[1], offline_replicas=[1])
+    topic = Metadata.Response.MetadataResponseTopic(name="t", partitions=[partition] * 10_000)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    Metadata.response_codec.encode_response_politely(9, 1, Metadata.Response(topics=[topic]))
+    made_way = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+    assert 20 <= made_way <= 200
 
 
 def test_a_header_of_many_tagged_fields_is_refused() -> None:
