@@ -1,9 +1,9 @@
 """Makes long requests take turns, so that no request blocks the event loop for long.
 
-A request of many items, or of items that cost much, is served in *turns*: when one is over it waits in a queue, where
-all such requests of a broker stand in line. Between two turns the queue rests for as long as the loop was busy with the
-last one, and with what came of it: others have at least half of the loop's time, and wait for a turn's length at most.
-A rest that ends late shows that the loop, or the machine, has other things to do: then the queue rests again.
+A request of many items, or of items that cost much, is served in *turns* of a millisecond. When one is over, the
+request waits in a queue, where all such requests of a broker stand in line. Between two turns the loop makes one round:
+everything that is ready is served once. So others wait for one turn at most, and a long request goes on at once if
+nobody waits.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ TURN_S: Final = 0.001
 """A turn is over then; the item that is being served is finished."""
 PIECE: Final = 1000
 """Items that take about a microsecond each: as many as a turn has time for."""
-MOST_REST_S: Final = 0.05
-LATE_S: Final = 0.002
-"""A rest that ends so much later than it should is followed by another one."""
-MOST_RESTS: Final = 4
-"""Between two turns: long requests go on, if slowly, however busy others are."""
 
 
 class Turns:
@@ -37,7 +32,6 @@ class Turns:
         self._time_s = time_s
         self._busy_s = busy_s
         self._lock = asyncio.Lock()
-        self._rest_s = TURN_S
 
     def busy_s(self) -> float:
         """How long the loop's thread has worked in all."""
@@ -51,12 +45,8 @@ class Turns:
     async def turn(self) -> AsyncIterator[Turn]:
         """One's next turn; what is done within does not wait, and ends when the turn is over."""
         async with self._lock:
-            await self._rest()
-            turn = Turn(self._time_s)
-            try:
-                yield turn
-            finally:
-                self._rest_s = min(max(TURN_S, turn.took_s()), MOST_REST_S)
+            await asyncio.sleep(0)
+            yield Turn(self._time_s)
 
     async def in_pieces(self, items: Iterable[T], do: Callable[[list[T]], object]) -> None:
         """Calls ``do`` with all items, piece by piece: with the first at once, with others in turns of their own."""
@@ -65,13 +55,6 @@ class Turns:
         while piece := list(islice(rest, PIECE)):
             async with self.turn():
                 do(piece)
-
-    async def _rest(self) -> None:
-        for _ in range(MOST_RESTS):
-            due = self._time_s() + self._rest_s
-            await asyncio.sleep(self._rest_s)
-            if self._time_s() - due < LATE_S:
-                break
 
 
 class Turn:
@@ -82,10 +65,6 @@ class Turn:
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
         self._began = time_s()
-
-    def took_s(self) -> float:
-        """How long it has lasted."""
-        return self._time_s() - self._began
 
     def is_over(self) -> bool:
         """True when others should be let in."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import socket
+from itertools import pairwise
 
 import pytest
 
@@ -37,38 +38,29 @@ def test_a_few_items_do_not_wait() -> None:
     assert done == [[0, 1, 2]]
 
 
-def test_a_rest_that_ends_late_is_followed_by_another_one() -> None:
-    def clock() -> Iterator[float]:
-        yield from (0.0, 1.0)  # the first rest ends a second late
-        yield from (1.0, 1.001)  # the next one in time
-        while True:
-            yield 2.0
+def test_between_two_turns_the_loop_makes_one_round() -> None:
+    """Whoever is ready is served once, bytes on a socket too; if nobody is, the next turn begins at once."""
+    served: list[str] = []
 
-    rests: list[float] = []
+    async def many() -> None:
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        there.setblocking(False)
+        loop.add_reader(there, lambda: served.append(f"read {there.recv(1)!r}"))
+        line = Turns()
 
-    async def one_turn() -> None:
-        sleep = asyncio.sleep
+        async def long_request(name: str) -> None:
+            for number in range(3):
+                async with line.turn():
+                    served.append(f"{name}{number}")
+                    here.send(b".")
 
-        async def noted(seconds: float) -> None:
-            rests.append(seconds)
-            await sleep(0)
+        with here, there:
+            await asyncio.gather(long_request("a"), long_request("b"))
+            loop.remove_reader(there)
 
-        asyncio.sleep = noted  # type: ignore[assignment]
-        try:
-            async with Turns(clock().__next__).turn():
-                pass
-        finally:
-            asyncio.sleep = sleep
-
-    asyncio.run(one_turn())
-    assert len(rests) == 2
-
-
-def test_a_busy_loop_delays_a_turn_but_not_for_good() -> None:
-    now = iter(range(0, 1_000_000))
-
-    async def turns() -> None:
-        async with Turns(lambda: float(next(now))).turn():
-            pass
-
-    asyncio.run(asyncio.wait_for(turns(), 10))
+    asyncio.run(many())
+    turns = [each for each in served if not each.startswith("read")]
+    assert turns == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    for one, other in pairwise(turns):
+        assert "read b'.'" in served[served.index(one) : served.index(other)]
