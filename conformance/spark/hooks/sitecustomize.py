@@ -8,8 +8,8 @@ import sys
 
 assert importlib.util
 if "PYBROKER_SPARK_KILLS" in os.environ:
-    from conformance.faults.mutants.sitecustomize import Breaker
     from conformance.spark.hooks import planted, stages
+    from conformance.spark.hooks.breaker import Breaker
 
     changes = [*stages.PATCHES.items(), *planted.patches(os.environ.get("PYBROKER_SPARK_MUTANT"))]
     for place, change in changes:

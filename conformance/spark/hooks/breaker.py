@@ -1,4 +1,4 @@
-"""Changes a module when it has been imported: of this ``conformance/spark/hooks`` makes the defects of the sink."""
+"""Changes a module when it has been imported: so ``sitecustomize`` plants the defects of the sink."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""What changes modules of a process from outside (``sitecustomize``)."""
