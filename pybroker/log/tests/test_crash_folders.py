@@ -198,7 +198,14 @@ def test_an_image_can_be_made_again_by_its_prefix_and_seed(life, tmp_path):
         assert one == other
 
 
-@pytest.mark.parametrize("losses", [3, pytest.param(40, marks=[pytest.mark.campaign, pytest.mark.timeout(1_800)])])
+@pytest.mark.parametrize(
+    "losses",
+    [
+        1,
+        pytest.param(3, marks=pytest.mark.nightly),
+        pytest.param(40, marks=[pytest.mark.campaign, pytest.mark.timeout(1_800)]),
+    ],
+)
 def test_no_crash_loses_a_log_that_moves_or_brings_back_one_that_was_deleted(life, losses):
     images = 0
     for image in crash_images(life.storage.changes, losses=losses):

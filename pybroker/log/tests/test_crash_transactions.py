@@ -199,7 +199,7 @@ def test_no_aborted_record_is_shown_whenever_the_power_is_cut(tmp_path):
 def test_a_planted_bug_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(TransactionIndex, "sync", lambda self: None)
     life = live(str(tmp_path / "life"))
-    images = crash_images(life.storage.changes, losses=4)
+    images = crash_images(life.storage.changes, losses=4, every=5)
     assert any(violation(image, life, str(tmp_path / "crash")) for image in images)
 
 
