@@ -304,14 +304,14 @@ cdef class Array(Sized):
         self.nests = True
 
     cdef object decode(self, Reader reader):
-        cdef Py_ssize_t i, count = read_size(self, reader)
+        cdef Py_ssize_t _, count = read_size(self, reader)
         if count < 0:
             return None
         if count > (reader.end - reader.ptr) // max(self.element.min_size, 1):
             raise DecodeError(f"{count} elements do not fit into {reader.end - reader.ptr} bytes")
         reader.spend(count * self.element.cost)
         values = []
-        for i in range(count):
+        for _ in range(count):
             values.append(self.element.decode(reader))
             if reader.polite:
                 reader.since_way = make_way(reader.since_way)
