@@ -1,9 +1,10 @@
 """Keeps the cluster's metadata as fresh as those who use it need it.
 
-A request is made at once when a topic is wanted that is not known, soon after something turned out
-to be stale, and every metadata.max.age.ms. There is one at a time; wishes that come meanwhile go
-into the next. When it fails, the next one waits for a back-off. A topic that is not there has a
-back-off of its own: others do not wait for it.
+A *round* asks for all topics that are used: soon after something turned out to be stale, and every
+metadata.max.age.ms. Topics that are new are asked for at once, and alone: a client that uses thousands does not ask for
+all of them when it meets another one. There is one request at a time; wishes that come meanwhile go into the next. When
+it fails, the next one waits for a back-off. A topic that is not there has a back-off of its own: others do not wait for
+it.
 
 A topic that is not used for ``max_idle`` is forgotten. A request may create a missing topic only if a call waits for
 it or uses it, so a deleted topic stays away.
@@ -68,7 +69,10 @@ class MetadataKeeper:
         self._loop = loop
         self._wanted: dict[str, Interest] = {}
         self._all_wish = 0  # the last wish for all topics
+        self._new: set[str] = set()
+        """Topics that a call waits for and that no answer has been about."""
         self._due = float("inf")
+        self._round_due = float("inf")
         self._not_before = 0.0
         self._wish = 0  # counts wishes …
         self._served = 0  # … and this is the last one that a response has answered
@@ -94,6 +98,7 @@ class MetadataKeeper:
 
     def forget(self, topics: Collection[str]) -> None:
         """Stops asking for these."""
+        self._new.difference_update(topics)
         for name in topics:
             self._wanted.pop(name, None)
         self.cluster.forget(topics)
@@ -103,15 +108,16 @@ class MetadataKeeper:
         """Returns when these are known. Raises what the last answer said of one that is not, or why
         there was none.
         """
-        is_new = any(name not in self._wanted for name in names)
+        new = [name for name in names if name not in self._wanted]
+        self._new.update(new)
         interests = [self._want(name, create) for name in names]
         for each in interests:
             each.used_at = self._clock()
             each.waiters += 1
-        if is_new:
-            self._wish_by(self._clock())
+        if new:
+            self._ask_by(self._clock())
         try:
-            await self._until_known(names, deadline, is_new)
+            await self._until_known(names, deadline, bool(new))
         finally:
             for each in interests:
                 each.waiters -= 1
@@ -183,6 +189,12 @@ class MetadataKeeper:
             self._notify()
 
     def _wish_by(self, at: float) -> None:
+        """A round begins then, or earlier."""
+        self._round_due = min(self._round_due, at)
+        self._ask_by(at)
+
+    def _ask_by(self, at: float) -> None:
+        """A request is made then, or earlier; of new topics only where no round is due."""
         self._wish += 1
         if at < self._due:
             self._due = at
@@ -193,16 +205,22 @@ class MetadataKeeper:
         while True:
             await self._until_due()
             wish, self._due = self._wish, float("inf")
+            is_round = self._round_due <= self._clock()
+            if is_round:
+                self._round_due = float("inf")
             try:
-                await self._request(wish)
+                await self._request(wish, None if is_round else frozenset(self._new))
             except Exception as fault:  # a listener's: what it does wrong must not end the refreshes
                 self._not_before = self._clock() + self._backoff.next()
                 context = {"message": "a refresh of the metadata failed", "exception": fault}
                 self._loop.call_exception_handler(context)
             now = self._clock()
-            self._due = min(self._due, now + self._max_age)
+            self._round_due = min(self._round_due, now + self._max_age)
             if self._wish > self._served:
                 self._due = min(self._due, max(now, self._not_before))
+                if is_round and self._served < wish:
+                    self._round_due = min(self._round_due, self._due)
+            self._due = min(self._due, self._round_due)
             self._notify()
 
     async def _until_due(self) -> None:
@@ -212,11 +230,13 @@ class MetadataKeeper:
                 async with asyncio.timeout(None if wait == float("inf") else wait):
                     await self._changed.wait()
 
-    async def _request(self, wish: int) -> None:
-        """One round; afterwards ``trouble`` and ``_not_before`` say how it went."""
-        self._look_around()
+    async def _request(self, wish: int, new: Collection[str] | None) -> None:
+        """Asks for ``new`` topics, None: a round. Afterwards ``trouble`` and ``_not_before`` say how it went."""
+        if new is None:
+            self._look_around()
+        asked = [*self._wanted] if new is None else [name for name in new if name in self._wanted]
         try:
-            for names, create in self._questions():
+            for names, create in self._questions(asked, is_round=new is None):
                 response = await self._ask(partial(_message, names=names, create=create))
                 check(response.error_code)
                 self.cluster.update(response, names)
@@ -227,12 +247,14 @@ class MetadataKeeper:
                 self._give_up(wish)
             return
         self.trouble, self._served = None, wish
+        self._new.difference_update(asked)
         self.on_update()
         self._backoff.reset()
         now = self._clock()
         self._not_before = now + self._backoff.first
-        for name, interest in self._wanted.items():
-            interest.on_answer(now, self.cluster.has_leaders(name))
+        for name in asked:
+            if name in self._wanted:
+                self._wanted[name].on_answer(now, self.cluster.has_leaders(name))
 
     def _look_around(self) -> None:
         """Updates which topics are in use; unused ones are forgotten."""
@@ -245,17 +267,19 @@ class MetadataKeeper:
 
     def _give_up(self, wish: int) -> None:
         """The request cannot be made. Unknown topics are not requested again, and waiting calls fail."""
+        self._new.clear()
         self._wanted = {name: found for name, found in self._wanted.items() if not self._is_missing(name)}
         self._served = wish
 
-    def _questions(self) -> list[tuple[list[str] | None, bool]]:
-        """The requests of a round: topics (None: all), and whether they may be created, which is
-        one flag of a request.
+    def _questions(self, asked: Collection[str], is_round: bool) -> list[tuple[list[str] | None, bool]]:
+        """The requests for these topics: some of them (None: for all), and whether they may be created, which is one
+        flag of a request.
         """
-        created = [name for name, found in self._wanted.items() if found.may_create and self._is_missing(name)]
-        if self.watches_all or self._all_wish > self._served:
+        created = [name for name in asked if self._wanted[name].may_create and self._is_missing(name)]
+        if is_round and (self.watches_all or self._all_wish > self._served):
             return [(None, False), *([(created, True)] if created else [])]
-        others = [name for name in self._wanted if name not in created]
+        may_be_made = set(created)
+        others = [name for name in asked if name not in may_be_made]
         if created:
             return [(created, True), *([(others, False)] if others else [])]
         return [(others, False)]

@@ -83,6 +83,33 @@ def test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_use
     asyncio.run(work())
 
 
+def test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all() -> None:
+    """A client that sent to its thousandth topic asked for a thousand."""
+
+    async def work() -> None:
+        world = World("t", "u", "v")
+        for name in ("t", "u", "v"):
+            await world.know(name, create=name == "u")
+        assert [[row.name for row in request.topics or ()] for request in world.asked] == [["t"], ["u"], ["v"]]
+        assert await world.round() == {"t", "u", "v"}
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
+def test_a_new_topic_does_not_put_off_the_next_round() -> None:
+    async def work() -> None:
+        world = World("t", "u")
+        await world.know("t")
+        due = world.keeper._round_due
+        world.later = 1.0
+        await world.know("u")
+        assert world.keeper._round_due == world.keeper._due == due
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
 def test_what_is_used_is_asked_for_though_nobody_has_waited_for_it() -> None:
     async def work() -> None:
         world = World("t")
