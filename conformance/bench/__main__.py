@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from conformance.bench import cases, clients, cluster, compaction, coordinators, pairs, report, scale
+from conformance.bench import breadth, cases, clients, cluster, compaction, coordinators, pairs, report, scale
 from conformance.bench.spark import suite as spark
 from conformance.harness.brokers import KINDS, Broker
 
@@ -105,18 +105,19 @@ SUITES = {
 }
 #: These measure clients instead of brokers.
 CLIENTS, SPARK = "clients", "spark"
-ALL = sorted([*SUITES, CLIENTS, SPARK])
+#: This measures brokers of several sizes.
+SCALE = "scale"
+ALL = sorted([*SUITES, CLIENTS, SPARK, SCALE])
 
 
-def write(suite: Suite, measurements: list[report.Measurement], command: str) -> None:
+def write(suite: Suite, measurements: list[report.Measurement]) -> None:
     """Renews a measured part of docs/benchmarks.md, its raw figures and its plot."""
     found = report.rows(measurements)
     report.plot(found, DOCS / "img" / f"{suite.file}.png")
     raw = json.dumps([asdict(one) for one in measurements], indent=0)
     (DOCS / f"{suite.file}.json").write_text(raw + "\n")
-    origin = f"Measured by `{command}` on {report.machine()}."
     plot = f"![plot](img/{suite.file}.png)"
-    report.renew(DOCS / "benchmarks.md", suite.page, f"{origin}\n\n{report.table(found)}\n\n{plot}")
+    report.renew(DOCS / "benchmarks.md", suite.page, f"{origin()}\n\n{report.table(found)}\n\n{plot}")
 
 
 @click.command()
@@ -126,7 +127,8 @@ def write(suite: Suite, measurements: list[report.Measurement], command: str) ->
 @click.option("--warm-up", default=90.0, show_default=True, help="seconds of load before the warm figures; 0: none")
 @click.option("--only", multiple=True, help="a case by name, such as produce_small; may be repeated")
 @click.option("--broker", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), help="only this one")
-@click.option("--breadth", is_flag=True, help="10,000 partitions and 15,000 connections instead")
+@click.option("--size", "sizes", multiple=True, type=int, help="partitions (suite scale); may be repeated")
+@click.option("--breadth", "broad", is_flag=True, help="10,000 partitions and 15,000 connections instead")
 @click.option("--write", "writes", is_flag=True, help="renew docs/benchmarks.md, its figures and its plot")
 def main(
     chosen: str,
@@ -135,12 +137,13 @@ def main(
     warm_up: float,
     only: tuple[str, ...],
     kinds: tuple[str, ...],
-    breadth: bool,
+    sizes: tuple[int, ...],
+    broad: bool,
     writes: bool,
 ) -> None:
     """Measures our broker against a real Kafka in one run (``--suite clients``: our SDK against other clients,
-    ``--suite spark``: our data source against Spark's)."""
-    if breadth:
+    ``--suite spark``: our data source against Spark's, ``--suite scale``: how costs grow with the partitions)."""
+    if broad:
         for kind in kinds or ("ours",):
             show_breadth(kind)
         return
@@ -153,25 +156,40 @@ def main(
     if chosen == SPARK:
         show(spark.PAGE, spark.measure(rounds, share, only, say), writes)
         return
+    if chosen == SCALE:
+        sizes = sizes or (scale.SMALL if quick else scale.SIZES)
+        show_growth(scale.measure(sizes, rounds, kinds or ("ours", "kafka"), set(only), say, SETTINGS), writes)
+        return
     measurements: list[report.Measurement] = []
     for number in range(1, rounds + 1):
         for kind in kinds or ("ours", "kafka"):
             measurements += measure(SUITES[chosen], kind, number, load, warm_up, set(only))
     click.echo(report.table(report.rows(measurements)))
     if writes:
-        write(SUITES[chosen], measurements, "python -m conformance.bench " + " ".join(sys.argv[1:]))
+        write(SUITES[chosen], measurements)
+
+
+def origin() -> str:
+    """Which command measured it, on what."""
+    return f"Measured by `{' '.join(['python -m conformance.bench', *sys.argv[1:]])}` on {report.machine()}."
 
 
 def show(page: pairs.Page, samples: pairs.Samples, writes: bool) -> None:
     """Prints the table of our SDK and its peers; with ``writes`` renews it."""
     click.echo(pairs.table(page, samples))
     if writes:
-        origin = f"Measured by `python -m conformance.bench {' '.join(sys.argv[1:])}` on {report.machine()}."
-        pairs.write(page, samples, DOCS, origin)
+        pairs.write(page, samples, DOCS, origin())
+
+
+def show_growth(samples: list[scale.Sample], writes: bool) -> None:
+    """Prints the table of the suite ``scale``; with ``writes`` renews it."""
+    click.echo(scale.table(samples))
+    if writes:
+        scale.write(samples, DOCS, origin())
 
 
 def show_breadth(kind: str) -> None:
-    for case in (scale.many_partitions, scale.idle_connections):
+    for case in (breadth.many_partitions, breadth.idle_connections):
         folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
         try:
             with KINDS[kind](folder / "data", **SETTINGS) as broker:

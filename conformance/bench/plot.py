@@ -1,4 +1,4 @@
-"""Draws factors: how many times better ours is, a bar each, on a logarithmic scale."""
+"""Draws factors: how many times better ours is, a bar each, on a logarithmic scale; and curves of how costs grow."""
 
 from __future__ import annotations
 
@@ -23,6 +23,21 @@ class Bar(NamedTuple):
     factor: float
     colour: str
     goal: float | None = None
+
+
+class Curve(NamedTuple):
+    """Points of positive numbers; those that are not are left out."""
+
+    points: Sequence[tuple[float, float]]
+    colour: str
+    is_broken: bool = False
+
+
+class Panel(NamedTuple):
+    """Curves that are drawn together."""
+
+    title: str
+    curves: Sequence[Curve]
 
 
 def draw(bars: Sequence[Bar], legend: str, path: Path) -> None:
@@ -65,3 +80,34 @@ def _annotate(axes: Axes, place: int, bar: Bar) -> None:
     )
     if bar.goal is not None:
         axes.plot([bar.goal, bar.goal], [place - 0.42, place + 0.42], color="#b3261e", linewidth=1.4)
+
+
+COLUMNS: Final = 4
+
+
+def curves(panels: Sequence[Panel], legend: str, path: Path) -> None:
+    """A PNG of small panels, both axes logarithmic, each with grey lines that grow with the first power."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = -(-len(panels) // COLUMNS)
+    figure, grid = plt.subplots(rows, COLUMNS, figsize=(3 * COLUMNS, 2.1 * rows + 0.4), squeeze=False)
+    for place, axes in enumerate(grid.flat):
+        axes.set_axis_off() if place >= len(panels) else _draw_panel(axes, panels[place])
+    figure.supxlabel(legend, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_title(panel.title, fontsize=8)
+    axes.tick_params(labelsize=7)
+    for curve in panel.curves:
+        points = [point for point in curve.points if min(point) > 0]
+        style = "--" if curve.is_broken else "-"
+        axes.plot([x for x, _ in points], [y for _, y in points], style, marker=".", color=curve.colour, linewidth=1.2)
+        if points and not curve.is_broken:
+            x, y = points[-1]
+            ends = [points[0][0], x]
+            axes.plot(ends, [y * end / x for end in ends], color="#bbbbbb", linewidth=0.8, zorder=0)

@@ -19,12 +19,20 @@ MANY = 10_000
 #: Records a call of what returns many at once, as an application would ask for.
 POLLED = 500
 LINGER_MS = 5
+#: Partitions of a topic where there are very many of them.
+A_TOPIC = 1_000
 #: The part of the load that runs before the measurement.
 WARM_UP = 0.1
 KIB = 1024
 
 Result = dict[str, float]
 Case = Callable[[str, int], Result]
+
+
+def wide_topics(partitions: int) -> dict[str, int]:
+    """The topics of so many partitions, by name."""
+    starts = range(0, partitions, A_TOPIC)
+    return {f"wide-{number}": min(A_TOPIC, partitions - start) for number, start in enumerate(starts)}
 
 
 class Skipped(Exception):

@@ -26,6 +26,7 @@ from conformance.bench.workers import (
     main,
     one_at_a_time,
     quantiles,
+    wide_topics,
 )
 
 #: What the peers are given too: batches up to a megabyte, a queue of a million records, fetches of 8 MB.
@@ -116,6 +117,17 @@ def produce_arrow(address: str, count: int) -> Result:
     import pyarrow
 
     return _produce_many(address, count, pyarrow.array([VALUE] * MANY, pyarrow.binary()))
+
+
+def produce_each(address: str, count: int) -> Result:
+    """One record to each of so many partitions, with the default settings."""
+    with _named("pyclient", "Producer")(address) as producer:
+        watch = Stopwatch()
+        for topic, partitions in wide_topics(count).items():
+            for partition in range(partitions):
+                producer.send(topic, value=VALUE, partition=partition)
+        producer.flush()
+        return watch.result()
 
 
 def latency(address: str, count: int) -> Result:
@@ -216,6 +228,7 @@ CASES: dict[str, Case] = {
         produce_callback,
         produce_many,
         produce_arrow,
+        produce_each,
         latency,
         consume,
         consume_untouched,
