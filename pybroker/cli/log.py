@@ -88,7 +88,7 @@ def files_of(paths: Iterable[str]) -> Iterator[str]:
         found = [os.path.join(folder, name) for folder in partitions(path) for name in sorted(os.listdir(folder))]
         logs = [name for name in found if is_log(os.path.basename(name))]
         if not logs:
-            raise Failure(f"{path}: there is no .log file in it: is it a data folder?")
+            raise Failure(f"{path}: there is no .log file in it: no log has records, or it is no data folder")
         yield from logs
 
 
@@ -118,7 +118,7 @@ def verify(output: str, folders: tuple[str, ...], quick: bool) -> int:
     with explained():
         found = [inspect_partition(each, deep=not quick) for folder in folders for each in partitions(folder)]
     if not found:
-        raise Failure(f"{', '.join(folders)}: there is no .log file in it: is it a data folder?")
+        raise Failure(f"{', '.join(folders)}: there is no log in it: is it a data folder?")
     some = [each for each in found if each.findings or any(segment.size for segment in each.segments)]
     show(output, VERIFIED, map(verified, some), documents=map(document, found))
     problems = [each for partition in found for each in partition.findings]

@@ -175,7 +175,8 @@ class Durability:
         mark = self.start.mark()
         needed = not self.names_synced
         if needed:
-            self.names_synced = True  # before the sync: a file that is made meanwhile needs another
+            # Before the sync: a file that is made meanwhile needs another one, also that of a log without records.
+            self.names_synced = files.segments[-1].files.is_made
         try:
             if not self._save_epochs() and needed:
                 files.log_dir.storage.sync_folder(files.folder)

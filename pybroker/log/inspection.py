@@ -77,10 +77,10 @@ class Partition:
 
 
 def partitions(path: str) -> Iterator[str]:
-    """The partitions' folders at or below a folder, sorted."""
+    """The partitions' folders at or below a folder, sorted, also of logs without records."""
     for folder, below, files in os.walk(path):
         below.sort()
-        if any(is_log(name) for name in files):
+        if partition_metadata.FILE_NAME in files or any(is_log(name) for name in files):
             yield folder
 
 

@@ -252,8 +252,9 @@ class _Loader:
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
-        cache = self.log_dir.cache
-        return Segment.create(self.storage, cache, self.folder, base_offset, self.now_ms)
+        """Of a log that begins at 0 no file is made before it has records; another one's start is in the name."""
+        make = Segment.create if base_offset else Segment.unwritten
+        return make(self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms)
 
     def _restart_at(self, segments: Segments, offset: int) -> Segments:
         """The log ends before its start (the checkpoint is newer than what survived): nothing
@@ -307,7 +308,7 @@ class _Loader:
     def _rebuild_aborted(self, segment: Segment, producers: ProducerStates) -> None:
         """Makes the transaction index again; raises MalformedBatch."""
         segment.txn_index.delete()
-        markers, seen_ms = Markers(segment), segment.files.modified_ms
+        markers, seen_ms = Markers(segment), segment.modified_ms
         try:
             for position, batch in segment.batches():
                 replay_batch(producers, markers, position, batch, seen_ms, segment.txn_index)
@@ -329,6 +330,8 @@ class _Loader:
         self._replay_producers(producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start)
         for number in range(first, len(segments)):
             segment = segments[number]
+            if not segment.files.is_made:
+                continue
             following = segments[number + 1] if number + 1 < len(segments) else None
             try:
                 self._recover_segment(segment, producers, epochs, recovery_point, following)
@@ -350,7 +353,7 @@ class _Loader:
         segment.txn_index.delete()
         expected = segment.base_offset
         next_base = None if following is None else following.base_offset
-        markers, seen_ms = Markers(segment), segment.files.modified_ms
+        markers, seen_ms = Markers(segment), segment.modified_ms
         try:
             for position, batch in segment.verified_batches(0, recovery_point):
                 if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):

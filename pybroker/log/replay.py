@@ -93,7 +93,7 @@ def _replay_in_pieces(
                 break
             position = segment.position_of(start) if start > segment.base_offset else 0
             if position >= 0:
-                replayed, seen_ms = Markers(segment), segment.files.modified_ms
+                replayed, seen_ms = Markers(segment), segment.modified_ms
                 for count, (at, batch) in enumerate(segment.batches(position), 1):
                     if batch.base_offset >= log_end_offset:
                         break

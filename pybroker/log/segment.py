@@ -97,10 +97,16 @@ class Segment:
     @classmethod
     def create(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
         """Makes the files of a new, empty segment; raises OSError."""
+        segment = cls.unwritten(storage, cache, folder, base_offset, now_ms)
+        segment.files.make()
+        return segment
+
+    @classmethod
+    def unwritten(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
+        """A new, empty segment whose files are made when it is used first."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
-        segment.files.adopt(segment._begin(segment.path))
-        for index in (segment.offset_index, segment.time_index):
-            index.save()
+        segment.files.is_made = False
+        segment.start_indexes()
         return segment
 
     @classmethod
@@ -185,7 +191,12 @@ class Segment:
         time, in ms.
         """
         timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self.files.modified_ms
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When something was appended last, in ms; before that, when the segment was made."""
+        return self.files.modified_ms if self.files.is_made else self.created_ms
 
     # Appending
 
@@ -342,6 +353,8 @@ class Segment:
         The indexes tell both up to their last entries; what is behind is scanned. Raises
         MalformedBatch.
         """
+        if not self.files.is_made:
+            return self.base_offset - 1
         newest = self.time_index.last()
         if newest.timestamp >= 0 and self._dated(newest) is None:
             self._rebuild_once()

@@ -32,6 +32,7 @@ class SegmentFiles:
         "base_offset",
         "data",
         "folder",
+        "is_made",
         "is_removed",
         "offset_index",
         "recently_used",
@@ -51,6 +52,8 @@ class SegmentFiles:
         self.folder = folder
         self.base_offset = base_offset
         self.recently_used = False
+        self.is_made = True
+        """False where there are no files yet: of a new log that has no records."""
         self.is_removed = False
         """True where the files are gone, or are about to go; another segment may have files of these names."""
         self.offset_index = OffsetIndex(storage, cache, folder, base_offset)
@@ -77,6 +80,8 @@ class SegmentFiles:
         """Whatever a change of the files needs is open and read, and stays so meanwhile, however many files others
         open. Raises OSError.
         """
+        if not self.is_made:
+            self.make()
         self._cache.forget(self)  # it closes what it knows, on any thread and at any time
         try:
             if self.data is None:
@@ -100,12 +105,13 @@ class SegmentFiles:
         """Returns the ``.log`` file. If it is not open, it does not stay open for this, so that reading an idle log
         leaves it idle.
         """
-        return self.data or self.storage.open(self.path)
+        return self.data or (self.storage.open(self.path) if self.is_made else self.make())
 
     def save_indexes(self) -> None:
         """Brings the index files up to date; raises OSError."""
-        self.offset_index.save()
-        self.time_index.save()
+        if self.is_made:
+            self.offset_index.save()
+            self.time_index.save()
 
     def sync(self, *, with_indexes: bool) -> None:
         """Returns when the log with its transaction index, and where asked the other indexes, are
@@ -113,6 +119,8 @@ class SegmentFiles:
 
         Never to be retried.
         """
+        if not self.is_made:
+            return
         self.borrow().sync()
         self.txn_index.sync()
         if with_indexes:
@@ -152,7 +160,17 @@ class SegmentFiles:
 
     def open(self) -> DataFile:
         """Opens the ``.log``, to be given back when others need room. Raises OSError."""
-        return self.adopt(self.storage.open(self.path))
+        return self.adopt(self.storage.open(self.path)) if self.is_made else self.make()
+
+    def make(self) -> DataFile:
+        """Makes the files of an empty segment. Raises OSError, and can be called again then."""
+        file = self.storage.open(self.path, create=True)
+        file.truncate(0)
+        for index in (self.offset_index, self.time_index):
+            index.start_empty()
+            index.save()
+        self.is_made = True
+        return self.adopt(file)
 
     def adopt(self, file: DataFile) -> DataFile:
         """``file`` is the open ``.log`` from now on."""

@@ -46,7 +46,7 @@ def test_damage_is_told_and_fails_the_verb(at: tuple[Shell, Path], tmp_path: Pat
     assert " isvalid: false" in shell.done("log", "dump", tmp_path).out
     (empty := tmp_path / "empty").mkdir()
     assert "is it a data folder?" in shell.refused("log", "verify", empty)
-    assert "is it a data folder?" in shell.refused("log", "dump", empty)
+    assert "or it is no data folder" in shell.refused("log", "dump", empty)
     (other := tmp_path / "notes.txt").touch()
     assert "none of the files of a log" in shell.refused("log", "dump", other)
 

@@ -13,6 +13,7 @@ from cy.compaction.key_scanner import KeyScanner
 from pybroker.log import deep_cut, expiry, recovery, shared_configs
 from pybroker.log.compaction import cleaner, compaction
 from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.durability import Durability
 from pybroker.log.files import partition_metadata
 from pybroker.log.files.storage import Bytes
 from pybroker.log.log import Log
@@ -207,3 +208,15 @@ def topics_share_a_log() -> list[Patch]:
         (ReplicaManager, "_set_logs_aside", lambda *_, **__: None),
         (Log, "set_topic_id", set_any),
     ]
+
+
+@defect(f"{TESTS}/test_unwritten.py::test_the_names_of_files_that_come_late_are_synced_with_the_first_record")
+def names_of_no_files_count_as_synced() -> list[Patch]:
+    """A log that had no records when its folder was synced did not sync the names of its first files."""
+    sync_names = Durability._sync_names
+
+    def sync_all_names(self: Durability) -> None:
+        sync_names(self)
+        self.names_synced = True
+
+    return [(Durability, "_sync_names", sync_all_names)]
