@@ -103,6 +103,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_yscale("log")
     axes.set_title(panel.title, fontsize=8)
     axes.tick_params(labelsize=7)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     for curve in panel.curves:
         points = [point for point in curve.points if min(point) > 0]
         style = "--" if curve.is_broken else "-"
