@@ -106,11 +106,24 @@ def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
 
     request = MetadataKeeper._request
 
-    async def wait_for_all(self: MetadataKeeper, wish: int) -> None:
-        await request(self, wish)
+    async def wait_for_all(self: MetadataKeeper, wish: int, new: Any) -> None:
+        await request(self, wish, new)
         self._not_before = max([self._not_before, *(each.not_before for each in self._wanted.values())])
 
     return [(MetadataKeeper, "_request", wait_for_all)]
+
+
+@defect("pyclient/core/tests/test_metadata.py::test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all")
+def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
+    """The first record to each of a thousand topics asked for half a million."""
+    from pyclient.core.metadata import MetadataKeeper
+
+    request = MetadataKeeper._request
+
+    async def ask_for_all(self: MetadataKeeper, wish: int, new: Any) -> None:
+        await request(self, wish, None)
+
+    return [(MetadataKeeper, "_request", ask_for_all)]
 
 
 @defect("pyclient/core/tests/test_addresses.py::test_a_dead_address_before_a_living_one_keeps_no_client_away")
