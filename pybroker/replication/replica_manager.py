@@ -349,14 +349,14 @@ class ReplicaManager:
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
         """Deletes the logs of many topics at once: a log dir is synced, and its checkpoints are written, for all."""
-        gone = []
+        logs = []
         for topic in topics:
             partitions = self.partitions.give_up(topic.id)
             for partition in partitions:
                 self._withdraw(partition)
-            gone += [partition.topic_partition for partition in partitions]
+            logs += self.logs.take_out(partition.topic_partition for partition in partitions)
             await asyncio.sleep(0)
-        await self._delete(gone)
+        await self._delete_logs(logs)
 
     async def _remove(self, partitions: list[Partition]) -> None:
         """Replicas leave this broker; when this returns that is durable, and the files go in the background."""
@@ -365,7 +365,10 @@ class ReplicaManager:
         await self._delete(partition.topic_partition for partition in partitions)
 
     async def _delete(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        logs = self.logs.take_out(topic_partitions)
+        await self._delete_logs(self.logs.take_out(topic_partitions))
+
+    async def _delete_logs(self, logs: list[Log]) -> None:
+        """Deletes logs that were taken out."""
         if logs:
             await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, logs)
 
