@@ -215,12 +215,10 @@ class MetadataKeeper:
                 context = {"message": "a refresh of the metadata failed", "exception": fault}
                 self._loop.call_exception_handler(context)
             now = self._clock()
-            self._round_due = min(self._round_due, now + self._max_age)
-            if self._wish > self._served:
-                self._due = min(self._due, max(now, self._not_before))
-                if is_round and self._served < wish:
-                    self._round_due = min(self._round_due, self._due)
-            self._due = min(self._due, self._round_due)
+            again = max(now, self._not_before)
+            failed = self._served < wish
+            self._round_due = min(self._round_due, again if is_round and failed else now + self._max_age)
+            self._due = min(self._due, again if self._new else self._round_due, self._round_due)
             self._notify()
 
     async def _until_due(self) -> None:

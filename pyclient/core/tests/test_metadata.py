@@ -110,6 +110,32 @@ def test_a_new_topic_does_not_put_off_the_next_round() -> None:
     asyncio.run(work())
 
 
+def test_a_wish_for_later_makes_no_request_now() -> None:
+    """A topic that is not there was wished for during a request: an empty one followed at once."""
+
+    async def work() -> None:
+        world = World("t")
+        waiting = asyncio.create_task(world.know("nope", create=False))
+        while len(world.asked) < 10:
+            assert await world.keeper.next_update(world.clock() + PATIENCE_S)
+        ask = world.keeper._ask
+
+        async def ask_and_wish(message: Callable[[int], Metadata.Request]) -> Metadata.Response:
+            world.keeper.refresh("nope")
+            return await ask(message)
+
+        world.keeper._ask = ask_and_wish
+        await world.know("t")
+        assert world.keeper._due == world.keeper._round_due >= world.keeper._wanted["nope"].not_before
+        assert all(request.topics for request in world.asked)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await world.keeper.stop()
+
+    asyncio.run(work())
+
+
 def test_what_is_used_is_asked_for_though_nobody_has_waited_for_it() -> None:
     async def work() -> None:
         world = World("t")
