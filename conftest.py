@@ -17,12 +17,13 @@ from conformance.tiers import CAMPAIGN, NIGHTLY, SHARED, STARTED, started
 
 settings.register_profile("free", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", settings.get_profile("free"), derandomize=True)
+settings.load_profile("free")  # --hypothesis-profile=gate, as in tox.ini: the same examples in each run
 
 
 CAMPAIGN_S = 3_600
-"""The limit of a campaign's test that has none of its own: that of all others is for tests that take seconds."""
+"""Time limit for campaign tests that set none; pyproject.toml's limit is for short tests."""
 SPARE_S = 120.0
-"""Behind a test's own limit: it is told as a failed test, where a signal reaches it."""
+"""Wait this much longer than a test's own limit, so that pytest-timeout can first report the test as failed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,11 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Plants the defect that was asked for, in this process and in those that tests start."""
     config.addinivalue_line("markers", f"{NIGHTLY}: dear, or depends on time, processes or signals; not in the gate")
-    config.addinivalue_line("markers", f"{CAMPAIGN}: takes minutes to hours; runs with -m {CAMPAIGN} only")
+    config.addinivalue_line("markers", f"{CAMPAIGN}: takes more than ten minutes; runs with -m {CAMPAIGN} only")
     for kind, what in STARTED.items():
         config.addinivalue_line("markers", f"{kind}: starts {what}; nightly, by what the test takes")
     budget.register(config)
-    settings.load_profile("free" if config.getoption("-m") in (NIGHTLY, CAMPAIGN) else "gate")
     if name := config.getoption("--defect"):
         from pybroker.testing.defects import plant, plant_in_children
 
@@ -52,23 +52,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks the nightly tests by what they take; deselects (does not skip) campaigns that were not asked for."""
-    for item in items:
-        if item.get_closest_marker(CAMPAIGN):
-            if not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(CAMPAIGN_S))
-        elif isinstance(item, pytest.Function):
-            parameters = item.callspec.params if hasattr(item, "callspec") else {}
-            kinds = started(item.path, item.fixturenames, parameters)
-            for mark in (NIGHTLY, *kinds) if kinds else ():
-                item.add_marker(mark)
-            if shared := next((kind for kind in kinds if kind in SHARED), ""):
-                item.add_marker(pytest.mark.xdist_group(shared))
-    if CAMPAIGN in config.getoption("-m"):
-        return
-    unwanted = [item for item in items if item.get_closest_marker(CAMPAIGN)]
-    if unwanted:
-        config.hook.pytest_deselected(items=unwanted)
-        items[:] = [item for item in items if not item.get_closest_marker(CAMPAIGN)]
+    campaigns = [item for item in items if item.get_closest_marker(CAMPAIGN)]
+    others = [item for item in items if not item.get_closest_marker(CAMPAIGN)]
+    for item in campaigns:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(CAMPAIGN_S))
+    for item in others:
+        if isinstance(item, pytest.Function) and (kinds := _started(item)):
+            _mark(item, kinds)
+    if campaigns and CAMPAIGN not in config.getoption("-m"):
+        config.hook.pytest_deselected(items=campaigns)
+        items[:] = others
+
+
+def _started(item: pytest.Function) -> list[str]:
+    """What the test starts, dearest first."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return started(item.path, item.fixturenames, parameters)
+
+
+def _mark(item: pytest.Function, kinds: list[str]) -> None:
+    """Marks a nightly test. Those that share something dear run on one worker."""
+    for mark in (NIGHTLY, *kinds):
+        item.add_marker(mark)
+    if shared := [kind for kind in kinds if kind in SHARED]:
+        item.add_marker(pytest.mark.xdist_group(shared[0]))
 
 
 @pytest.hookimpl(tryfirst=True)

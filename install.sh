@@ -3,7 +3,7 @@
 #                        Cython parts are compiled in this folder, from which .venv's Python takes everything: it has to stay
 # PYTHON=python3.14 sh install.sh    by that Python; without, python3
 # sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, examples) as well
-# sh install.sh tests    and what `tox` needs: tox, kcat, and a newer Python where there is none
+# sh install.sh tests    what `tox` needs instead: tox, kcat, and a newer Python where there is none (tox installs pybroker)
 # sh install.sh nightly  and what `tox -e nightly` needs: a JDK, maven, ZooKeeper, PostgreSQL, strace, iproute2, git
 set -eu
 cd "$(dirname "$0")"
@@ -11,7 +11,8 @@ cd "$(dirname "$0")"
 java_17='test "$(java -version 2>&1 | sed -n "s/.*version \"\([0-9]*\).*/\1/p")" -ge 17'
 
 check_extra() {
-    extras=$(sed -n '/^\[options.extras_require\]/,/^\[options.packages/s/^\([a-z]*\) =$/\1/p' setup.cfg | tr '\n' ' ')
+    extras=$(sed -n '/^\[options.extras_require\]/,/^\[options.packages/s/^\([a-z]*\) =$/\1/p' setup.cfg |
+        grep -vxE 'unit|test|lint' | tr '\n' ' ')
     case " tests nightly $extras" in *" ${1:-tests} "*) return 0 ;; esac
     echo "install.sh: $1 is no extra; there are: tests nightly $extras" >&2
     exit 2

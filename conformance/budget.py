@@ -59,9 +59,9 @@ class Budget:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         line = f"{self.total_s:.0f} s of CPU; the budget is {self.limit_s:.0f} s"
-        passed = self.total_s > self.limit_s
-        terminalreporter.section("budget", red=passed, bold=passed)
-        terminalreporter.write_line(f"{line}: make a test cheaper, or mark it nightly" if passed else line)
+        exceeded = self.total_s > self.limit_s
+        terminalreporter.section("budget", red=exceeded, bold=exceeded)
+        terminalreporter.write_line(f"{line}: make a test cheaper, or mark it nightly" if exceeded else line)
 
 
 def register(config: pytest.Config) -> None:

@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).parents[1]
 GRACE_S: Final = 60.0
 """So long a command may take to stop what it started, once it is interrupted."""
 MARK: Final = "CONFORMANCE_CAMPAIGN"
-"""A variable of the environment that tells what a command has started, in whatever session that is now."""
+"""Set in the environment of a campaign's processes, so that they can be found after ``setsid``."""
 UNKNOWN: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 
@@ -151,7 +151,7 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
         (Program("conformance.bench.hostility"), Program("conformance.bench.hostility", ("--brokers", "3"))),
     ),
 }
-"""By their names. ``conformance/tests/test_environments.py`` looks that no marked test is left out."""
+"""By their names. ``conformance/tests/test_environments.py`` checks that no marked test is left out."""
 
 
 def listed() -> str:

@@ -51,9 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(config), "conformance-recorder")
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects (does not skip) what was not asked for."""
+    """Deselects (does not skip) what was not asked for. Last: other rooms mark their tests before."""
     unwanted = [item for item in items if _unwanted(config, item)]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)

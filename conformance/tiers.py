@@ -1,8 +1,9 @@
 """Which tier a test belongs to: the gate, the nightly run or a campaign.
 
-The tier stands where the cost is: in the fixture. What takes one of ``DEAR`` is ``nightly``; so is what says so by
-``pytest.mark.nightly``, because it starts a process, sends a signal or depends on time. ``pytest.mark.campaign`` is for
-what takes an hour. Everything else is the gate. CONTRIBUTING.md explains the tiers.
+A test is ``nightly`` if it takes a fixture that ``DEAR`` names, if its folder is one of ``PLACES``, or if it says so by
+``pytest.mark.nightly``, because it starts a process of its own, sends a signal or depends on time. What takes more than
+about ten minutes, or thousands of repetitions, is marked ``campaign``. Everything else is the gate: it may use a broker
+that its module or session shares. CONTRIBUTING.md explains the tiers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePath
+
+FOLDERS = ("conformance", "cy", "docs", "pybroker", "pyclient")
+"""Where the tests are."""
 
 NIGHTLY = "nightly"
 CAMPAIGN = "campaign"
@@ -20,7 +24,6 @@ DEAR = {
     "*spark": "spark",
     "*java*": "java",
     "*_broker": "process",
-    "own": "process",
 }
 """Patterns of fixtures' names, and what they start."""
 PLACES = {
@@ -29,6 +32,7 @@ PLACES = {
     "conformance/spark": "spark",
     "conformance/clients": "java",
     "conformance/applications": "java",
+    "conformance/bench": "process",
 }
 """Folders all of whose tests start it."""
 STARTED = {"cluster": "several brokers or ZooKeeper", "spark": "PySpark", "java": "a JVM", "process": "its own broker"}

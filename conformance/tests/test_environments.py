@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.campaign import CAMPAIGNS, ROOT, Program, Suite
+from conformance.tiers import FOLDERS
 
-FOLDERS = ("cy", "pyclient", "pybroker", "docs", "conformance")
 MARKED = re.compile(r"\bmark\.campaign\b")
 TESTS_OF_MARKS = {Path("conformance/tests/test_environments.py"), Path("conformance/tests/test_gate.py")}
-"""They name the mark, and bear it not."""
+"""These mention the mark without using it."""
 
 
 def marked() -> set[Path]:

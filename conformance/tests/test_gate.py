@@ -7,18 +7,18 @@ be written so is marked ``nightly``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from conformance.tiers import CAMPAIGN, NIGHTLY, started
+from conformance.tiers import CAMPAIGN, FOLDERS, NIGHTLY, started
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("cy", "pyclient", "pybroker", "docs", "conformance")
-CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
+CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"}
 WALL_CLOCKS = {"time", "time_ns"}
-"""These may say when a record was made, but not whether a test passes."""
+"""These may say when a record was made, but not whether a test passes. A loop's ``time`` as little."""
+TIMERS = {"Timer", "call_later"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -37,52 +37,60 @@ def of_gate(path: Path, body: list[ast.stmt]) -> Iterator[ast.stmt]:
         if isinstance(node, ast.ClassDef) and not any(map(is_left_out, node.decorator_list)):
             yield from of_gate(path, node.body)
         elif isinstance(node, Function):
-            fixtures = [each.arg for each in (*node.args.args, *node.args.kwonlyargs)]
-            marked = [each for each in node.decorator_list if "parametrize" not in ast.unparse(each)]
-            if not any(map(is_left_out, marked)) and not started(path, fixtures, {}):
+            if not is_of_another_tier(path, node):
                 yield node
         elif not isinstance(node, ast.ClassDef):
             yield node
 
 
-def called(node: ast.AST) -> str:
-    """``time.monotonic()`` → ``monotonic``; "" where ``node`` is no call."""
+def is_of_another_tier(path: Path, node: Function) -> bool:
+    """Whether a mark, or a fixture that a test or another fixture takes, puts it there."""
+    marks = [each for each in node.decorator_list if "parametrize" not in ast.unparse(each)]
+    if any(map(is_left_out, marks)) or started(path, [], {}):
+        return True
+    is_fixture = any("fixture" in ast.unparse(each) for each in marks)
+    taken = [each.arg for each in (*node.args.args, *node.args.kwonlyargs)]
+    return (is_fixture or node.name.startswith("test")) and bool(started(path, taken, {}))
+
+
+def called(node: ast.AST, names: Mapping[str, str]) -> str:
+    """``time.monotonic()`` → ``monotonic``; "" where ``node`` is no call. ``names`` are what a module has renamed."""
     if not isinstance(node, ast.Call):
         return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return names.get(name, name)
 
 
-def is_of_time(node: ast.AST) -> bool:
-    """Whether the owner of this call is the module ``time``, or there is none."""
-    assert isinstance(node, ast.Call)
-    return not isinstance(node.func, ast.Attribute) or ast.unparse(node.func.value) == "time"
+def renamed(module: ast.Module) -> dict[str, str]:
+    """``from time import monotonic as now`` → ``{"now": "monotonic"}``."""
+    imports = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
+    return {each.asname: each.name for node in imports for each in node.names if each.asname}
 
 
-def sleeps(node: ast.AST) -> bool:
-    """Whether this is a call that sleeps for longer than no time."""
-    return (
-        called(node) == "sleep"
-        and isinstance(node, ast.Call)
-        and bool(node.args)
-        and not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
-    )
+def waits(node: ast.AST, names: Mapping[str, str]) -> bool:
+    """Whether this sleeps for longer than no time, or sets a timer to a number."""
+    if not isinstance(node, ast.Call) or not (given := [*node.args, *(each.value for each in node.keywords)]):
+        return False
+    name, number = called(node, names), getattr(given[0], "value", None)
+    return (name == "sleep" and number != 0) or (name in TIMERS and bool(number))
 
 
-def trespasses(statement: ast.stmt) -> Iterator[str]:
+def trespasses(statement: ast.stmt, names: Mapping[str, str]) -> Iterator[str]:
     """What a statement of the gate does with time."""
     for node in ast.walk(statement):
-        if sleeps(node) or (called(node) in CLOCKS and is_of_time(node)):
+        if waits(node, names) or called(node, names) in CLOCKS:
             yield f"{node.lineno}: {ast.unparse(node)}"
         elif isinstance(node, ast.Assert):
             for each in ast.walk(node):
-                if called(each) in WALL_CLOCKS and is_of_time(each):
+                if called(each, names) in WALL_CLOCKS:
                     yield f"{node.lineno}: {ast.unparse(node)[:100]}"
 
 
 def found(source: str, path: Path = Path("test_one.py")) -> list[str]:
     """All of a module, each once."""
-    statements = of_gate(path, ast.parse(source).body)
-    return sorted({each for statement in statements for each in trespasses(statement)})
+    module = ast.parse(source)
+    names = renamed(module)
+    return sorted({each for statement in of_gate(path, module.body) for each in trespasses(statement, names)})
 
 
 def test_no_test_of_the_gate_depends_on_time() -> None:
@@ -100,6 +108,14 @@ def test_no_test_of_the_gate_depends_on_time() -> None:
         ("def test():\n    sleep(PAUSE_S)", 1),
         ("def test():\n    assert before < time.time()", 1),
         ("class A:\n    def test(self):\n        time.sleep(1)", 1),
+        ("def test():\n    sleep(secs=1)", 1),
+        ("from time import perf_counter as now\ndef test():\n    assert now() < 1", 1),
+        ("def test():\n    assert loop.time() < 1", 1),
+        ("def test():\n    threading.Timer(0.3, wake).start()", 1),
+        ("def test():\n    loop.call_later(0.1, wake)", 1),
+        ("def helper(new_broker):\n    time.sleep(1)", 1),
+        ("@pytest.fixture\ndef started(new_broker):\n    time.sleep(1)", 0),
+        ("def test():\n    loop.call_later(PATIENCE_S, give_up)", 0),
         ("async def test():\n    await asyncio.sleep(0)", 0),
         ("def test():\n    send(time.time())", 0),
         ("@pytest.mark.nightly\ndef test():\n    time.sleep(1)", 0),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
+from conformance.tiers import FOLDERS
 from docs.tests.blocks import ROOT
 
-FOLDERS = ("conformance", "cy", "docs", "pybroker", "pyclient")
 PAGE = ROOT / "docs" / "fault-cases.md"
 TEST = re.compile(r"def test_case_(\d+(?:_and_\d+)*)_")
 ROW = re.compile(r"\| (\d+) \|(.*)\|(.*)\|(.*)\|")

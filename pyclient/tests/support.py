@@ -9,6 +9,10 @@ from typing import Any
 from pyclient import Consumer, Record, TopicPartition
 
 PATIENCE_S = 90.0
+LATE_S = 3.0
+"""For a call whose time ends with an error that a broker has told before."""
+SOON_S = 0.1
+"""A wait has usually begun then. A test that calls something so late passes before and after that."""
 
 
 def until(condition: Callable[[], Any], what: str = "the condition") -> Any:

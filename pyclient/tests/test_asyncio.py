@@ -10,7 +10,7 @@ import pytest
 from pyclient import TopicPartition, aio
 from pyclient.errors import BufferExhausted, KafkaError, WakeupError
 from pyclient.tests.brokers import unique
-from pyclient.tests.support import PATIENCE_S
+from pyclient.tests.support import PATIENCE_S, SOON_S
 
 
 async def take(consumer, count):
@@ -178,7 +178,7 @@ def test_wakeup_and_cancellation_end_a_poll(broker, topic):
     async def work():
         async with aio.Consumer(broker.bootstrap) as consumer:
             await consumer.assign([TopicPartition(topic, 0)])
-            asyncio.get_running_loop().call_later(0.1, consumer.wakeup)
+            asyncio.get_running_loop().call_later(SOON_S, consumer.wakeup)
             with pytest.raises(WakeupError):
                 await consumer.poll()
             with pytest.raises(TimeoutError):

@@ -11,8 +11,6 @@ from conformance.bench.clients import OURS, run
 from conformance.bench.null_broker import NullBroker, batch_of
 from conformance.bench.pairs import CPU, LATENCY, SPEED, Load, Sample, WorkerError
 
-pytestmark = pytest.mark.nightly
-
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:

@@ -12,7 +12,6 @@ from conformance.bench.cluster import crowd, failover, many_partitions, replicat
 from conformance.bench.cluster.trio import OurTrio
 from conformance.bench.cluster.width import leaders
 
-pytestmark = pytest.mark.nightly
 SMALL = replace(QUICK, replicated_records=2_000, kills=1, clients=40, partitions=30)
 
 

@@ -12,7 +12,6 @@ from conformance.bench.hostility.target import COORDINATED, HOSTILE, running
 from conformance.harness import kinds
 from conformance.harness.wire_client import Wire
 
-pytestmark = pytest.mark.nightly
 GOOD = {
     "said": "8 B",
     "seconds": 0.1,

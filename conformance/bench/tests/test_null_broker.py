@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conformance.bench.null_broker import NullBroker, batch_of
 from conformance.harness.wire_client import Wire
 
-pytestmark = pytest.mark.nightly
 RECORDS = 10
 SIZE = 100
 WANTED = 25

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from conformance.bench import pairs
 from conformance.bench.pairs import CPU, LATENCY, SPEED, Load, Page, Pair, Sample, WorkerError
 
-pytestmark = pytest.mark.nightly
 OURS = "ours"
 PAIR = Pair("a pair", Load("confluent", "produce", 1), Load(OURS, "produce", 1), 4)
 DELAY = Pair("a delay", Load("confluent", "latency", 1), Load(OURS, "latency", 1), 1, LATENCY)

@@ -12,8 +12,6 @@ from conformance.bench.scale.growth import clear, exponent
 from conformance.bench.scale.page import ROWS
 from conformance.bench.scale.spent import CPU, SECONDS
 
-pytestmark = pytest.mark.nightly
-
 
 def sample(partitions: int, cpu_s: float, broker: str = "ours", items: int = 0, calls: int = 1) -> Sample:
     figures = {SECONDS: 2 * cpu_s, CPU: cpu_s}

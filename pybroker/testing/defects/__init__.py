@@ -32,8 +32,8 @@ VARIABLE = "PYBROKER_DEFECT"
 class Defect(NamedTuple):
     """``patches()`` brings the defect back; ``test`` is the pytest node id, or file, that must fail then.
 
-    ``says`` is a regular expression for what its failure has to say. A name that several tests must find is there once
-    for each of them.
+    ``says`` is a regular expression for what its failure has to say. If several tests must find a
+    defect, it has one entry for each.
     """
 
     name: str

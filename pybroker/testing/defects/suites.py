@@ -1,6 +1,6 @@
 """Where defects of promises are found: in simulated histories, and in trials of three real brokers.
 
-What breaks first depends on the seed, or on time. So a defect names all that may say so.
+What breaks first depends on the seed, or on time. So a defect lists every invariant that may report it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pyclient.protocol import (
     OffsetFetch,
 )
 from pyclient.protocol.errors import GroupIdNotFound, InvalidPartitions, NotCoordinator, NotLeaderOrFollower
-from pyclient.tests.support import PATIENCE_S
+from pyclient.tests.support import LATE_S, PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -107,7 +107,7 @@ async def test_a_hangup_is_retried(broker, admin):
 async def test_when_the_time_is_over_the_last_error_is_raised(broker, admin):
     broker.handlers[ListOffsets] = offsets({0: [6] * 10_000})
     with pytest.raises(KafkaError) as caught:
-        await admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=0.5)
+        await admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=LATE_S)
     assert isinstance(caught.value, NotLeaderOrFollower)
 
 
@@ -209,7 +209,7 @@ async def test_an_error_of_the_group_is_raised(broker, admin):
         groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=16)]
     )
     with pytest.raises(NotCoordinator):
-        await admin.list_consumer_group_offsets("g", timeout=0.5)
+        await admin.list_consumer_group_offsets("g", timeout=LATE_S)
 
 
 @with_admin

@@ -15,6 +15,7 @@ from pyclient import Admin, Consumer, TopicPartition, aio
 from pyclient.consumer import CommitFailed, IllegalState, NoOffsetForPartition, OffsetAndMetadata, Records
 from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, WakeupError
 from pyclient.tests.brokers import broker, unique, until  # noqa: F401
+from pyclient.tests.support import SOON_S
 
 PROTOCOLS = ("classic", "consumer")
 QUICK = {
@@ -233,7 +234,7 @@ def test_seek_heals_what_no_poll_has_told_yet(broker, topic):  # noqa: F811
 def test_wakeup_ends_the_wait(broker, topic) -> None:  # noqa: F811
     with Consumer(broker.bootstrap) as consumer:
         consumer.assign(both(topic))
-        threading.Timer(0.05, consumer.wakeup).start()
+        threading.Timer(SOON_S, consumer.wakeup).start()
         with pytest.raises(WakeupError):
             consumer.poll()
 

@@ -45,7 +45,7 @@ from pyclient.protocol.errors import (
     NotCoordinator,
     UnknownTopicOrPartition,
 )
-from pyclient.tests.support import PATIENCE_S
+from pyclient.tests.support import LATE_S, PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 
@@ -338,7 +338,7 @@ async def test_an_unknown_topic_is_an_error_when_the_time_is_over():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         with pytest.raises(UnknownTopicOrPartition, match="nope"):
-            await client.metadata(["nope"], timeout=0.5, create=False)
+            await client.metadata(["nope"], timeout=LATE_S, create=False)
         assert not broker.asked(Metadata)[0].allow_auto_topic_creation
 
 
@@ -347,7 +347,7 @@ async def test_only_topics_that_may_be_created_are_asked_for_as_such():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.metadata(["t"], timeout=5, create=True)
         with pytest.raises(UnknownTopicOrPartition):
-            await client.metadata(["nope"], timeout=0.5, create=False)
+            await client.metadata(["nope"], timeout=LATE_S, create=False)
         for request in broker.asked(Metadata):
             named = {each.name for each in request.topics}
             assert not ("nope" in named and request.allow_auto_topic_creation)
@@ -367,7 +367,7 @@ async def test_a_topic_for_which_there_are_too_few_brokers_is_waited_for():
         await client.start(PATIENCE_S)
         broker.topics["early"] = -InvalidReplicationFactor.code
         with pytest.raises(InvalidReplicationFactor, match="early"):
-            await client.metadata(["early"], timeout=0.5)
+            await client.metadata(["early"], timeout=LATE_S)
         asked = len(broker.asked(Metadata))
         waiting = asyncio.ensure_future(client.metadata(["early"], timeout=1000))
         while len(broker.asked(Metadata)) < asked + 2 and not waiting.done():
@@ -407,9 +407,9 @@ async def test_an_unknown_topic_says_why_it_is_not_created():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'nope' \(auto.create.topics.enable is off"):
-            await client.metadata(["nope"], timeout=0.5, create=True)
+            await client.metadata(["nope"], timeout=LATE_S, create=True)
         with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'never' \(.*allow.auto.create.topics"):
-            await client.metadata(["never"], timeout=0.5, create=False)
+            await client.metadata(["never"], timeout=LATE_S, create=False)
 
 
 @on_loop

@@ -49,6 +49,7 @@ def test_a_response_within_its_budget_is_encoded_and_the_next_has_its_own() -> N
     assert codec.encode_response(9, 1, response) == frame
 
 
+@pytest.mark.nightly  # others' threads have their part in it
 def test_a_thread_that_encodes_politely_makes_way_once_in_a_thousand_elements() -> None:
     """However many arrays they are in: each partition's three made way, which took a hundred times as long."""
     partition = Metadata.Response.MetadataResponsePartition(replica_nodes=[1], isr_nodes=[1], offline_replicas=[1])

@@ -1,6 +1,6 @@
 """Protocols that Kafka once had are found out, and by an invariant that says what is wrong.
 
-``test_defects.py`` has all the others.
+The gate's sample of what ``test_defects.py`` runs nightly.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ from pybroker.testing.simulator.scheduler import ProcessLoop, Scheduler
 from pybroker.testing.simulator.world import drawn, run
 from pyclient.protocol.errors import NotController
 
+STEP_S = 0.1
+"""Of the simulated clock."""
+
 
 @pytest.fixture
 def loop() -> ProcessLoop:
@@ -45,7 +48,7 @@ def test_what_a_task_of_a_dead_process_has_raised_is_nobodys_concern(loop: Proce
 
 def test_what_a_finalizer_tells_ends_the_history(loop: ProcessLoop) -> None:
     loop.call_soon(lambda: loop.create_future().set_exception(ValueError("of a future that goes")))
-    loop.call_later(0.1, int)
+    loop.call_later(STEP_S, int)
     with pytest.raises(ValueError, match="of a future"):
         loop.scheduler.run(1.0)
 
