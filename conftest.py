@@ -79,6 +79,14 @@ def _mark(item: pytest.Function, kinds: list[str]) -> None:
         item.add_marker(pytest.mark.xdist_group(shared[0]))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A test that must fail does not wait as long for what does not come."""
+    if session.config.getoption("--defect"):
+        from pybroker.testing.defects import lose_patience
+
+        lose_patience()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test's own time limit counts before ``faulthandler_timeout``, which ends a run that hangs with all stacks."""

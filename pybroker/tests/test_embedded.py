@@ -25,6 +25,7 @@ from pyclient.admin.types import ConfigResource, ResourceType
 
 pytestmark = pytest.mark.nightly
 
+PATIENCE_S = 60.0
 INTERRUPTED = """
 import pybroker, time
 from pyclient import Admin
@@ -53,7 +54,7 @@ with pybroker.run() as broker:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

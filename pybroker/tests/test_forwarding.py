@@ -9,7 +9,7 @@ from typing import Any
 from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.net.peer_connection import PeerConnection, connect
 from pybroker.server import Broker
-from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
 from pyclient.protocol import (
     CreatePartitions,
     CreateTopics,
@@ -49,7 +49,7 @@ async def ask(broker: Broker, api: Api, version: int, request: Any) -> Any:
 
     client.send(api, version, request, done)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             return await answer
     finally:
         client.lose("asked")

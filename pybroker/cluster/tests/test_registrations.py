@@ -21,6 +21,7 @@ from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode, _boot
 from pybroker.cluster.owner_process import Owner, own_process
 from pybroker.cluster.tests.harness import (
+    PATIENCE_S,
     Members,
     assigned,
     membership_of,
@@ -141,12 +142,12 @@ def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_i
         led = partition_of(await members.settled())
         assert led.leader == 2
         awake.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await failed.wait()
         await members.until(lambda: set(old.image.brokers) == {1})
         assert all(other.node.broker_epoch not in _epochs(image) for image in old.history.values())
         assert partition_of(old.image).leader_epoch < led.leader_epoch
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await old.node.retire()
             await old.die()
         assert not (await members.settled()).brokers[2].is_leaving

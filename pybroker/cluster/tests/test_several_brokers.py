@@ -19,6 +19,7 @@ from pybroker.cluster.metadata.image import (
     TopicImage,
 )
 from pybroker.cluster.tests.harness import (
+    PATIENCE_S,
     Members,
     assigned,
     membership_of,
@@ -411,7 +412,7 @@ def test_a_broker_that_cannot_apply_what_the_controller_has_changed_stops(tmp_pa
 
         broken.node.metadata.add_listener(cannot)
         await members.controller.node.controller.create_topics([assigned("t", (1, 2))])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await failed.wait()
         await broken.die()
 

@@ -18,7 +18,7 @@ from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.suspects import GRACE_MS, Suspects
 from pybroker.handlers import metadata
 from pybroker.handlers.common.call import Call
-from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
 from pyclient.protocol import Metadata
 
 LONG_MS = 3_600_000
@@ -45,7 +45,7 @@ def scenario(play: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[],
     async def run() -> None:
         world = World()
         await world.register(7)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await play(world)
 
     def test(monkeypatch: pytest.MonkeyPatch) -> None:

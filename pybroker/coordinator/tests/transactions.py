@@ -14,6 +14,7 @@ from pybroker.coordinator.tests import harness
 from pybroker.coordinator.transactions import FEATURE, TransactionCoordinator
 from pybroker.topic_partition import TopicPartition
 
+PATIENCE_S = 60.0
 A = TopicPartition("t", 0)
 B = TopicPartition("t", 1)
 
@@ -95,7 +96,7 @@ class Node(harness.Node):
 
 def until(node: Node, holds: Callable[[], bool]) -> None:
     """Waits for what a pause of the sender or a timer may come before."""
-    deadline = node.loop.time() + 60
+    deadline = node.loop.time() + PATIENCE_S
     while not holds():
         assert node.loop.time() < deadline
         node.clock.advance(10)

@@ -19,6 +19,7 @@ from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.topic_partition import TopicPartition
 
+PATIENCE_S = 60.0
 NODE = 1
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
@@ -52,7 +53,7 @@ def until(loop: asyncio.AbstractEventLoop, holds: Callable[[], object]) -> None:
     """Lets the loop run until something holds; fails after a minute."""
 
     async def wait() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not holds():
                 await asyncio.sleep(0.002)
 

@@ -15,6 +15,7 @@ from pyclient.consumer.classic import ClassicMembership, encoded
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 PLACE, UNWANTED = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -63,7 +64,7 @@ class Group:
         return Heartbeat.Response(error_code=error)
 
     async def until(self, condition: Callable[[], object], *, polling: bool = True) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 if polling:
                     self.application.poll(self.appointments)

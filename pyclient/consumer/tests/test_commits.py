@@ -19,6 +19,7 @@ from pyclient.consumer.types import OffsetAndMetadata
 from pyclient.errors import KafkaError
 from pyclient.protocol import ListOffsets, OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import NotCoordinator, UnknownServerError
+from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -84,7 +85,7 @@ def member(**settings: Any) -> Callable[[Check], Callable[[], None]]:
     def decorated(check: Check) -> Callable[[], None]:
         def run() -> None:
             async def main() -> None:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE_S):
                     await check(Member(**settings))
 
             asyncio.run(main())

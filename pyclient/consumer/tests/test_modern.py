@@ -15,6 +15,7 @@ from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import ConsumerGroupHeartbeat, Metadata
+from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -69,7 +70,7 @@ class Group:
         return kind(topics=rows)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 self.application.poll(self.appointments)
                 await asyncio.sleep(0)
@@ -148,7 +149,7 @@ def test_who_was_put_out_stays_who_it_was_until_the_application_polls(listens: b
         who = group.member.metadata()
         assert (who.generation_id, who.member_id) == (1, "m")
         group.epoch, group.code, group.told = 7, FENCED_MEMBER_EPOCH, None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not group.member.is_out and group.member.epoch == 1:
                 await asyncio.sleep(0)
         assert group.member.is_out
