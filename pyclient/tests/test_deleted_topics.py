@@ -8,7 +8,7 @@ from pyclient import Consumer, Producer, TopicPartition
 from pyclient.tests.brokers import unique
 from pyclient.tests.support import until
 
-ROUNDS = 3
+OFTEN = {"metadata_max_age_ms": 200}
 
 
 def delete(admin, topic):
@@ -17,16 +17,18 @@ def delete(admin, topic):
 
 
 def ask_for_others(client, admin):
-    """Each new topic is a reason to ask for metadata: of all topics that the client still wants to know of."""
-    for _ in range(ROUNDS):
-        other = unique("other")
-        admin.create_topics(other, num_partitions=1, replication_factor=1)
-        until(lambda other=other: other in admin.list_topics(), "the creation")
-        client.partitions_for(other)
+    """Returns when the client has asked again for all topics of which it still wants to know: another one has grown."""
+    other = unique("other")
+    admin.create_topics(other, num_partitions=1, replication_factor=1)
+    until(lambda: other in admin.list_topics(), "the creation")
+    for count in (1, 2, 3):
+        if count > 1:
+            admin.create_partitions({other: count})
+        until(lambda count=count: len(client.partitions_for(other)) == count, "a partition more")
 
 
 def test_a_producer_that_sends_nothing_more_brings_no_topic_back(broker, admin, topic):
-    with Producer(broker.bootstrap) as producer:
+    with Producer(broker.bootstrap, **OFTEN) as producer:
         producer.send(topic, b"v").result()
         delete(admin, topic)
         ask_for_others(producer, admin)
@@ -34,7 +36,7 @@ def test_a_producer_that_sends_nothing_more_brings_no_topic_back(broker, admin, 
 
 
 def test_a_producer_that_sends_again_has_the_topic_made_again(broker, admin, topic):
-    with Producer(broker.bootstrap) as producer:
+    with Producer(broker.bootstrap, **OFTEN) as producer:
         producer.send(topic, b"v").result()
         delete(admin, topic)
         ask_for_others(producer, admin)
@@ -47,7 +49,7 @@ def test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more(
     broker, admin, new_topic, group, protocol
 ):
     first, second = new_topic(), new_topic()
-    with Consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as consumer:
+    with Consumer(broker.bootstrap, group_id=group, group_protocol=protocol, **OFTEN) as consumer:
         consumer.subscribe([first])
         until(lambda: consumer.poll(timeout=0.1) or consumer.assignment(), "an assignment")
         consumer.subscribe([second])
@@ -58,7 +60,7 @@ def test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more(
 
 
 def test_a_consumer_brings_no_topic_back_that_it_once_asked_the_end_of(broker, admin, topic):
-    with Consumer(broker.bootstrap) as consumer:
+    with Consumer(broker.bootstrap, **OFTEN) as consumer:
         consumer.end_offsets([TopicPartition(topic, 0)])
         delete(admin, topic)
         ask_for_others(consumer, admin)
