@@ -123,6 +123,7 @@ def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_when_it_
     writer.write(5, without=old)
     doors.backs[old].heal()
     doors.backs[old].cut()
+    until(lambda: not doors.machines.leads(old, TOPIC, 0), "the old leader hears of the new one")
     doors.check(history)
 
 
