@@ -11,5 +11,6 @@ cdef class RecordsIterator:
     cdef Chunk chunk            # the one that is read, or None
     cdef Py_ssize_t next_chunk
     cdef int index              # of the next record in it
+    cdef readonly Py_ssize_t given
 
     cdef bint advance(self) except -1

@@ -43,6 +43,10 @@ class Record:
 class RecordsIterator(Iterator[Record]):
     def __next__(self) -> Record: ...
     def __iter__(self) -> RecordsIterator: ...
+    given: int
+    """How many records it has returned."""
+    def back_to(self, given: int) -> None:
+        """Returns the last record again, if more than ``given`` were returned before."""
     def stop(self) -> None:
         """Ends the iteration."""
     def rest(self) -> dict[tuple[str, int], int]:

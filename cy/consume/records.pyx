@@ -185,7 +185,13 @@ cdef class RecordsIterator:
             if not self.advance():
                 raise StopIteration
         self.index += 1
+        self.given += 1
         return record_at(self.chunk, self.index - 1)
+
+    def back_to(self, Py_ssize_t given):
+        if self.given > given:
+            self.index -= 1
+            self.given -= 1
 
     def stop(self):
         self.chunk = None

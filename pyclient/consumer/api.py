@@ -79,7 +79,14 @@ class ConsumerApi:
     def _next(self) -> Record | None:
         """Returns the next polled record, or None if all were returned."""
         reading = self._reading
-        record = None if reading is None else next(reading, None)
+        if reading is None:
+            return None
+        before = reading.given
+        try:
+            record = next(reading, None)
+        except BaseException:  # of a signal's handler: nobody gets the record
+            reading.back_to(before)
+            raise
         if record is None:
             self._reading = None
         return record
@@ -88,18 +95,19 @@ class ConsumerApi:
         """Makes the next poll return the records that the iteration did not reach. This does not mark the others as
         processed, because the application may still work on the last one.
         """
-        rest, reading, self._reading = self._unread(), self._reading, None
-        if reading is not None:
-            reading.stop()
+        rest, reading = self._unread(), self._reading
         with self._core.lock:
             for tp, offset in rest.items():
                 state = self._core.subscription.states.get(tp)
                 if state is not None and state.position is not None:
                     state.go_back(offset)
+        if reading is not None:
+            reading.stop()
+        self._reading = None
         if rest:
             self._core.fetcher.wake()
 
-    def _given(self, chunks: list[Chunk]) -> Records:
+    def _intercepted(self, chunks: list[Chunk]) -> Records:
         """Returns the result of ``poll`` after calling the interceptors."""
         records = Records(chunks)
         if chunks and self._core.interceptors:

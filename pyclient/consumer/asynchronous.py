@@ -191,7 +191,8 @@ class Consumer(ConsumerApi):
         Raises WakeupError, NoOffsetForPartition, CorruptRecords, and errors of the group's coordinator. Raises
         IllegalState without a subscription or assignment, and ValueError if ``max_records`` is below 1.
         """
-        return self._given(await self._poll(timeout, self._limit if max_records is None else limit_of(max_records)))
+        limit = self._limit if max_records is None else limit_of(max_records)
+        return self._intercepted(await self._poll(timeout, limit))
 
     async def poll_arrow(
         self, max_rows: int = 100_000, timeout: float | None = None, wanted: pyarrow.Schema | None = None

@@ -201,7 +201,15 @@ class Consumer(ConsumerApi):
         Raises WakeupError, NoOffsetForPartition, CorruptRecords, and errors of the group's coordinator. Raises
         IllegalState without a subscription or assignment, and ValueError if ``max_records`` is below 1.
         """
-        return self._given(self._poll(timeout, self._limit if max_records is None else limit_of(max_records)))
+        fetcher = self._core.fetcher
+        try:
+            limit = self._limit if max_records is None else limit_of(max_records)
+            records = self._intercepted(self._poll(timeout, limit))
+            fetcher.taken = []  # no call follows: the handler of a signal runs before, or in the application
+            return records
+        except BaseException:
+            fetcher.give_back()
+            raise
 
     def poll_arrow(
         self, max_rows: int = 100_000, timeout: float | None = None, wanted: pyarrow.Schema | None = None
@@ -212,11 +220,14 @@ class Consumer(ConsumerApi):
         timestamps may be in ms, us or ns. Keys and values are bytes: deserializers are not called. A batch has at most
         256 MiB of records, except for a single larger one. If it cannot be made, the positions do not move.
         """
-        chunks = self._poll(timeout, min(limit_of(max_rows, "max_rows"), MOST_ROWS), MOST_BYTES)
+        fetcher = self._core.fetcher
         try:
-            return record_batch(chunks, wanted)
+            chunks = self._poll(timeout, min(limit_of(max_rows, "max_rows"), MOST_ROWS), MOST_BYTES)
+            batch = record_batch(chunks, wanted)
+            fetcher.taken = []
+            return batch
         except BaseException:
-            self._core.fetcher.give_back()
+            fetcher.give_back()
             raise
 
     def _poll(self, timeout: float | None, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
@@ -263,20 +274,31 @@ class Consumer(ConsumerApi):
         """
         record = self._next()
         if record is None:
-            self._reading = iter(self.poll(timeout))
+            self._read_on(timeout)
             record = self._next()
         return record
+
+    def _read_on(self, timeout: float | None) -> bool:
+        """Polls for the records that ``get`` and the iteration return; whether there are any."""
+        fetcher = self._core.fetcher
+        try:
+            records = self._intercepted(self._poll(timeout, self._limit))
+            self._reading = iter(records) if records else None
+            fetcher.taken = []
+            return self._reading is not None
+        except BaseException:
+            fetcher.give_back()
+            raise
 
     def __iter__(self) -> Iterator[Record]:
         """Iterates over records, without end or until none comes for consumer.timeout.ms. Positions and commits count
         the records that the iteration has reached, not all that were polled.
         """
         while True:
+            if self._reading is None and not self._read_on(self._patience):
+                return
             reading = self._reading
-            if reading is None:
-                if not (records := self.poll(self._patience)):
-                    return
-                reading = self._reading = iter(records)
+            assert reading is not None
             yield from reading
             if self._reading is reading:
                 self._reading = None

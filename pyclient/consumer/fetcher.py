@@ -102,8 +102,8 @@ class Fetcher:
         self._doubtful: list[PartitionState] = []
         self._buffer: deque[Fetched | Failure] = deque()
         self._buffered = 0
-        self._taken: list[tuple[PartitionState, int, int | None, int]] = []
-        """Where the partitions stood before the last ``take``, and their turns."""
+        self.taken: list[tuple[PartitionState, int, int | None, int]] = []
+        """Where the partitions stood before the last ``take``, and their turns; empty when the application has its records."""
         self._is_full = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -113,9 +113,19 @@ class Fetcher:
     def take(self, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
         """The next records, at most ``limit``, and no more than ``most`` bytes, but for the first. Raises what failed
         when nothing lies before it.
+
+        The caller empties ``taken`` when the application has them, or calls ``give_back``.
         """
         chunks: list[Chunk] = []
-        self._taken = []
+        self.taken = []
+        try:
+            self._take(chunks, limit, most)
+        except KafkaError:  # nothing was taken
+            self.taken = []
+            raise
+        return chunks
+
+    def _take(self, chunks: list[Chunk], limit: int, most: int) -> None:
         place = 0
         while limit > 0 and most > 0 and place < len(self._buffer):
             head = self._buffer[place]
@@ -137,11 +147,10 @@ class Fetcher:
                     self._drop(place)
                 elif chunk is None:
                     break
-        return chunks
 
     def _take_of(self, head: Fetched, limit: int, most: int, chunks: list[Chunk]) -> Chunk | None:
         state: PartitionState = head.state
-        self._taken.append((state, state.turn, state.position, state.epoch))
+        self.taken.append((state, state.turn, state.position, state.epoch))
         try:
             chunk = head.take(limit, state.until, most, not chunks)
         except (CorruptBatch, InvalidBatch, LegacyBatch, CompressionError) as error:
@@ -158,16 +167,21 @@ class Fetcher:
     def give_back(self) -> None:
         """Takes back the records of the last ``take``, which have not reached the application: the positions return to
         the ones before it, and the records are fetched again. Any thread may call this.
+
+        An exception of a signal's handler may have ended that ``take`` anywhere.
         """
+        if not self.taken:
+            return
         with self._lock:
             back = {}
-            for state, turn, position, epoch in reversed(self._taken):
+            for state, turn, position, epoch in reversed(self.taken):
                 if state.turn == turn:
                     state.position, state.epoch = position, epoch
                     back[state.tp] = state
             for state in back.values():
                 state.rewind()
-            self._taken = []
+            self._buffered = sum(head.size for head in self._buffer)
+            self.taken = []
         self.wake()
 
     def _fetch_anew(self, state: PartitionState, error: Exception) -> None:

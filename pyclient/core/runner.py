@@ -54,6 +54,7 @@ class Runner:
         self._calls: set[Future[Any]] = set()
         """What threads wait for."""
         self._is_over = self._is_abandoned = self._is_stopped = False
+        # Not ``Thread.is_alive``: before Python 3.13 it is false for good once a signal's exception has ended it.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         _RUNNERS.add(self)
@@ -102,7 +103,7 @@ class Runner:
         thread, which cannot wait for itself.
         """
         self.before_wait()
-        if self._is_over or not self._thread.is_alive():
+        if self._is_over:
             raise ClientClosed
 
     @property
@@ -161,12 +162,12 @@ class Runner:
 
     def stop(self) -> None:
         """Ends the loop and its thread; harmless when it has ended."""
-        if self.forked or not self._thread.is_alive():
+        if self.forked or self.loop.is_closed():
             return
         self._ask_to_stop()
         if not self.is_here:
             self._thread.join(2 * SLICE + GRACE_S)
-            if self._thread.is_alive():
+            if not self._is_over:
                 log.warning("the thread of a %s does not end: something blocks its loop", self.owner)
             else:
                 self.loop.close()
@@ -192,7 +193,7 @@ class Runner:
     @property
     def is_running(self) -> bool:
         """In this process, and its thread has not ended."""
-        return not self.forked and self._thread.is_alive()
+        return not self.forked and not self._is_over
 
     def abandon(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         """Warns that the client was not closed, and ends the loop without waiting long for it. ``last`` runs there

@@ -10,10 +10,11 @@ import threading
 
 import pytest
 
-from pyclient import Consumer, TopicPartition, aio
+from pyclient import Consumer, Producer, TopicPartition, aio
 from pyclient.errors import WakeupError
 from pyclient.tests.support import PATIENCE_S, SOON_S
 
+EARLIEST = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
 STEP_S = 30.0
 """More than a poll without a wait takes on any machine."""
 
@@ -79,6 +80,67 @@ def test_wakeup_at_any_instruction_of_a_poll(broker, topic):
         assert not lost
     finally:
         consumer.close(timeout=1)
+
+
+class Interrupt(BaseException):
+    """As KeyboardInterrupt, which pytest takes for its own."""
+
+
+def raised_at(step, work):
+    """What ``work()`` returns, or None if the call of number ``step`` in the client raised as the handler of a signal
+    may; and whether there were so many. Handlers run where a function begins, and behind a call of C.
+    """
+    left = step
+
+    def count(frame, event, _):
+        nonlocal left
+        left -= event in ("call", "c_return") and frame.f_code.co_filename != __file__
+        if left == 0:
+            sys.setprofile(None)
+            raise Interrupt
+
+    sys.setprofile(count)
+    try:
+        return work(), False
+    except Interrupt:
+        return None, True
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("read", ["poll", "get", "iterate", "poll_arrow"])
+def test_an_interrupted_poll_passes_over_no_record(broker, topic, read):
+    """The application catches Ctrl-C and goes on: what it was not given comes again, and is not committed."""
+    with Producer(broker.bootstrap) as producer:
+        producer.send_many(topic, [b"%d" % number for number in range(1000)]).result(PATIENCE_S)
+    place = TopicPartition(topic, 0)
+    with Consumer(broker.bootstrap, group_id=topic, max_poll_records=1, **EARLIEST) as consumer:
+        consumer.assign([place])
+        iterations = [iter(consumer)]
+
+        def iterate():
+            try:
+                return [next(iterations[-1]).offset]
+            except Interrupt:
+                iterations.append(iter(consumer))
+                raise
+
+        work = {
+            "poll": lambda: [record.offset for record in consumer.poll()],
+            "get": lambda: [consumer.get().offset],
+            "iterate": iterate,
+            "poll_arrow": lambda: consumer.poll_arrow(max_rows=1)["offset"].to_pylist(),
+        }[read]
+        seen, was_interrupted, step = work(), True, 0
+        while was_interrupted:
+            step += 1
+            found, was_interrupted = raised_at(step, work)
+            seen += found or []
+            consumer.commit()
+            assert consumer.committed([place])[place].offset <= seen[-1] + 1
+            seen += work()
+        assert seen == list(range(len(seen)))
+        assert step > 10
 
 
 @pytest.fixture

@@ -211,3 +211,11 @@ def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
         return found, {tp: error for tp, error in errors.items() if "does not have it" not in str(error)}
 
     return [(CommittedOffsets, "_fetch", believe)]
+
+
+@defect("pyclient/tests/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
+def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
+    """It was also committed, by the next poll."""
+    from pyclient.consumer.fetcher import Fetcher
+
+    return [(Fetcher, "give_back", lambda self: None)]

@@ -64,6 +64,16 @@ def test_the_wait_has_a_timeout(runner):
         runner.run(asyncio.Event().wait(), timeout=0.01)
 
 
+def test_a_thread_that_looks_dead_is_not_taken_for_a_closed_client(monkeypatch):
+    """Before Python 3.13 ``is_alive`` is false for good once the handler of a signal has raised in it."""
+    runner = Runner()
+    try:
+        monkeypatch.setattr(runner._thread, "is_alive", lambda: False)
+        assert runner.run(asyncio.sleep(0, "alive")) == "alive"
+    finally:
+        runner.stop()
+
+
 def test_a_callback_that_would_wait_for_itself_is_told(runner):
     async def nested() -> None:
         runner.run(answer(1))
