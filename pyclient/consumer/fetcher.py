@@ -103,7 +103,7 @@ class Fetcher:
         self._buffer: deque[Fetched | Failure] = deque()
         self._buffered = 0
         self.taken: list[tuple[PartitionState, int, int | None, int]] = []
-        """Where the partitions stood before the last ``take``, and their turns; empty when the application has its records."""
+        """Where the partitions stood before the last ``take``, with their turns; empty once that was handed over."""
         self._is_full = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
