@@ -201,7 +201,8 @@ class Producer(BaseProducer, SendingQueues):
         if self.closed:
             return
         with self._closing():
-            await self._engine.close(timeout)
+            given_up = await self._engine.close(timeout)
+            at_exit.tell_lost(self._owner, given_up, at_exit.CLOSED)
 
     def _let_go(self) -> None:
         self._unclosed.detach()

@@ -132,17 +132,20 @@ def tell_open(owner: str, engine: Engine) -> None:
         log.error("a %s was not closed: its transaction is not committed", owner)
 
 
-def tell_lost(owner: str, batches: Iterable[ProducerBatch]) -> bool:
+NOT_CLOSED: Final = (
+    "a %s was not closed: %d records are lost, which could not be delivered%s. "
+    "Use the producer in a with block, or close it"
+)
+CLOSED: Final = "a %s was closed before %d records could be delivered, which are lost%s"
+
+
+def tell_lost(owner: str, batches: Iterable[ProducerBatch], text: str = NOT_CLOSED) -> bool:
     """Logs, as an error, how many records of these are not delivered; whether there are any."""
     lost = [batch for batch in batches if not batch.done or batch.error is not None]
     if not lost:
         return False
     why = next((str(error) for batch in lost if (error := batch.error or batch.last_error) is not None), "")
-    log.error(
-        "a %s was not closed: %d records are lost, which could not be delivered%s. "
-        "Use the producer in a with block, or close it",
-        *(owner, sum(batch.count for batch in lost), f" ({why})" if why else ""),
-    )
+    log.error(text, owner, sum(batch.count for batch in lost), f" ({why})" if why else "")
     return True
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 GOODBYE_S: Final = 5.0
-"""For the abort of an open transaction after Ctrl-C; another Ctrl-C ends it."""
+"""For what was sent, or the abort of an open transaction, after Ctrl-C; another Ctrl-C ends it."""
 
 
 class Producer(BaseProducer):
@@ -215,7 +215,8 @@ class Producer(BaseProducer):
             return
         with self._closing():
             within = self._engine.longest if timeout is None else timeout + haste
-            self._runner.run(self._engine.close(timeout, haste), within=within)
+            given_up = self._runner.run(self._engine.close(timeout, haste), within=within)
+            at_exit.tell_lost(self._runner.owner, given_up, at_exit.CLOSED)
 
     def _let_go(self) -> None:
         self._runner.stop()
@@ -226,10 +227,10 @@ class Producer(BaseProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Waits for what was accepted, after an exception too; after Ctrl-C it does not, but for the abort of a
-        transaction.
+        """Delivers what was sent, after an exception too; aborts an open transaction. After Ctrl-C this takes five
+        seconds at most, and what is lost then is logged.
         """
-        self._close(0 if kind is KeyboardInterrupt else None, GOODBYE_S)
+        self._close(GOODBYE_S if kind is KeyboardInterrupt else None, GOODBYE_S)
 
     # -- transactions ------------------------------------------------------------------------------
 

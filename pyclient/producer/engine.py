@@ -171,9 +171,10 @@ class Engine:
         await self.ready()
         await self.transactions.end_of(producer_id, epoch, commit)
 
-    async def close(self, timeout: float | None, haste: float = HASTE_S) -> None:
+    async def close(self, timeout: float | None, haste: float = HASTE_S) -> list[ProducerBatch]:
         """Waits ``timeout`` seconds (None: as long as it takes) for what was sent, aborts what is open, then ends;
-        completely, whatever is cancelled on the way. ``haste``: seconds for the abort where none are left.
+        completely, whatever is cancelled on the way. ``haste``: seconds for the abort where none are left. Returns the
+        batches that were given up, but for those of a transaction.
         """
         deadline = self.loop.time() + (self.longest if timeout is None else timeout)
         left = 0.0
@@ -187,7 +188,9 @@ class Engine:
             try:
                 await self._abort_open(max(haste, left))
             finally:
+                given_up = [] if self.is_transactional else self.sender.pending()
                 await self._end()
+        return given_up
 
     async def _abort_open(self, timeout: float) -> None:
         """A transaction that nobody will end is aborted: else readers of committed records would wait behind it

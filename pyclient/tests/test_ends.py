@@ -10,7 +10,7 @@ import pytest
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio
 from pyclient.consumer.core import ConsumerCore
 from pyclient.errors import ClientClosed, ConfigError
-from pyclient.tests.support import PATIENCE_S, take, until
+from pyclient.tests.support import PATIENCE_S, read_all, take, until
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 RAISED = pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
@@ -304,3 +304,37 @@ def test_a_client_that_cannot_be_made_leaves_no_thread(kind):
         with pytest.raises(ConfigError):
             kind("localhost")
     until(lambda: not [each for each in set(threading.enumerate()) - before if each.name == "pyclient-io"])
+
+
+LINGERING = {"linger_ms": 3_600_000, "delivery_timeout_ms": 7_200_000}
+
+
+@RAISED
+def test_a_producer_in_a_with_block_delivers_what_was_sent_whatever_ends_the_block(broker, topic, error):
+    """Ctrl-C gives it five seconds, which a broker that is well does not need."""
+
+    def work():
+        with Producer(broker.bootstrap, **LINGERING) as producer:
+            producer.send_many(topic, [b"v"] * 100)
+            raise error
+
+    with pytest.raises(error):
+        work()
+    assert len(read_all(broker.bootstrap, topic)) == 100
+
+
+def test_a_producer_that_is_closed_without_time_says_what_it_loses(broker, topic, caplog):
+    producer = Producer(broker.bootstrap, **LINGERING)
+    producer.send_many(topic, [b"v"] * 7)
+    producer.close(timeout=0)
+    assert caplog.text.count("was closed before 7 records could be delivered, which are lost") == 1, caplog.text
+
+
+def test_an_asynchronous_producer_that_is_closed_without_time_says_what_it_loses(broker, topic, caplog):
+    async def work():
+        producer = aio.Producer(broker.bootstrap, **LINGERING)
+        await producer.send_many(topic, [b"v"] * 7)
+        await producer.close(timeout=0)
+
+    asyncio.run(work())
+    assert caplog.text.count("was closed before 7 records could be delivered, which are lost") == 1, caplog.text
