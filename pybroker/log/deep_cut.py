@@ -56,7 +56,7 @@ class DeepCut:
         try:
             if self._before != _state_of(log):
                 self._begin()
-            with log.files.refusing("reading producers"):
+            with log.files.failing("reading producers"):
                 if next(self._pieces, self._pieces) is None:
                     return False
             if self._end is not None:
@@ -106,7 +106,7 @@ def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, I
     None where they can be undone to there, or all go. Raises KafkaStorageError, CorruptMessage.
     """
     if log.first_segment_offset < offset < log.log_end_offset:
-        with log.files.refusing("truncating"):
+        with log.files.failing("truncating"):
             end = log.segments.end_of_cut(offset)[2]
             if not log.producers.can_undo_to(end):
                 return reading_producers(log.producers, log.segments, log.log_start_offset, end)

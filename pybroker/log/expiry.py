@@ -22,7 +22,7 @@ def apply_retention(log: Log, now_ms: int) -> int:
     log.log_dir.check_online()
     if log.log_end_offset == log.first_segment_offset:
         return 0
-    with log.files.refusing("applying retention"):
+    with log.files.failing("applying retention"):
         candidates = [
             Candidate(log.segments.end_offset(number, log.log_end_offset), segment)
             for number, segment in enumerate(islice(log.segments, REMOVED_PER_TURN))

@@ -31,7 +31,7 @@ from pybroker.log.files import partition_metadata
 from pybroker.log.files.batches import MalformedBatch
 from pybroker.log.files.leader_epochs import EpochEnd, LeaderEpochs
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
-from pybroker.log.files.storage import EXHAUSTED, Bytes
+from pybroker.log.files.storage import Bytes
 from pybroker.log.files.txn_index import AbortedTransaction, overlapping
 from pybroker.log.log_files import LogFiles
 from pybroker.log.log_slice import LogSlice
@@ -218,17 +218,17 @@ class Log:
         try:
             return self.segments.read(offset, max_bytes, bound, end, min_one)
         except OSError as error:
-            raise self.log_dir.refuse(error, f"reading {self.folder}") from error
+            raise self.log_dir.fail(error, f"reading {self.folder}") from error
 
     def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
         """As ``read``, as bytes."""
         found = self.read(offset, max_bytes, upper_bound)
-        with self.files.refusing("reading"):
+        with self.files.failing("reading"):
             return found.read()
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in ``[start, end)``."""
-        with self.files.refusing("reading the transaction index"):
+        with self.files.failing("reading the transaction index"):
             later = range(self.segments.find(start), len(self.segments))
             return overlapping((self.segments[number].txn_index for number in later), start, end)
 
@@ -358,7 +358,7 @@ class Log:
         try:
             is_due = self._rolling.is_due(segment, length, last, timestamp, now_ms)
         except (OSError, MalformedBatch):
-            with self.files.refusing("looking for the age of a segment"):
+            with self.files.failing("looking for the age of a segment"):
                 raise
         if is_due:
             if last - self.log_end_offset <= MAX_RELATIVE_OFFSET:
@@ -371,15 +371,12 @@ class Log:
         try:
             return duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
         except OSError as error:
-            raise self.log_dir.refuse(error, f"looking back in {self.segments[0].path}") from error
+            raise self.log_dir.fail(error, f"looking back in {self.segments[0].path}") from error
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
-        """Takes the dir offline. Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
-        doing = f"appending to {segment.path}"
-        if not segment.files.is_open or error.errno in EXHAUSTED:
-            return self.log_dir.refuse(error, doing)  # nothing was written
+        """Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
         segment.cut_failed_write()
-        return self.log_dir.fail(error, doing)
+        return self.log_dir.fail(error, f"appending to {segment.path}")
 
     def _remember_producer(
         self, batch: Batch, marker: Marker | None, first: int, last: int, timestamp: int, now_ms: int
@@ -399,7 +396,7 @@ class Log:
         Raises KafkaStorageError.
         """
         base_offset = self.log_end_offset if base_offset is None else base_offset
-        with self.files.refusing("rolling a segment"):
+        with self.files.failing("rolling a segment"):
             sealed = self._active
             if sealed.size == 0 and sealed.base_offset == base_offset:
                 return sealed

@@ -1,9 +1,8 @@
 """The files of one log: syncing, closing, moving, deleting, and what a disk error means.
 
 Here is what does not depend on what the records mean. Every use of the disk stands in ``failing``:
-an OSError takes the log dir offline and becomes KafkaStorageError, broken framing becomes
-CorruptMessage. What may be tried again as if it had not been begun stands in ``refusing``: a lack of
-descriptors fails no dir there.
+an OSError takes the log dir offline, unless only a descriptor was lacking, and becomes KafkaStorageError; broken
+framing becomes CorruptMessage.
 
 Thread-safety: loop's thread only, except ``sync``, which any pool thread may call at any time.
 """
@@ -73,7 +72,7 @@ class LogFiles:
         """
         with self.undisturbed():  # waiters of a failed sync must not try again
             self.log_dir.check_online()
-            with self.refusing("syncing"):
+            with self.failing("syncing"):
                 return self.durability.sync(find_end)
 
     def save_lagging(self) -> None:
@@ -81,7 +80,7 @@ class LogFiles:
 
         Raises KafkaStorageError.
         """
-        with self.undisturbed(), self.refusing("writing indexes"):  # the log does not move before the dir is blamed
+        with self.undisturbed(), self.failing("writing indexes"):  # the log does not move before the dir is blamed
             self.durability.save_files((self.segments[-1],))
 
     @property
@@ -91,7 +90,7 @@ class LogFiles:
 
     def write_topic_id(self, topic_id: bytes) -> None:
         """Writes ``partition.metadata``; the next sync makes it durable. Raises KafkaStorageError."""
-        with self.refusing("writing partition.metadata"):
+        with self.failing("writing partition.metadata"):
             partition_metadata.write(self.log_dir.storage, self.folder, topic_id)
         self.durability.topic_id_synced = False
         self.durability.names_synced = False
@@ -166,13 +165,13 @@ class LogFiles:
 
         Raises KafkaStorageError.
         """
-        with self.refusing("closing"):
+        with self.failing("closing"):
             if log_end_offset > log_start_offset:
                 self.producers.take_snapshot(log_end_offset)
             for segment in self.segments:
                 segment.close()
         self.sync(lambda: log_end_offset)
-        with self.refusing("closing"):
+        with self.failing("closing"):
             self.durability.save_files()
             self.release()
 
@@ -192,18 +191,8 @@ class LogFiles:
             segment.files.forget()
 
     @contextlib.contextmanager
-    def refusing(self, doing: str) -> Iterator[None]:
-        """As ``failing``, of what may be tried again (``LogDir.refuse``)."""
-        try:
-            yield
-        except OSError as error:
-            raise self.log_dir.refuse(error, f"{doing} ({os.path.basename(self.folder)})") from error
-        except MalformedBatch as error:
-            raise errors.CorruptMessage(f"{self}: {error}") from error
-
-    @contextlib.contextmanager
     def failing(self, doing: str) -> Iterator[None]:
-        """Within, an OSError takes the log dir offline."""
+        """Within, an OSError is a failure of the disk (``LogDir.fail``), and broken framing is damage."""
         try:
             yield
         except OSError as error:

@@ -95,6 +95,7 @@ class LogManager:
         self.directories = directories
         self._failure_listeners: list[Callable[[LogDir], None]] = []
         self.cache = FileCache(max_open_files or _default_open_files())
+        storage.make_room = self.cache.make_room
         self.dirs = [self._new_dir(path) for path in log_dirs]
 
     def _new_dir(self, path: str) -> LogDir:
@@ -153,10 +154,8 @@ class LogManager:
                 owner = meta_properties.claim(self._storage, log_dir.path, self._cluster_id, self._node_id)
                 log_dir.directory_id = owner.directory_id
                 self._load_dir(log_dir)
-            except OSError as error:
-                log_dir.fail(error, "loading")
-            except errors.KafkaStorageError:
-                continue
+            except (OSError, errors.KafkaStorageError) as error:
+                log_dir.take_offline(error, "loading")  # even for a lack of descriptors: a start is not repeated
         if self.all_failed:
             raise NoLogDir("no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs))
 
@@ -272,11 +271,9 @@ class LogManager:
         if topic_partition in log_dir.stale:
             log_dir.write_checkpoints()
         folder = log_dir.file(str(topic_partition))
-        try:
+        with log_dir.failing(f"making {folder}"):
             self._storage.make_folder(folder)
             log_dir.names_synced = False
-        except OSError as error:
-            raise log_dir.refuse(error, f"making {folder}") from error
         log = self._open(log_dir, topic_partition, folder, config, Checkpointed(), True)
         if log.log_end_offset > 0:
             raise errors.KafkaStorageError(f"{folder} is there already, with records: the next start looks whose it is")
@@ -356,7 +353,7 @@ class LogManager:
         """Whether the partition's log was set aside, or is to be: ``get_or_create`` may take long."""
         if topic_partition in self._logs:
             return False
-        is_to_be = self._strays.put_off(topic_partition) is not None
+        is_to_be = self._strays.waiting(topic_partition) is not None
         return is_to_be or self._strays.of(topic_partition, topic_id) is not None
 
     @property
@@ -366,7 +363,7 @@ class LogManager:
 
     def has(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
         """Whether ``get_or_create`` would make none: the log is there, or it is a stray, or is to be."""
-        waiting = self._strays.put_off(topic_partition)
+        waiting = self._strays.waiting(topic_partition)
         if topic_partition in self._logs or (waiting is not None and waiting.topic_id == topic_id):
             return True
         return self._strays.of(topic_partition, topic_id) is not None
@@ -377,13 +374,11 @@ class LogManager:
         None where its dir is offline. Raises KafkaStorageError.
         """
         self._settle(log)
-        if log.log_dir.offline:
-            return None
-        return self._strays.set_aside_or_put_off(log, self._clock.now_ms(), why)
+        return self._strays.set_aside(log, self._clock.now_ms(), why)
 
     def _take_back(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log | None:
         """The stray of this topic's partition, which is its log again. Raises KafkaStorageError."""
-        self._strays.set_aside_what_was_put_off(self._clock.now_ms(), topic_partition)
+        self._strays.set_aside_waiting(self._clock.now_ms(), topic_partition)
         found = self._strays.of(topic_partition, topic_id)
         if found is None:
             return None
@@ -452,7 +447,7 @@ class LogManager:
         """Writes ``recovery-point-offset-checkpoint`` of every dir, and index and epoch files
         that lag; blocks. Sets aside what had to wait for descriptors.
         """
-        _logged(partial(self._strays.set_aside_what_was_put_off, self._clock.now_ms()))
+        _logged(partial(self._strays.set_aside_waiting, self._clock.now_ms()))
         for log in self._online_logs():
             _logged(log.files.save_lagging)
         for log_dir in self.online_dirs:

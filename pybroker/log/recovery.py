@@ -82,7 +82,9 @@ def load(
         return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
     except OSError as error:
         doing = f"opening {folder}"
-        raise (log_dir.fail(error, doing) if at_start else log_dir.refuse(error, doing)) from error
+        if at_start:
+            log_dir.take_offline(error, doing)
+        raise log_dir.fail(error, doing) from error
 
 
 class _Loader:

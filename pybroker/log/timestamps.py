@@ -37,7 +37,7 @@ def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
     """
     start, segments = log.log_start_offset, log.segments
     log.files.log_dir.check_online()
-    with log.files.refusing("searching a timestamp"):
+    with log.files.failing("searching a timestamp"):
         for number in range(segments.find(start), len(segments)):
             segment = segments[number]
             if segment.max_timestamp < timestamp:
@@ -56,7 +56,7 @@ def newest_record(log: Dated) -> TimestampOffset | None:
     Raises CorruptMessage, KafkaStorageError.
     """
     log.files.log_dir.check_online()
-    with log.files.refusing("searching a timestamp"):
+    with log.files.failing("searching a timestamp"):
         segment = max(log.segments, key=lambda segment: segment.max_timestamp)
         newest = segment.max_timestamp
         located = segment.batch_reaching(segment.max_timestamp_offset) if newest >= 0 else None

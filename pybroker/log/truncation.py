@@ -57,7 +57,7 @@ def truncate_to(log: Truncated, offset: int, now_ms: int, producers: ProducerSta
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
     with contextlib.ExitStack() as held:
-        with log.files.refusing("truncating"):  # whatever needs a descriptor comes before the first change
+        with log.files.failing("truncating"):  # whatever needs a descriptor comes before the first change
             segment, cut, end = log.segments.end_of_cut(offset)
             held.enter_context(log.segments.last_below(offset).held())
             if producers is None and not log.producers.can_undo_to(end):
@@ -80,7 +80,7 @@ def truncate_fully_and_start_at(log: Truncated, offset: int, now_ms: int, *, beg
     be what it was. Raises KafkaStorageError.
     """
     log_dir = log.log_dir
-    with log.files.refusing("truncating"):  # whatever needs a descriptor comes before the first change
+    with log.files.failing("truncating"):  # whatever needs a descriptor comes before the first change
         segment = Segment.prepare(log_dir.storage, log_dir.cache, log.folder, offset, now_ms)
         producers = producers_at(log.producers, Segments([]), offset, offset)
     _lower(log, offset, begins_there=begins_there)

@@ -8,7 +8,6 @@ are overdue; it runs only while there are any.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections import Counter
@@ -16,6 +15,7 @@ from collections.abc import Iterable
 
 from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
+from pybroker.descriptors import EXHAUSTED
 from pybroker.loop_watch import LoopWatch
 from pybroker.net.apart import Apart
 from pybroker.net.connection import Connection
@@ -24,7 +24,6 @@ from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Routes
 
 ACCEPTS_PER_TURN = 64
-EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 RETRY_S = 0.25
 SWEEP_S = (0.02, 5.0)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Callable
+from functools import partial
+from typing import NoReturn, TypeVar
 
 from pybroker.log.files.storage import Bytes, DataFile, Storage
 
 Condition = Callable[[str], bool]
+T = TypeVar("T")
 
 
 class FaultyStorage(Storage):
-    """Real files; operations of a chosen kind fail, and space may be limited.
+    """Real files, whose syncs cost nothing; operations of a chosen kind fail, and space may be limited.
 
-    Kinds: ``open read write truncate sync rename unlink sync_folder``. Every operation is counted
+    Kinds: ``open read map write truncate sync rename unlink sync_folder``. Every operation is counted
     in ``calls``.
     """
 
@@ -25,6 +29,8 @@ class FaultyStorage(Storage):
 
         A write that does not fit is written in part.
         """
+        self.descriptors_left: int | None = None
+        """How often something can still be opened; None: no limit."""
         self._failing: dict[str, tuple[int, Condition]] = {}
 
     def fail(
@@ -33,10 +39,13 @@ class FaultyStorage(Storage):
         """From now on ``kind`` fails with ``number`` for the paths that meet ``where``."""
         self._failing[kind] = (number, where)
 
-    def heal(self) -> None:
-        """Nothing fails any more."""
+    def heal(self) -> bool:
+        """Nothing fails any more; True where no descriptor was lacking, as far as that is known."""
+        was_enough = self.descriptors_left != 0
         self._failing.clear()
+        self.descriptors_left = None
         self.space_left = None
+        return was_enough
 
     def count(self, kind: str) -> int:
         """How often ``kind`` was tried."""
@@ -45,18 +54,29 @@ class FaultyStorage(Storage):
     def check(self, kind: str, path: str) -> None:
         """Counts an operation; raises OSError where it is to fail."""
         self.calls.append((kind, path))
-        number, where = self._failing.get(kind, (0, None))
-        if where is not None and where(path):
-            raise OSError(number, os.strerror(number), path)
+        number, where = self._failing.get(kind, (0, lambda path: False))
+        if where(path):
+            super().with_descriptor(partial(_fail, number, path))
+
+    def with_descriptor(self, take: Callable[[], T]) -> T:
+        if self.descriptors_left == 0:
+            take = partial(_fail, errno.EMFILE)
+        elif self.descriptors_left is not None:
+            self.descriptors_left -= 1
+        return super().with_descriptor(take)
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
         self.check("open", path)
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
-        return FaultyFile(os.open(path, flags, 0o600), path, self)
+        return FaultyFile(self.with_descriptor(lambda: os.open(path, flags, 0o600)), path, self)
 
     def read(self, path: str) -> bytes:
         self.check("read", path)
         return super().read(path)
+
+    def map(self, path: str) -> mmap.mmap | bytes:
+        self.check("map", path)
+        return super().map(path)
 
     def rename(self, source: str, target: str) -> None:
         self.check("rename", source)
@@ -69,6 +89,10 @@ class FaultyStorage(Storage):
     def sync_folder(self, path: str) -> None:
         self.check("sync_folder", path)
         super().sync_folder(path)
+
+
+def _fail(number: int, path: str = "") -> NoReturn:
+    raise OSError(number, os.strerror(number), path)
 
 
 class FaultyFile(DataFile):
@@ -101,4 +125,3 @@ class FaultyFile(DataFile):
 
     def sync(self) -> None:
         self._storage.check("sync", self.path)
-        super().sync()

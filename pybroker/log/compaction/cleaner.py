@@ -45,7 +45,7 @@ T = TypeVar("T")
 LOGS_PER_TURN = 200
 SEGMENTS_PER_TURN = 100
 BUSY_S = 0.005
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Cleaner:
             todo = cleanable(log, self._clock.now_ms())
             return todo if todo is not None and todo.is_due else None
         except OSError as error:
-            log.log_dir.refuse(error, f"looking for what to compact in {log.folder}")
+            log.log_dir.fail(error, f"looking for what to compact in {log.folder}")
         except (ValueError, errors.KafkaError) as error:
             self._give_up(log, error)
         return None

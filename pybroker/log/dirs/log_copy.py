@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.files import leader_epochs, partition_metadata
-from pybroker.log.files.storage import DataFile, Storage
+from pybroker.log.files.storage import DataFile, OutOfDescriptors, Storage
 from pybroker.log.log import Log
 from pybroker.log.producers import producer_snapshot
 from pybroker.log.segment import Segment
@@ -189,6 +189,8 @@ class LogCopy:
         path = f"{self._log.folder}/{name}"
         try:
             source = self._log.log_dir.storage.open(path)
+        except OutOfDescriptors:
+            raise
         except OSError as error:
             logger.warning("%s does not belong to the log, and does not move with it: %s", path, error)
             return
@@ -235,7 +237,7 @@ class LogCopy:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._log.log_dir.refuse(error, f"copying from {self._log.folder}") from error
+            raise self._log.log_dir.fail(error, f"copying from {self._log.folder}") from error
 
     def _path(self, path: str) -> str:
         return f"{self._folder}/{path.rpartition('/')[2]}"

@@ -15,33 +15,34 @@ What a start does with each is in ``folder_states``.
 
 A dir *fails* once, for good: the first OSError takes it offline, every later use of its logs
 raises KafkaStorageError, and it stays so until the broker is started again. Retrying would be
-wrong: after a failed fsync the kernel may have dropped the pages.
+wrong: after a failed fsync the kernel may have dropped the pages. A lack of descriptors fails no dir.
 
 The clean-shutdown marker says that every log was closed after its last write. It is removed before
 anything is loaded, so that a crash during recovery is again an unclean stop, and written when
 everything else of a shutdown is on the disk.
 
-Thread-safety: ``fail`` may be called from any thread; its listeners run on that thread.
+Thread-safety: ``fail`` and ``take_offline`` may be called from any thread; its listeners run on that thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from pybroker.log.files import checkpoints
 from pybroker.log.files.file_cache import FileCache
-from pybroker.log.files.storage import EXHAUSTED, Storage
+from pybroker.log.files.storage import OutOfDescriptors, Storage
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
-REFUSALS_TOLD_S = 1.0
+LACKS_TOLD_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +100,8 @@ class LogDir:
         """Logs that have moved away, and whose folders here have their names still (``move``); each with the recovery
         point that it had here.
         """
-        self._refusal_told_at = -REFUSALS_TOLD_S
-        self._failing = threading.Lock()
+        self._lack_told_at = -LACKS_TOLD_S
+        self._lock = threading.Lock()
         """Held for a moment: ``fail`` is called on the event loop too."""
         self._checkpointing = threading.Lock()
         """Held while a file is written, which takes as long as the disk likes."""
@@ -114,10 +115,27 @@ class LogDir:
     # Failure
 
     def fail(self, error: OSError, doing: str) -> errors.KafkaStorageError:
-        """The disk has failed while ``doing``: takes the dir offline and returns the error to
-        raise.
+        """The disk has failed while ``doing``: takes the dir offline and returns the error to raise.
+
+        Where a descriptor was lacking the dir stays as it is: what needs one takes it before it changes anything.
         """
-        with self._failing:
+        if isinstance(error, OutOfDescriptors):
+            self._tell_lack(error, doing)
+        else:
+            self.take_offline(error, doing)
+        return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
+
+    @contextlib.contextmanager
+    def failing(self, doing: str) -> Iterator[None]:
+        """Within, an OSError is a failure of the disk (``fail``)."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error, doing) from error
+
+    def take_offline(self, error: Exception, doing: str) -> None:
+        """The dir has failed, whatever the ``error`` is; its listeners hear of the first one."""
+        with self._lock:
             first = not self.offline
             if first:
                 self.failure = f"{doing}: {error}"
@@ -125,19 +143,12 @@ class LogDir:
         if first:
             logger.error("log dir %s goes offline, %s: %s", self.path, doing, error)
             self.on_failure(self)
-        return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
 
-    def refuse(self, error: OSError, doing: str) -> errors.KafkaStorageError:
-        """As ``fail``, of something that may be tried again as if it had not been begun: where the process or the
-        machine is out of descriptors only the request is refused, for the disk has not failed.
-        """
-        if error.errno not in EXHAUSTED:
-            return self.fail(error, doing)
+    def _tell_lack(self, error: OutOfDescriptors, doing: str) -> None:
         now = time.monotonic()
-        if now >= self._refusal_told_at + REFUSALS_TOLD_S:
-            self._refusal_told_at = now
+        if now >= self._lack_told_at + LACKS_TOLD_S:
+            self._lack_told_at = now
             logger.error("out of file descriptors, %s: %s (raise the limit, see ulimit -n)", doing, error)
-        return errors.KafkaStorageError(f"log dir {self.path}: {doing}: {error}")
 
     def storage_error(self) -> errors.KafkaStorageError:
         """The error of every use while the dir is offline."""
@@ -227,17 +238,14 @@ class LogDir:
         Offsets are taken under the lock: older ones never replace newer ones.
         """
         self.check_online()
-        try:
-            with self._checkpointing:
-                told = self._checkpointed.get(name)
-                if told is not None and is_enough(told):
-                    return
-                offsets = current()
-                if told != offsets:
-                    checkpoints.write_offsets(self.storage, self.file(name), offsets)
-                    self._checkpointed[name] = offsets
-        except OSError as error:
-            raise self.refuse(error, f"writing {name}") from error
+        with self.failing(f"writing {name}"), self._checkpointing:
+            told = self._checkpointed.get(name)
+            if told is not None and is_enough(told):
+                return
+            offsets = current()
+            if told != offsets:
+                checkpoints.write_offsets(self.storage, self.file(name), offsets)
+                self._checkpointed[name] = offsets
 
     # Clean shutdown
 
@@ -269,10 +277,11 @@ class LogDir:
             if not self.names_synced:
                 self.names_synced = True
                 try:
-                    self.storage.sync_folder(self.path)
-                except OSError as error:
+                    with self.failing("syncing the names of logs"):
+                        self.storage.sync_folder(self.path)
+                except errors.KafkaStorageError:
                     self.names_synced = False
-                    raise self.refuse(error, "syncing the names of logs") from error
+                    raise
 
     def rename(self, old: str, new: str) -> None:
         """Gives one of the dir's folders another name, durably; raises OSError. Without descriptors it has its old name
@@ -281,18 +290,15 @@ class LogDir:
         self.storage.rename(old, new)
         try:
             self.storage.sync_folder(self.path)
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                self.storage.rename(new, old)
+        except OutOfDescriptors:
+            self.storage.rename(new, old)
             raise
 
     def unlink(self, paths: list[str]) -> None:
         """Removes files at once; raises KafkaStorageError."""
-        try:
+        with self.failing("removing files"):
             for path in paths:
                 self.storage.unlink(path)
-        except OSError as error:
-            raise self.fail(error, "removing files") from error
 
     @property
     def size(self) -> int:

@@ -80,7 +80,7 @@ class Move:
         except Cancelled:
             return
         except OSError as error:
-            raise self.target.refuse(error, f"copying {self.log.folder}") from error
+            raise self.target.fail(error, f"copying {self.log.folder}") from error
         finally:
             self._is_copying = False
             if self.cancelled:
@@ -110,12 +110,10 @@ class Move:
         self.target.check_online()
         if storage.exists(name):
             raise errors.KafkaStorageError(f"{name} is there already")
-        try:
+        with self.target.failing(f"moving {log.folder}"):
             if not self._copy.complete():
                 return False
             storage.rename(self.folder, name)
-        except OSError as error:
-            raise self.target.refuse(error, f"moving {log.folder}") from error
         self._old = (log.log_dir, log.folder)
         self.has_switched = True
         tp, original = log.topic_partition, log.log_dir
@@ -159,11 +157,11 @@ class Move:
             return
         dropped = old_dir.file(marked_name(self.log.topic_partition, DELETE_SUFFIX))
         try:
-            old_dir.rename(folder, dropped)
-        except OSError as error:
-            refusal = old_dir.refuse(error, f"renaming {folder}")
+            with old_dir.failing(f"renaming {folder}"):
+                old_dir.rename(folder, dropped)
+        except errors.KafkaStorageError:
             if not old_dir.offline:
-                raise refusal from error
+                raise
             return
         self._removals.remove(dropped)
 

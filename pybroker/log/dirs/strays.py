@@ -136,12 +136,10 @@ class Strays:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
-        self._put_off: dict[TopicPartition, tuple[Log, str]] = {}
-        """Logs that could not be set aside yet, and why they are to be."""
+        self._waiting: dict[TopicPartition, tuple[Log, str]] = {}
+        """Logs that are being set aside, or could not be yet; and why they are to be."""
         self._lock = threading.Lock()
         """Guards both, and is never held while a disk works."""
-        self._trying = threading.Lock()
-        """Held while postponed logs are set aside; code that needs one of their names waits."""
 
     def look_into(self, log_dir: LogDir) -> None:
         """Finds those that are in ``log_dir``; raises OSError."""
@@ -175,60 +173,60 @@ class Strays:
         online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
         return max(online, key=lambda stray: stray.note.since_ms, default=None)
 
-    def set_aside_or_put_off(self, log: Log, now_ms: int, why: str) -> Stray:
-        """As ``set_aside``. A log that keeps its folder, for a lack of descriptors, stays in the checkpoint files, and
-        ``set_aside_what_was_put_off`` tries again.
-        """
-        try:
-            return self.set_aside(log, now_ms, why)
-        except errors.KafkaStorageError:
-            if not log.log_dir.offline:
-                with self._lock:
-                    self._put_off[log.topic_partition] = (log, why)
-                log.log_dir.logs[log.topic_partition] = log
-                log.log_dir.stale.discard(log.topic_partition)
-            raise
-
-    def put_off(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of that name that has its folder still and is to lose it."""
+    def waiting(self, topic_partition: TopicPartition) -> Log | None:
+        """The log of that name that has its folder still and is to lose it; None where its disk has failed."""
         with self._lock:
-            return self._put_off.get(topic_partition, (None, ""))[0]
+            log, _ = self._waiting.get(topic_partition, (None, ""))
+        return None if log is None or log.log_dir.offline else log
 
-    def set_aside_what_was_put_off(self, now_ms: int, topic_partition: TopicPartition | None = None) -> None:
+    def set_aside_waiting(self, now_ms: int, topic_partition: TopicPartition | None = None) -> None:
         """All such logs, or that one; blocks. Raises KafkaStorageError."""
-        for each in list(self._put_off) if topic_partition is None else [topic_partition]:
-            if each in self._put_off:
-                with self._trying:
-                    self._set_aside_again(each, now_ms)
-
-    def _set_aside_again(self, topic_partition: TopicPartition, now_ms: int) -> None:
         with self._lock:
-            log, why = self._put_off.get(topic_partition, (None, ""))
-        if log is None:
-            return
-        if not log.log_dir.offline:
-            self.set_aside(log, now_ms, why)
-            log.log_dir.logs.pop(topic_partition, None)
-            log.log_dir.stale.add(topic_partition)
-        with self._lock:
-            del self._put_off[topic_partition]
+            waiting = list(self._waiting.items())
+        for tp, (log, why) in waiting:
+            if topic_partition in (None, tp):
+                self._try(log, now_ms, why)
 
-    def set_aside(self, log: Log, now_ms: int, why: str) -> Stray:
-        """Closes a log that is no longer in the tables, and renames its folder. Raises KafkaStorageError."""
+    def set_aside(self, log: Log, now_ms: int, why: str) -> Stray | None:
+        """Closes a log that is no longer in the tables, and renames its folder; None where its disk has failed.
+
+        Raises KafkaStorageError. A log that keeps its folder, for a lack of descriptors, stays in the checkpoint files,
+        and ``set_aside_waiting`` tries again.
+        """
+        with self._lock:
+            self._waiting[log.topic_partition] = (log, why)
+        return self._try(log, now_ms, why)
+
+    def _try(self, log: Log, now_ms: int, why: str) -> Stray | None:
+        """None also where another thread has done it meanwhile."""
+        tp, log_dir = log.topic_partition, log.log_dir
+        with log.files.undisturbed():
+            if self.waiting(tp) is not log:
+                return None
+            try:
+                stray = self._rename(log, now_ms, why)
+            except errors.KafkaStorageError:
+                if not log_dir.offline:
+                    log_dir.logs[tp] = log
+                    log_dir.stale.discard(tp)
+                raise
+            self._add(stray)
+            log_dir.logs.pop(tp, None)
+            log_dir.stale.add(tp)
+            with self._lock:
+                del self._waiting[tp]
+        return stray
+
+    def _rename(self, log: Log, now_ms: int, why: str) -> Stray:
         log_dir, old = log.log_dir, log.folder
         folder = log_dir.file(marked_name(log.topic_partition, STRAY_SUFFIX))
-        with log.files.undisturbed():
-            note = Note(log.topic_partition, *_closed(log), now_ms, why)
-            try:
-                self._storage.replace(f"{old}/{FILE_NAME}", note.encode())
-                log_dir.rename(old, folder)
-            except OSError as error:
-                raise log_dir.refuse(error, f"setting {old} aside") from error
-            log.relocate(log_dir, folder)
-            log.files.abandon()
-        stray = Stray(log_dir, folder, log.topic_id, note, log.size)
-        self._add(stray)
-        return stray
+        note = Note(log.topic_partition, *_closed(log), now_ms, why)
+        with log_dir.failing(f"setting {old} aside"):
+            self._storage.replace(f"{old}/{FILE_NAME}", note.encode())
+            log_dir.rename(old, folder)
+        log.relocate(log_dir, folder)
+        log.files.abandon()
+        return Stray(log_dir, folder, log.topic_id, note, log.size)
 
     def take_back(self, stray: Stray) -> str:
         """Gives the folder its old name, which it returns. Raises KafkaStorageError."""
@@ -236,10 +234,11 @@ class Strays:
         if not self._remove(stray):
             raise errors.KafkaStorageError(f"{stray.folder} is being taken back already")
         try:
-            stray.log_dir.rename(stray.folder, folder)
-        except OSError as error:
+            with stray.log_dir.failing(f"taking {stray.folder} back"):
+                stray.log_dir.rename(stray.folder, folder)
+        except errors.KafkaStorageError:
             self._add(stray)
-            raise stray.log_dir.refuse(error, f"taking {stray.folder} back") from error
+            raise
         logger.warning("%s is %s again, because its topic is back", stray.folder, folder)
         return folder
 

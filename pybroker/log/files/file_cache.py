@@ -5,7 +5,7 @@ many, those that have not been used since the last round give theirs back (secon
 sets ``recently_used``, which costs one store on the hot path and no list surgery). A file whose
 bytes are on their way to a socket stays open until they are sent; see ``storage``.
 
-Thread-safety: ``admit`` and ``forget`` may be called from any thread.
+Thread-safety: the methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ class FileCache:
             holder.recently_used = True
             self._holders[holder] = None
             while len(self._holders) > self._limit:
+                self._evict()
+
+    def make_room(self) -> None:
+        """Half of them close their files: there are fewer descriptors than the limit says."""
+        with self._lock:
+            kept = len(self._holders) // 2
+            while len(self._holders) > kept:
                 self._evict()
 
     def forget(self, holder: Holder) -> None:

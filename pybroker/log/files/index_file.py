@@ -11,11 +11,12 @@ Thread-safety: loop's thread only, except ``save``.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import threading
 
 from pybroker.log.files.file_cache import FileCache
-from pybroker.log.files.storage import EXHAUSTED, Storage
+from pybroker.log.files.storage import OutOfDescriptors, Storage
 
 SAVE_EVERY_ENTRIES = 64
 
@@ -97,11 +98,8 @@ class IndexFile:
 
     def save_if_possible(self) -> None:
         """As ``save``; without descriptors the file lags until the next one. Raises OSError."""
-        try:
+        with contextlib.suppress(OutOfDescriptors):
             self.save()
-        except OSError as error:
-            if error.errno not in EXHAUSTED:
-                raise
 
     def save(self, *, sync: bool = False) -> None:
         """Brings the file up to date; raises OSError."""

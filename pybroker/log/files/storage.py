@@ -17,26 +17,34 @@ may be deleted, or evicted from the cache of open files, while it is being read.
 dir offline. A ``sync`` that failed must never be tried again: the kernel may have dropped the
 dirty pages and would report success for data that is gone.
 
-Thread-safety: a ``Storage`` has no state. One ``DataFile`` may be read, written and synced by
-several threads (pread, pwrite, fdatasync; all of them release the GIL).
+One kind is told apart here: where a descriptor is lacking no disk has failed. Then the cache of open files gives some
+back. If that does not help, ``OutOfDescriptors`` is raised, which fails no log dir (``LogDir.fail``).
+
+Thread-safety: a ``Storage`` has no state but ``make_room``, which is set once. One ``DataFile`` may be read, written
+and synced by several threads (pread, pwrite, fdatasync; all of them release the GIL).
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import mmap
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time_ns
+from typing import TypeVar
+
+from pybroker.descriptors import EXHAUSTED
 
 TEMPORARY_SUFFIX = ".tmp"
 SMALL_FILE_BYTES = 16_384
-EXHAUSTED = {errno.EMFILE, errno.ENFILE}
-"""The process, or the machine, has no descriptor left: no disk has failed."""
 
 Bytes = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class OutOfDescriptors(OSError):
+    """A descriptor is lacking: nothing was begun, and the same may be tried again."""
 
 
 class DataFile:
@@ -101,24 +109,42 @@ class DataFile:
 class Storage:
     """Real files."""
 
+    make_room: Callable[[], object] = staticmethod(lambda: None)
+    """Closes files that can be opened again."""
+
+    def with_descriptor(self, take: Callable[[], T]) -> T:
+        """What ``take()`` gives, which needs a descriptor and changes nothing without; it is called twice at most.
+
+        Raises OutOfDescriptors.
+        """
+        try:
+            return take()
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+        self.make_room()
+        try:
+            return take()
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+            raise OutOfDescriptors(error.errno, error.strerror, error.filename) from error
+
     def open(self, path: str, *, create: bool = False) -> DataFile:
         """Opens for reading and writing; ``create`` makes a missing file, for this user alone."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return DataFile(os.open(path, flags, 0o600), path)
+        return DataFile(self.with_descriptor(lambda: os.open(path, flags, 0o600)), path)
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
-        with open(path, "rb", buffering=0) as file:
+        with self.with_descriptor(lambda: open(path, "rb", buffering=0)) as file:
             return file.readall()
 
     def map(self, path: str) -> mmap.mmap | bytes:
         """Returns a read-only view of a file that no longer changes: mapped from the page cache, or read if it is
         small.
         """
-        with open(path, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size <= SMALL_FILE_BYTES:
-                return file.readall()
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self.with_descriptor(lambda: _map(path))
 
     def write(self, path: str, data: Bytes) -> None:
         """Writes a small file that can be made again from other files.
@@ -154,7 +180,7 @@ class Storage:
 
     def sync_folder(self, path: str) -> None:
         """Makes creations, renames and removals of names in this folder durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self.with_descriptor(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
         finally:
@@ -168,16 +194,16 @@ class Storage:
         """Removes a folder with everything in it. A file that another process removes first is no error."""
         while os.path.exists(path):
             with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(path)
+                self.with_descriptor(lambda: shutil.rmtree(path))
 
     def files(self, path: str) -> Mapping[str, int]:
         """Names and sizes of the files in a folder."""
-        with os.scandir(path) as entries:
+        with self.with_descriptor(lambda: os.scandir(path)) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
     def folders(self, path: str) -> list[str]:
         """Names of the folders in a folder, sorted."""
-        with os.scandir(path) as entries:
+        with self.with_descriptor(lambda: os.scandir(path)) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
 
     def exists(self, path: str) -> bool:
@@ -196,3 +222,10 @@ class Storage:
         """Total and usable bytes of the volume that holds ``path`` (KIP-827)."""
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+
+def _map(path: str) -> mmap.mmap | bytes:
+    with open(path, "rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size <= SMALL_FILE_BYTES:
+            return file.readall()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

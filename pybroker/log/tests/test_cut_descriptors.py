@@ -1,8 +1,6 @@
-"""A log is cut whole or, where a descriptor is missing, not at all."""
+"""What a cut needs is open before it begins, and stays so: see ``test_descriptors``."""
 
 from __future__ import annotations
-
-import errno
 
 import pytest
 
@@ -12,27 +10,10 @@ from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.files.index_file import IndexFile
 from pybroker.log.log import Log
-from pybroker.log.tests.helpers import NOW, batch, contents, idempotent, marker, open_log
+from pybroker.log.tests.helpers import NOW, idempotent, marker, open_log
 from pybroker.testing.faulty_storage import FaultyStorage
-from pyclient.protocol import errors
 
 CONFIG = LogConfig(segment_bytes=600)
-SUFFIXES = [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint.tmp", ".log.tmp", ""]
-
-
-class Exhausted(FaultyStorage):
-    """Files with that suffix cannot be opened, mapped or read."""
-
-    suffix: str | None = None
-
-    def check(self, kind: str, path: str) -> None:
-        if kind in ("open", "read", "map", "sync_folder") and self.suffix is not None and path.endswith(self.suffix):
-            raise OSError(errno.EMFILE, "too many open files", path)
-        super().check(kind, path)
-
-    def map(self, path):
-        self.check("map", path)
-        return super().map(path)
 
 
 def make(root, storage) -> Log:
@@ -61,84 +42,7 @@ def idle(log: Log) -> None:
         segment.files.forget()
 
 
-@pytest.mark.parametrize("is_deep", [False, True])
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("offset", [19, 17, 11, 7, 1])
-def test_a_cut_without_descriptors_is_whole_or_is_refused(tmp_path, offset, suffix, is_deep):
-    storage = Exhausted()
-    log, expected = make(tmp_path / "a", storage), make(tmp_path / "b", FaultyStorage())
-    log.clean_offset = expected.clean_offset = 12
-    if is_deep:  # the journal does not reach back
-        for each in (log, expected):
-            each.producers._journal.begin_at(each.log_end_offset)
-    before = told(log)
-    idle(log)
-    storage.suffix = suffix
-    refused = False
-    try:
-        log.truncate_to(offset, NOW)
-    except errors.KafkaStorageError:
-        refused = True
-    assert not log.log_dir.offline
-    storage.suffix = None
-    if refused:
-        assert told(log) == before
-        assert len(contents(log)) == 20
-        log.truncate_to(offset, NOW)
-    expected.truncate_to(offset, NOW)
-    assert told(log) == told(expected)
-    log.append_as_leader(batch(b"next"), 7, NOW)
-    log.close()
-    again = open_log(tmp_path / "a", CONFIG)
-    assert [found for found, _ in contents(again)] == list(range(log.log_end_offset))
-    assert told(again)[5] == told(expected)[5]
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("offset", [0, 7, 40])
-def test_a_log_starts_over_without_descriptors_or_stays_as_it_is(tmp_path, offset, suffix):
-    storage = Exhausted()
-    log = make(tmp_path, storage)
-    log.clean_offset = 12
-    before = told(log)
-    idle(log)
-    storage.suffix = suffix
-    refused = False
-    try:
-        log.truncate_fully_and_start_at(offset, NOW)
-    except errors.KafkaStorageError:
-        refused = True
-    assert not log.log_dir.offline
-    storage.suffix = None
-    if refused:
-        assert told(log) == before
-        assert len(contents(log)) == 20
-        log.truncate_fully_and_start_at(offset, NOW)
-    assert told(log)[:4] == (offset, offset, 0, 1)
-    log.append_as_leader(batch(b"next"), 7, NOW)
-    log.update_high_watermark(offset + 1)
-    log.close()
-    assert contents(open_log(tmp_path, CONFIG)) == [(offset, b"next")]
-
-
-class LastDescriptor(FaultyStorage):
-    """From some moment on nothing can be opened."""
-
-    is_exhausted = False
-
-    def open(self, path, *, create=False):
-        if self.is_exhausted:
-            raise OSError(errno.EMFILE, "too many open files", path)
-        return super().open(path, create=create)
-
-    def read(self, path):
-        return self.open(path).read(1 << 20, 0)
-
-    def map(self, path):
-        return self.read(path)
-
-
-def cut_with_the_last_descriptors(log: Log, storage: LastDescriptor, offset: int) -> None:
+def cut_with_the_last_descriptors(log: Log, storage: FaultyStorage, offset: int) -> None:
     """When all is ready for the cut, other files are opened until the cache has closed what it may; then none can be
     opened any more.
     """
@@ -149,12 +53,12 @@ def cut_with_the_last_descriptors(log: Log, storage: LastDescriptor, offset: int
         cache = log.log_dir.cache
         for _ in range(2 * cache._limit + 1):
             cache.admit(IndexFile(storage, cache, log.folder, 0))
-        storage.is_exhausted = True
+        storage.descriptors_left = 0
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(truncation, "_lower", lower_and_take_all)
         log.truncate_to(offset, NOW)
-    storage.is_exhausted = False
+    storage.heal()
     assert not log.log_dir.offline
 
 
@@ -162,7 +66,7 @@ def cut_with_the_last_descriptors(log: Log, storage: LastDescriptor, offset: int
 @pytest.mark.parametrize("offset", [19, 17, 11, 7, 1])
 def test_what_a_cut_needs_stays_open_until_it_is_over(tmp_path, offset, is_deep):
     """The cache of open files closed the segment's between its opening and the cut, when no descriptor was left."""
-    storage = LastDescriptor()
+    storage = FaultyStorage()
     log, expected = make(tmp_path / "a", storage), make(tmp_path / "b", FaultyStorage())
     if is_deep:
         for each in (log, expected):
@@ -176,7 +80,7 @@ def test_what_a_cut_needs_stays_open_until_it_is_over(tmp_path, offset, is_deep)
 
 def test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun(tmp_path):
     """The end fell below what the journal of producers knows: the log was read in the middle of the cut."""
-    storage = LastDescriptor()
+    storage = FaultyStorage()
     log = open_log(tmp_path, CONFIG, storage=storage)
     log.append_as_follower(idempotent(0, b"x"), 0, NOW)
     log.roll(NOW)

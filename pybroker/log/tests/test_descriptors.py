@@ -1,9 +1,20 @@
-"""A process without descriptors refuses requests; its disks have not failed."""
+"""A process without descriptors refuses requests; its disks have not failed.
+
+One property for everything that the log does: from some step on nothing can be opened, for every step. No log dir fails
+then, what is refused has changed nothing, and when there are descriptors again it works.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,343 +23,400 @@ from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints, partition_metadata
+from pybroker.log.files.storage import OutOfDescriptors, Storage
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
-from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, contents, idempotent, manager, marker, open_log
+from pybroker.log.manager import NoLogDir
+from pybroker.log.segment import UNKNOWN_TIMESTAMP
+from pybroker.log.tests.helpers import (
+    NOW,
+    TOPIC_ID,
+    TP,
+    UnsyncedStorage,
+    batch,
+    contents,
+    idempotent,
+    manager,
+    marker,
+    open_files,
+    open_log,
+)
 from pybroker.log.tests.test_compaction import Compacted, records
+from pybroker.log.timestamps import first_record_since
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
-
-def fill_up(log):
-    """Appends until a segment is full."""
-    for _ in range(20):
-        log.append_as_leader(batch(b"y" * 100), 0, NOW)
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=0)
+OTHER_ID = b"\2" * 16
+FOREIGN = "notes.txt"
 
 
-def with_a_record(root) -> tuple[FaultyStorage, LogManager, Log]:
-    """A log that has one, and what it lies on."""
-    storage = FaultyStorage()
-    logs = manager(root, storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    log.append_as_leader(batch(b"a"), 0, NOW)
-    return storage, logs, log
+class Synced(FaultyStorage):
+    """Notes which files and folders are on the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: set[str] = set()
+
+    def check(self, kind, path):
+        super().check(kind, path)
+        if kind == "sync":
+            self.done.add(path)
+
+    def sync_folder(self, path):
+        self.check("sync_folder", path)
+        self.with_descriptor(lambda: None)
+        self.done.add(path)
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-@pytest.mark.parametrize("failing", [".log", "index", "snapshot"])
-def test_a_roll_without_descriptors_refuses_the_append_and_the_next_one_is_good(tmp_path, failing, number):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, LogConfig(segment_bytes=1024), storage=storage)
-    for index in range(5):
-        log.append_as_leader(batch(b"%d" % index * 100), 0, NOW)
-    log.files.release()
-    storage.fail("open", number, lambda path: failing in path)
-    with pytest.raises(errors.KafkaStorageError):
-        fill_up(log)
-    assert not log.log_dir.offline
-    end = log.log_end_offset
-    storage.heal()
-    for _ in range(20):
-        log.append_as_leader(batch(b"x" * 100), 0, NOW)
-    assert [offset for offset, _ in contents(log)] == list(range(end + 20))
-    log.close()
-    assert len(contents(open_log(tmp_path))) == end + 20
+class World:
+    """A log of twenty records in several segments, with producers and two aborted transactions; no file of it is open.
+    A second log dir is empty.
+    """
 
-
-def test_a_read_without_descriptors_is_refused_and_the_next_one_is_good(tmp_path):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.append_as_leader(batch(b"a"), 0, NOW)
-    log.update_high_watermark(1)
-    log.files.release()
-    storage.fail("open", errno.EMFILE)
-    with pytest.raises(errors.KafkaStorageError):
-        log.read(0, 1000)
-    storage.heal()
-    assert log.read(0, 1000).size
-    assert not log.log_dir.offline
-
-
-def test_a_disk_that_fails_is_offline_as_ever(tmp_path):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.append_as_leader(batch(b"a"), 0, NOW)
-    log.files.release()
-    storage.fail("open", errno.EIO)
-    with pytest.raises(errors.KafkaStorageError):
-        log.append_as_leader(batch(b"b"), 0, NOW)
-    assert log.log_dir.offline
-
-
-def synced(storage, since):
-    """Which files and folders were synced since that call."""
-    return {path.rpartition("/")[2] for kind, path in storage.calls[since:] if kind in ("sync", "sync_folder")}
-
-
-@pytest.mark.parametrize("failing", [".log", ".txnindex", "partition.metadata", "leader-epoch", "t-0"])
-def test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one(tmp_path, failing):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.append_as_leader(idempotent(0, transactional=True), 3, NOW)
-    log.append_as_leader(marker(0), 3, NOW, origin=Origin.COORDINATOR)
-    log.set_topic_id(b"\2" * 16)
-    log.files.release()
-    for kind in ("open", "sync_folder"):
-        storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2])
-    with pytest.raises(errors.KafkaStorageError):
+    def __init__(self, root: Path, *, is_deep: bool = False, config: LogConfig = CONFIG) -> None:
+        self.root, self.config = root, config
+        self.storage = Synced()
+        self.logs = manager(root / "a", root / "b", config=config, storage=self.storage)
+        self.logs.load()
+        log = self.logs.get_or_create(TP, TOPIC_ID, config, f"{root}/a")
+        log.append_as_leader(idempotent(0, b"x" * 90, producer=9, transactional=True), 0, NOW)
+        log.append_as_leader(marker(0, producer=9), 0, NOW, origin=Origin.COORDINATOR)
+        for number in range(16):
+            log.append_as_leader(idempotent(number, b"%d" % number * 40), number // 5, NOW + number)
+        log.append_as_leader(idempotent(0, b"y", producer=8, transactional=True), 4, NOW)
+        log.append_as_leader(marker(0, producer=8), 4, NOW, origin=Origin.COORDINATOR)
+        log.append_as_leader(idempotent(1, b"z", producer=8, transactional=True), 4, NOW)
         log.flush()
-    assert not log.log_dir.offline
-    assert log.recovery_point == 0
-    storage.heal()
-    before = len(storage.calls)
-    log.flush()
-    assert log.recovery_point == log.log_end_offset
-    assert any(failing in name for name in synced(storage, before))
+        log.files.save_lagging()
+        log.update_high_watermark(21)
+        log.clean_offset = 12
+        self.logs.checkpoint_recovery_points()
+        if is_deep:  # the journal does not reach back
+            log.producers._journal.begin_at(log.log_end_offset)
+        self.is_enough = False
+        """True where nothing was lacking when the descriptors were back."""
+        self.idle()
+
+    @property
+    def log(self) -> Log:
+        """The log that is under its name, taken back where it was set aside."""
+        return self.logs.get_or_create(TP, TOPIC_ID, self.config)
+
+    def idle(self) -> None:
+        for segment in self.log.segments:
+            segment.files.forget()
+            segment._max_timestamp = UNKNOWN_TIMESTAMP  # as a start leaves it
+
+    def heal(self) -> None:
+        """There are descriptors again."""
+        self.is_enough = self.storage.heal()
+        assert not self.logs.offline_dirs
+
+    def told(self) -> tuple[object, ...]:
+        """What the log says of itself."""
+        log = self.log
+        producers = sorted((each.producer_id, each.next_sequence, each.epoch) for each in log.producers.active())
+        aborted = [each for segment in log.segments for each in segment.txn_index]
+        return log.topic_id, log.log_start_offset, log.log_end_offset, log.size, producers, aborted, contents(log)
+
+    def told_by_a_start(self) -> tuple[object, ...]:
+        """The same by what is on the disk: of a copy, as after a kill."""
+        copy = Path(f"{self.root}-copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.root, copy)
+        again = manager(copy / "a", copy / "b", config=CONFIG, storage=UnsyncedStorage())
+        again.load()
+        log = again.get_or_create(TP, TOPIC_ID, CONFIG)
+        return log.topic_id, log.log_start_offset, log.log_end_offset, contents(log)
 
 
-def test_a_cut_that_was_refused_before_its_checkpoint_was_written_writes_it_the_next_time(tmp_path):
-    """Else a crash would find what is appended after the cut below a recovery point that is too high."""
-    storage = FaultyStorage()
-    logs = manager(tmp_path, storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    for _ in range(10):
-        log.append_as_leader(batch(b"x"), 0, NOW)
-    log.flush()
-    log.log_dir.checkpoint_recovery_points()
-    storage.fail("open", errno.EMFILE, lambda path: "recovery-point" in path)
-    with pytest.raises(errors.KafkaStorageError):
-        log.truncate_to(4, NOW)
-    assert not log.log_dir.offline
-    assert log.log_end_offset == 10
-    storage.heal()
-    assert log.truncate_to(4, NOW)
-    assert log.log_dir.read_checkpoint(checkpoints.RECOVERY_POINT) == {TP: 4}
+def every_step(root: Path, prepare: Callable[[World], object] = lambda world: None, **options: Any) -> Iterator[World]:
+    """A world in which the first thing that is opened cannot be, one where it is the second, and so on to the one
+    where all can.
+    """
+    for step in count():
+        world = World(root / str(step), **options)
+        prepare(world)
+        world.storage.descriptors_left = step
+        yield world
+        if world.is_enough:
+            return
 
 
-def test_a_log_that_could_not_be_closed_without_descriptors_is_whole(tmp_path):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.append_as_leader(batch(b"a"), 0, NOW)
-    log.files.release()
-    storage.fail("open", errno.EMFILE)
-    with pytest.raises(errors.KafkaStorageError):
-        log.close()
-    assert not log.log_dir.offline
-    storage.heal()
-    log.close()
-    assert [value for _, value in contents(open_log(tmp_path))] == [b"a"]
+def is_refused(act: Callable[[World], object], world: World) -> bool:
+    try:
+        act(world)
+    except errors.KafkaStorageError:
+        return True
+    return False
 
 
-def test_retention_without_descriptors_waits(tmp_path):
-    storage = FaultyStorage()
-    config = LogConfig(segment_bytes=300, retention_ms=1000)
-    log = open_log(tmp_path, config, storage=storage)
-    for _ in range(10):
-        log.append_as_leader(batch(b"x" * 100), 0, NOW)
-    log.close()
-    log = open_log(tmp_path, config, storage=storage)
-    log.update_high_watermark(10)
-    storage.fail("open", errno.EMFILE)
-    with pytest.raises(errors.KafkaStorageError):
-        apply_retention(log, NOW + 10_000)
-    assert not log.log_dir.offline
-    storage.heal()
-    assert apply_retention(log, NOW + 10_000)
+def append(world: World) -> None:
+    world.log.append_as_leader(batch(b"n" * 400), 5, NOW)
 
 
-@pytest.mark.parametrize("kind", ["open", "sync_folder"])
-@pytest.mark.parametrize("failing", [".log", "stray.json", "root"])
-def test_a_log_that_cannot_be_set_aside_without_descriptors_is_set_aside_later(tmp_path, failing, kind):
-    storage, logs, log = with_a_record(tmp_path / "root")
-    log.files.release()
-    storage.fail(kind, errno.EMFILE, lambda path: failing in path.rpartition("/")[2] or kind == "sync_folder")
-    with contextlib.suppress(errors.KafkaStorageError):
-        logs.set_aside(*logs.take_out([TP]), "it is nobody's")
-    logs.forget_deleted()
-    assert not log.log_dir.offline
-    storage.heal()
-    logs.checkpoint_recovery_points()
-    assert [stray.note.why for stray in logs.strays] == ["it is nobody's"]
-    assert [value for _, value in contents(logs.get_or_create(TP, TOPIC_ID, LogConfig()))] == [b"a"]
+def abort(world: World) -> None:
+    world.log.append_as_leader(marker(0, producer=8), 4, NOW, origin=Origin.COORDINATOR)
+
+
+def read(world: World) -> None:
+    assert len(contents(world.log)) == 21
+    assert world.log.read_bytes(5, 1000)
+    assert len(world.log.aborted_transactions(0, 21)) == 2
+    assert first_record_since(world.log, NOW)
+
+
+def retention(world: World) -> None:
+    world.log.config = LogConfig(segment_bytes=600, retention_ms=1000)
+    apply_retention(world.log, NOW + 10_000)
+
+
+def set_aside(world: World) -> None:
+    world.logs.set_aside(*world.logs.take_out([TP]), "it is nobody's")
+
+
+def create(world: World) -> None:
+    log = world.logs.get_or_create(TP._replace(partition=1), OTHER_ID, CONFIG)
+    assert partition_metadata.read(Storage(), log.folder) == OTHER_ID
+
+
+def move(world: World) -> None:
+    Path(world.log.folder, FOREIGN).touch()
+    running = world.logs.moving_to(TP) or world.logs.move(TP, f"{world.root}/b")
+    assert running is not None
+    if not running.has_switched:
+        running.copy()
+        assert running.switch()
+    running.settle()
+    assert os.listdir(world.root / "b" / str(TP)).count(FOREIGN) == 1
+
+
+def as_follower(records: bytearray, world: World) -> None:
+    assign(records, 21, 5)
+    world.log.append_as_follower(records, 5, NOW)
+
+
+OPERATIONS: dict[str, Callable[[World], object]] = {
+    "append": append,
+    "append as a follower": lambda world: as_follower(batch(b"n" * 400), world),
+    "abort": abort,
+    "abort as a follower": lambda world: as_follower(marker(0, producer=8), world),
+    "read": read,
+    "retention": retention,
+    "close": lambda world: world.log.close(),
+    "cut": lambda world: world.log.truncate_to(11, NOW),
+    "deep cut": lambda world: world.log.truncate_to(11, NOW),
+    "cut of a segment": lambda world: world.log.truncate_to(19, NOW),
+    "deep cut of a segment": lambda world: world.log.truncate_to(19, NOW),
+    "cut of almost all": lambda world: world.log.truncate_to(1, NOW),
+    "start over": lambda world: world.log.truncate_fully_and_start_at(0, NOW),
+    "start over within": lambda world: world.log.truncate_fully_and_start_at(7, NOW),
+    "start over beyond": lambda world: world.log.truncate_fully_and_start_at(40, NOW),
+    "create": create,
+    "move": move,
+    "take back": lambda world: world.log,
+}
+PREPARED = {"take back": set_aside}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "deep cut": {"is_deep": True},
+    "deep cut of a segment": {"is_deep": True},
+    "move": {"config": replace(CONFIG, segment_bytes=1500)},
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_lacks_a_descriptor_is_refused_whole_and_works_later(tmp_path, name):
+    act, prepare, options = OPERATIONS[name], PREPARED.get(name, lambda world: None), OPTIONS.get(name, {})
+    whole = World(tmp_path / "whole", **options)
+    before, before_by_a_start = whole.told(), whole.told_by_a_start()
+    whole.idle()
+    prepare(whole)
+    act(whole)
+    expected, expected_by_a_start = whole.told(), whole.told_by_a_start()
+    recovery_point = whole.log.log_dir.read_checkpoint(checkpoints.RECOVERY_POINT).get(TP, 0)
+    refusals = 0
+    for world in every_step(tmp_path, prepare, **options):
+        refused = is_refused(act, world)
+        world.heal()
+        if refused:
+            refusals += 1
+            assert world.told() == before
+            assert world.told_by_a_start() == before_by_a_start
+            act(world)
+        assert world.told() == expected
+        assert world.told_by_a_start() == expected_by_a_start
+        assert world.log.log_dir.read_checkpoint(checkpoints.RECOVERY_POINT).get(TP, 0) <= recovery_point
+    assert refusals
+
+
+def test_an_index_that_cannot_be_written_is_written_later(tmp_path):
+    config = LogConfig(index_interval_bytes=0)
+    for world in every_step(tmp_path, config=config):
+        appended = next((number for number in range(100) if is_refused(append, world)), 100)
+        world.heal()
+        told = world.told()
+        assert world.log.log_end_offset == 21 + appended
+        world.log.close()
+        assert len(open_log(world.root / "a", config).active_segment.offset_index) == world.log.log_end_offset - 1
+        assert world.told() == told
+
+
+def unsynced(world: World) -> None:
+    world.log.append_as_leader(marker(0, producer=8), 5, NOW, origin=Origin.COORDINATOR)
+    world.log.topic_id = bytes(16)
+    world.log.set_topic_id(TOPIC_ID)
+    world.log.update_high_watermark(15)
+    world.log.raise_log_start_offset(15)
+    world.log.log_dir.names_synced = False
+    world.log.files.release()
+    world.storage.done.clear()
+
+
+def flush(world: World) -> None:
+    world.log.flush()
+    world.log.keep_start()
+
+
+def test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one(tmp_path):
+    whole = World(tmp_path / "whole")
+    unsynced(whole)
+    flush(whole)
+    names = {os.path.relpath(path, whole.root) for path in whole.storage.done}
+    assert {"a", "a/t-0", "a/t-0/partition.metadata"} < names
+    for world in every_step(tmp_path, unsynced):
+        refused = is_refused(flush, world)
+        world.heal()
+        assert refused or world.log.recovery_point == 22
+        flush(world)
+        assert {os.path.relpath(path, world.root) for path in world.storage.done} == names
+        assert world.log.recovery_point == 22
+
+
+def test_a_log_that_cannot_be_set_aside_is_set_aside_later(tmp_path):
+    whole = World(tmp_path / "whole")
+    for world in every_step(tmp_path):
+        with contextlib.suppress(errors.KafkaStorageError):
+            set_aside(world)
+        world.logs.forget_deleted()
+        world.heal()
+        world.logs.checkpoint_recovery_points()
+        assert [stray.note.why for stray in world.logs.strays] == ["it is nobody's"]
+        assert world.told_by_a_start()[-1] == contents(whole.log)
+        assert world.told() == whole.told()
 
 
 def test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside(tmp_path):
-    storage, logs, log = with_a_record(tmp_path)
-    log.files.release()
-    storage.fail("open", errno.EMFILE)
+    world = World(tmp_path)
+    world.storage.descriptors_left = 0
     with pytest.raises(errors.KafkaStorageError):
-        logs.set_aside(*logs.take_out([TP]), "of another topic")
+        set_aside(world)
     with pytest.raises(errors.KafkaStorageError):
-        logs.get_or_create(TP, b"\2" * 16, LogConfig())
-    storage.heal()
-    assert logs.get_or_create(TP, b"\2" * 16, LogConfig()).log_end_offset == 0
-    assert [stray.topic_id for stray in logs.strays] == [TOPIC_ID]
-
-
-@pytest.mark.parametrize("kind", ["sync_folder", "open"])
-def test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_later(tmp_path, kind):
-    storage = FaultyStorage()
-    logs = manager(tmp_path, storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    for value in (b"deleted", b"a"):
-        log.append_as_leader(batch(value), 0, NOW)
-    log.update_high_watermark(2)
-    log.raise_log_start_offset(1)
-    logs.set_aside(*logs.take_out([TP]), "")
-    logs.forget_deleted()
-    storage.fail(kind, errno.EMFILE)
-    with pytest.raises(errors.KafkaStorageError):
-        logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    assert logs.online_dirs
-    storage.heal()
-    assert [value for _, value in contents(logs.get_or_create(TP, TOPIC_ID, LogConfig()))] == [b"a"]
+        world.logs.get_or_create(TP, OTHER_ID, CONFIG)
+    world.heal()
+    assert world.logs.get_or_create(TP, OTHER_ID, CONFIG).log_end_offset == 0
+    assert [stray.topic_id for stray in world.logs.strays] == [TOPIC_ID]
 
 
 @pytest.mark.parametrize("kind", ["open", "sync_folder"])
 def test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable(tmp_path, kind):
-    storage, logs, log = with_a_record(tmp_path)
-    storage.fail(kind, errno.EMFILE)
-    logs.delete(TP)
-    assert not log.log_dir.offline
-    assert not (tmp_path / "t-0").exists()
-    assert (tmp_path / log.folder.rpartition("/")[2]).exists() == (kind == "sync_folder")
-    storage.heal()
-    logs.get_or_create(TP, b"\2" * 16, LogConfig())
-    logs.delete(TP)
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    world = World(tmp_path)
+    log = world.log
+    world.storage.fail(kind, errno.EMFILE)
+    world.logs.delete(TP)
+    world.heal()
+    assert not (tmp_path / "a" / str(TP)).exists()
+    assert Path(log.folder).exists() == (kind == "sync_folder")
+    world.logs.get_or_create(TP, OTHER_ID, CONFIG, f"{tmp_path}/a")
+    world.logs.delete(TP)
+    assert not [path for path in (tmp_path / "a").iterdir() if path.is_dir()]
 
 
-def test_a_topic_id_that_could_not_be_written_without_descriptors_is_written_later(tmp_path):
-    storage = FaultyStorage()
-    logs = manager(tmp_path, storage=storage)
-    logs.load()
-    storage.fail("open", errno.EMFILE, lambda path: partition_metadata.FILE_NAME in path)
-    with pytest.raises(errors.KafkaStorageError):
-        logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    assert logs.online_dirs
-    storage.heal()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig())
-    assert partition_metadata.read(storage, log.folder) == TOPIC_ID
+def test_a_start_without_descriptors_has_all_of_a_log_dir_or_nothing(tmp_path):
+    """It is not repeated: a log dir of which it could not open every log is offline."""
+    whole = World(tmp_path / "whole")
+    for step in count():
+        world = World(tmp_path / str(step))
+        again = manager(world.root / "a", config=CONFIG, storage=world.storage)
+        world.storage.descriptors_left = step
+        with contextlib.suppress(NoLogDir):
+            again.load()
+        is_enough = world.storage.heal()
+        found = again.get(TP)
+        assert bool(again.offline_dirs) or (found is not None and contents(found) == contents(whole.log))
+        assert world.told_by_a_start() == whole.told_by_a_start()
+        if is_enough:
+            break
+    assert again.online_dirs
 
 
-def test_an_abort_without_descriptors_for_its_index_is_appended_and_indexed_later(tmp_path):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.append_as_leader(idempotent(0, transactional=True), 0, NOW)
-    storage.fail("open", errno.EMFILE, lambda path: ".txnindex" in path)
-    log.append_as_leader(marker(0), 0, NOW, origin=Origin.COORDINATOR)
-    assert not log.log_dir.offline
-    assert log.log_end_offset == 2
-    storage.heal()
-    log.close()
-    assert len(open_log(tmp_path).active_segment.txn_index) == 1
+def test_a_compaction_without_descriptors_is_made_up_for(tmp_path):
+    for step in count():
+        storage = FaultyStorage()
+        made = Compacted(tmp_path / str(step), storage=storage)
+        for number in range(4):
+            made.append((b"a", b"%d" % number))
+        made.roll()
+        made.log.files.release()
+        storage.descriptors_left = step
+        made.clean(roll=False)
+        is_enough = storage.heal()
+        assert not made.log.log_dir.offline
+        assert not made.cleaner.uncleanable
+        assert records(made.log)[-1][2] == b"3"
+        made.clean(roll=False)
+        assert [value for _, _, value in records(made.log)] == [b"3"]
+        made.logs.close()
+        assert [value for _, _, value in records(Compacted(tmp_path / str(step)).log)] == [b"3"]
+        if is_enough:
+            break
 
 
-def test_an_index_that_cannot_be_written_without_descriptors_is_written_later(tmp_path):
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.active_segment.index_interval_bytes = 0
-    log.append_as_leader(batch(b"a"), 0, NOW)
-    storage.fail("open", errno.EMFILE, lambda path: path.endswith("index"))
-    for number in range(200):
-        log.append_as_leader(batch(b"%d" % number), 0, NOW + number)
-    assert not log.log_dir.offline
-    storage.heal()
-    log.close()
-    assert len(open_log(tmp_path).active_segment.offset_index) == 200
+def test_an_index_that_lags_is_whole_where_the_log_moves(tmp_path):
+    for world in every_step(tmp_path):
+        refused = is_refused(abort, world)
+        world.heal()
+        if refused:
+            abort(world)
+        world.log.roll(NOW)
+        move(world)
+        world.logs.close()
+        again = manager(world.root / "a", world.root / "b", config=CONFIG)
+        again.load()
+        assert len(again.get(TP).aborted_transactions(0, 22)) == 3
 
 
-@pytest.mark.parametrize("as_follower", [False, True])
-@pytest.mark.parametrize("missing", [".index", ".timeindex", ".txnindex", ".log"])
-def test_an_append_that_cannot_read_what_it_needs_is_refused_whole(tmp_path, monkeypatch, missing, as_follower):
-    """Nothing is in the file that the log does not know of."""
-    storage = FaultyStorage()
-    log = open_log(tmp_path, storage=storage)
-    log.active_segment.index_interval_bytes = 0
-    for number in range(3):
-        log.append_as_leader(idempotent(number, transactional=True), 0, NOW)
-    log.flush()
-    log.files.save_lagging()
-    log.active_segment.files.forget()
-    reading = storage.map
-
-    def read(path):
-        if path.endswith(missing):
-            raise OSError(errno.EMFILE, "too many open files", path)
-        return reading(path)
-
-    monkeypatch.setattr(storage, "map", read)
-    storage.fail("open", errno.EMFILE, lambda path: path.endswith(missing))
-    ended = marker(0)
-    if as_follower:
-        assign(ended, 3, 0)
-
-    def append():
-        if as_follower:
-            log.append_as_follower(ended, 0, NOW)
-        else:
-            log.append_as_leader(ended, 0, NOW, origin=Origin.COORDINATOR)
-
-    size = log.active_segment.size
-    with pytest.raises(errors.KafkaStorageError):
-        append()
-    assert not log.log_dir.offline
-    assert (log.active_segment.size, log.log_end_offset) == (size, 3)
-    storage.heal()
-    monkeypatch.undo()
-    append()
-    assert log.log_end_offset == 4
-    log.close()
-    assert len(open_log(tmp_path).active_segment.txn_index) == 1
+def test_a_disk_that_fails_is_offline_as_ever(tmp_path):
+    world = World(tmp_path)
+    world.storage.fail("open", errno.EIO)
+    assert is_refused(append, world)
+    assert world.logs.offline_dirs == [world.log.log_dir]
 
 
-@pytest.mark.parametrize("kind", ["open", "read", "sync_folder"])
-def test_a_compacted_segment_is_swapped_in_without_descriptors(tmp_path, kind):
-    """From the first rename on it needs none; what needs one after the last puts off the end of the round."""
-    storage = FaultyStorage()
-    made = Compacted(tmp_path, storage=storage)
-    for number in range(4):
-        made.append((b"a", b"%d" % number))
-    made.roll()
-    renaming = storage.rename
+class Scarce(Storage):
+    """At most so many files below ``root`` are open at a time."""
 
-    def rename(source, target):
-        if target.endswith(".swap"):
-            storage.fail(kind, errno.EMFILE)
-        renaming(source, target)
+    def __init__(self, root: Path, most: int, number: int) -> None:
+        self.root, self.most, self.number = root, most, number
 
-    storage.rename = rename
-    made.clean(roll=False)
-    storage.rename = renaming
-    assert not made.log.log_dir.offline
-    assert not made.cleaner.uncleanable
-    storage.heal()
-    made.clean(roll=False)
-    assert [value for _, _, value in records(made.log)] == [b"3"]
-    made.logs.close()
-    assert [value for _, _, value in records(Compacted(tmp_path).log)] == [b"3"]
+    def with_descriptor(self, take):
+        def take_one():
+            if len(open_files(self.root)) >= self.most:
+                raise OSError(self.number, os.strerror(self.number), "file")
+            return take()
+
+        return super().with_descriptor(take_one)
 
 
-def test_an_index_that_lags_for_a_lack_of_descriptors_is_whole_where_the_log_moves(tmp_path):
-    storage = FaultyStorage()
-    logs = manager(tmp_path / "a", tmp_path / "b", storage=storage)
-    logs.load()
-    log = logs.get_or_create(TP, TOPIC_ID, LogConfig(), f"{tmp_path}/a")
-    log.append_as_leader(idempotent(0, transactional=True), 0, NOW)
-    storage.fail("open", errno.EMFILE, lambda path: ".txnindex" in path)
-    log.append_as_leader(marker(0), 0, NOW, origin=Origin.COORDINATOR)
-    log.roll(NOW)
-    storage.heal()
-    move = logs.move(TP, f"{tmp_path}/b")
-    move.copy()
-    log.flush()
-    assert move.switch()
-    move.settle()
-    logs.close()
-    again = manager(tmp_path / "a", tmp_path / "b")
-    again.load()
-    assert len(again.get(TP).segments[0].txn_index) == 1
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
+def test_a_file_is_opened_in_the_place_of_idle_ones(tmp_path, number):
+    storage = Scarce(tmp_path, 6, number)
+    log = open_log(tmp_path, CONFIG, storage=storage)
+    storage.make_room = log.log_dir.cache.make_room
+    for index in range(100):
+        log.append_as_leader(batch(b"%d" % index * 100), 0, NOW)
+    assert len(contents(log)) == 100
+    storage.most = 0
+    log.files.release()
+    with pytest.raises(OutOfDescriptors) as raised:
+        log.active_segment.files.open()
+    assert (raised.value.errno, raised.value.filename) == (number, "file")

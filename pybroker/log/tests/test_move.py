@@ -108,21 +108,6 @@ def test_a_disk_that_fails_as_the_log_switches_is_the_one_that_goes_offline(tmp_
     assert (move.log.log_dir.offline, move.target.offline) == (True, False)
 
 
-@pytest.mark.parametrize("is_copied", [False, True])
-def test_a_move_for_which_descriptors_are_lacking_fails_no_disk(tmp_path, is_copied):
-    storage = FaultyStorage()
-    move = begun(tmp_path, storage)
-    if is_copied:
-        move.copy()
-    storage.fail("open", errno.EMFILE)
-    with pytest.raises(errors.KafkaStorageError):
-        move.switch() if is_copied else move.copy()
-    storage.heal()
-    assert (move.log.log_dir.offline, move.target.offline) == (False, False)
-    complete(move)
-    assert [value for _, value in contents(loaded(tmp_path).get(TP))] == numbered(40)
-
-
 def test_whoever_flushes_before_the_move_has_settled_syncs_the_copy(tmp_path):
     storage = FaultyStorage()
     move = begun(tmp_path, storage)

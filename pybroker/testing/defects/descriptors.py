@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pybroker.log import truncation
 from pybroker.log.cleaned_segment import CleanedSegment, finish_swap
+from pybroker.log.dirs import log_dir
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.dirs.move import Move
 from pybroker.log.dirs.removals import Removals
@@ -14,7 +15,6 @@ from pybroker.log.dirs.strays import Strays
 from pybroker.log.durability import Durability
 from pybroker.log.files.index_file import IndexFile
 from pybroker.log.log import Log
-from pybroker.log.log_files import LogFiles
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import replay_producers
 from pybroker.log.segment_files import SegmentFiles
@@ -24,6 +24,7 @@ from pyclient.protocol import errors
 
 TESTS = "pybroker/log/tests/test_descriptors.py"
 CUTS = "pybroker/log/tests/test_cut_descriptors.py"
+REFUSED = f"{TESTS}::test_what_lacks_a_descriptor_is_refused_whole_and_works_later"
 
 
 def _reads_in_the_cut() -> Patch:
@@ -38,24 +39,13 @@ def _reads_in_the_cut() -> Patch:
     return (truncation, "_ends_at", read_and_end)
 
 
-@defect(f"{TESTS}::test_a_roll_without_descriptors_refuses_the_append_and_the_next_one_is_good")
+@defect(f"{REFUSED}[append]")
 def without_descriptors_a_log_dir_fails() -> list[Patch]:
     """EMFILE was taken for a failure of the disk, and ended the broker with its last log dir."""
-    return [(LogDir, "refuse", LogDir.fail)]
+    return [(log_dir, "OutOfDescriptors", FileExistsError)]
 
 
-@defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one[.log]")
-def a_sync_without_descriptors_fails_the_log_dir() -> list[Patch]:
-    """It was treated as an fsync that had failed, of which nothing is known."""
-
-    def sync(self: LogFiles, find_end: Callable[[], int]) -> int:
-        with self.undisturbed(), self.failing("syncing"):
-            return self.durability.sync(find_end)
-
-    return [(LogFiles, "sync", sync)]
-
-
-@defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one[partition.metadata]")
+@defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one")
 def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
     """It was noted as synced before it was; nobody looked again."""
     sync_topic_id = Durability._sync_topic_id
@@ -70,7 +60,7 @@ def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
     return [(Durability, "_sync_topic_id", sync)]
 
 
-@defect(f"{TESTS}::test_a_cut_that_was_refused_before_its_checkpoint_was_written_writes_it_the_next_time")
+@defect(f"{REFUSED}[cut]")
 def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Patch]:
     """The second cut found it low enough; a crash would have trusted what was appended then."""
     lower = Durability.lower
@@ -82,26 +72,13 @@ def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Pa
     return [(Durability, "lower", lower_once)]
 
 
-@defect(f"{TESTS}::test_a_log_that_could_not_be_closed_without_descriptors_is_whole")
-def closing_without_descriptors_fails_the_log_dir() -> list[Patch]:
-    """Setting one log aside took all others of its dir offline."""
-    refusing = LogFiles.refusing
-
-    @contextlib.contextmanager
-    def failing(self: LogFiles, doing: str) -> Iterator[None]:
-        with self.failing(doing) if doing == "closing" else refusing(self, doing):
-            yield
-
-    return [(LogFiles, "refusing", failing)]
-
-
 @defect(f"{TESTS}::test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside")
 def a_log_that_could_not_be_set_aside_is_forgotten() -> list[Patch]:
     """Its folder kept the name, and who needed that got the log of another topic."""
-    return [(Strays, "set_aside_or_put_off", Strays.set_aside)]
+    return [(Strays, "set_aside_waiting", lambda self, now_ms, topic_partition=None: None)]
 
 
-@defect(f"{TESTS}::test_a_stray_that_cannot_be_taken_back_without_descriptors_is_taken_back_later")
+@defect(f"{REFUSED}[take back]")
 def a_name_that_could_not_be_synced_stays() -> list[Patch]:
     """The second rename found no folder."""
 
@@ -112,19 +89,19 @@ def a_name_that_could_not_be_synced_stays() -> list[Patch]:
     return [(LogDir, "rename", rename)]
 
 
-@defect(f"{TESTS}::test_an_abort_without_descriptors_for_its_index_is_appended_and_indexed_later")
-def an_index_that_cannot_be_written_fails_the_log_dir() -> list[Patch]:
+@defect(f"{REFUSED}[abort]")
+def an_index_that_cannot_be_written_fails_the_append() -> list[Patch]:
     """Indexes are in memory too, and a sync writes them."""
     return [(IndexFile, "save_if_possible", lambda self: self.save())]
 
 
-@defect(f"{TESTS}::test_an_append_that_cannot_read_what_it_needs_is_refused_whole")
+@defect(f"{REFUSED}[abort]")
 def an_append_reads_what_it_needs_when_it_has_written() -> list[Patch]:
     """There was something in the file then that the log did not know of."""
     return [(IndexFile, "hold", lambda self: None)]
 
 
-@defect(f"{TESTS}::test_a_compacted_segment_is_swapped_in_without_descriptors")
+@defect(f"{TESTS}::test_a_compaction_without_descriptors_is_made_up_for")
 def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
     """It stopped between the old segments and the new one."""
 
@@ -134,7 +111,7 @@ def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
     return [(CleanedSegment, "to_final", to_final)]
 
 
-@defect(f"{CUTS}::test_a_cut_without_descriptors_is_whole_or_is_refused")
+@defect(f"{REFUSED}[cut]")
 def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
     """It stopped half-way, and took the log dir offline."""
     return [(SegmentFiles, "held", lambda self: contextlib.nullcontext())]
@@ -160,13 +137,13 @@ def a_cut_undoes_to_the_end_that_is_left() -> list[Patch]:
     return [_reads_in_the_cut()]
 
 
-@defect(f"{CUTS}::test_a_cut_without_descriptors_is_whole_or_is_refused")
+@defect(f"{REFUSED}[deep cut]")
 def a_deep_cut_reads_the_log_when_it_is_cut() -> list[Patch]:
     """So did one that the journal of producers does not reach."""
     return [(ProducerStates, "can_undo_to", lambda self, offset: True), _reads_in_the_cut()]
 
 
-@defect(f"{CUTS}::test_a_log_starts_over_without_descriptors_or_stays_as_it_is")
+@defect(f"{REFUSED}[start over]")
 def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Patch]:
     """It had no segment then."""
 
@@ -194,7 +171,7 @@ def files_of_a_deleted_log_go_before_that_is_durable() -> list[Patch]:
     return [(Removals, "remove", lambda self, folder, log_dir=None: remove(self, folder))]
 
 
-@defect(f"{TESTS}::test_a_topic_id_that_could_not_be_written_without_descriptors_is_written_later")
+@defect(f"{REFUSED}[create]")
 def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
     """Where no descriptor was left it was never written: the next start takes the log for anybody's."""
     set_topic_id = Log.set_topic_id

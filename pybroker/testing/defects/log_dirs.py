@@ -63,12 +63,6 @@ def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
     return [(LogCopy, "_of_source", of_either)]
 
 
-@defect(f"{TESTS}/test_move.py::test_a_move_for_which_descriptors_are_lacking_fails_no_disk")
-def a_move_without_descriptors_takes_a_log_dir_offline() -> list[Patch]:
-    """With all the logs in it."""
-    return [(LogDir, "refuse", LogDir.fail)]
-
-
 @defect(f"{TESTS}/test_rivals.py::test_what_is_left_of_a_folder_never_wins_against_a_whole_one")
 def of_two_logs_the_first_dirs_is_used() -> list[Patch]:
     """Also where it is a part of a copy."""

@@ -1,0 +1,8 @@
+"""When there is nothing left to open a file or a socket with: neither a disk nor a network has failed."""
+
+from __future__ import annotations
+
+import errno
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""The process, or the machine, is out of descriptors, or the kernel has no memory for one more."""
