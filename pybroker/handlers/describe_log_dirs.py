@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 
 from pybroker.handlers.common.call import Call, held
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
-from pybroker.log.dirs.move import Move
 from pybroker.log.dirs.strays import Stray
 from pybroker.log.manager import LogManager
+from pybroker.log.moving.move import Move
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import DescribeLogDirs, errors
 

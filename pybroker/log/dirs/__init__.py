@@ -1,1 +1,1 @@
-"""Log dirs: the folders in them and their states, logs that move, are removed, or belong to nobody."""
+"""Log dirs: the folders in them and their states, logs that are removed or belong to nobody."""

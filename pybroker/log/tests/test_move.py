@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pybroker.log.config import LogConfig
-from pybroker.log.dirs import log_copy
-from pybroker.log.dirs.log_copy import REST_SEGMENTS
-from pybroker.log.dirs.move import Move
 from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import DataFile, Storage
 from pybroker.log.manager import LogManager
+from pybroker.log.moving import log_copy
+from pybroker.log.moving.log_copy import REST_SEGMENTS
+from pybroker.log.moving.move import Move
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors

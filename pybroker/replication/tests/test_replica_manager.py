@@ -20,8 +20,8 @@ from pybroker.cluster.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.log.dirs.move import Move
 from pybroker.log.files.storage import Storage
+from pybroker.log.moving.move import Move
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.segments import REMOVED_PER_TURN

@@ -9,12 +9,12 @@ from pybroker.log import truncation
 from pybroker.log.cleaned_segment import CleanedSegment, finish_swap
 from pybroker.log.dirs import log_dir
 from pybroker.log.dirs.log_dir import LogDir
-from pybroker.log.dirs.move import Move
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.dirs.strays import Strays
 from pybroker.log.durability import Durability
 from pybroker.log.files.index_file import IndexFile
 from pybroker.log.log import Log
+from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import replay_producers
 from pybroker.log.segment_files import SegmentFiles

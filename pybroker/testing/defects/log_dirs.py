@@ -6,15 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pybroker.log import recovery
-from pybroker.log.dirs import folder_states, log_dir, rivals
-from pybroker.log.dirs.log_copy import LogCopy
+from pybroker.log.dirs import folder_states, log_dir
 from pybroker.log.dirs.log_dir import LogDir
-from pybroker.log.dirs.move import Move
 from pybroker.log.dirs.removals import Removals
-from pybroker.log.dirs.running_moves import RunningMoves
 from pybroker.log.log import Log
 from pybroker.log.log_start import LogStart
 from pybroker.log.manager import LogManager
+from pybroker.log.moving import rivals
+from pybroker.log.moving.log_copy import LogCopy
+from pybroker.log.moving.move import Move
+from pybroker.log.moving.running_moves import RunningMoves
 from pybroker.pools import Pools
 from pybroker.replication.moves import Moves
 from pybroker.replication.preferred_dirs import PreferredDirs

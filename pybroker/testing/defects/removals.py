@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pybroker.log import deep_cut, expiry, manager
 from pybroker.log.compaction import cleanable
-from pybroker.log.dirs.move import Move
 from pybroker.log.log_files import LogFiles
+from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.replication import replica_manager
 from pybroker.testing.defects import Patch, defect

@@ -7,8 +7,8 @@ from typing import Any
 
 from pybroker.log import deep_cut
 from pybroker.log.config import LogConfig
-from pybroker.log.dirs.move import Move
 from pybroker.log.log import Log
+from pybroker.log.moving.move import Move
 from pybroker.replication import follower_session, isr_proposals
 from pybroker.replication.fetchers import Fetchers
 from pybroker.replication.follower import Followed

@@ -15,8 +15,9 @@ from typing import Any
 
 from pybroker.cluster import node
 from pybroker.log import durability, manager, slicing
-from pybroker.log.dirs import log_dir, move, removals
+from pybroker.log.dirs import log_dir, removals
 from pybroker.log.files import index_file
+from pybroker.log.moving import move
 from pybroker.net import peer
 from pybroker.replication import follower_fetches, replica_manager
 from pybroker.testing.simulator.disk import Slice

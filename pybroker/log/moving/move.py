@@ -24,10 +24,10 @@ import threading
 from collections.abc import Callable
 
 from pybroker.log.dirs.folders import DELETE_SUFFIX, marked_name
-from pybroker.log.dirs.log_copy import Cancelled, LogCopy
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
+from pybroker.log.moving.log_copy import Cancelled, LogCopy
 from pyclient.protocol import errors
 
 

@@ -12,9 +12,9 @@ import threading
 
 from pybroker.log.dirs.folders import FUTURE_SUFFIX, marked_name
 from pybroker.log.dirs.log_dir import LogDir
-from pybroker.log.dirs.move import Move
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
+from pybroker.log.moving.move import Move
 
 
 class RunningMoves:
