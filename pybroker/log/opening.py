@@ -38,8 +38,8 @@ def open_logs(
 ) -> Opened:
     """Opens every log in ``log_dir``, after an unclean stop on so many threads.
 
-    ``config_for(topic)`` gives a log's configuration; ``clean`` says whether the last stop was. Raises OSError, and
-    KafkaStorageError, after which the dir is offline.
+    ``config_for(topic)`` gives a log's configuration; ``clean`` says whether the last stop was. Raises OSError and
+    KafkaStorageError.
     """
     recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
     starts = log_dir.read_checkpoint(checkpoints.LOG_START)
@@ -60,7 +60,7 @@ def open_logs(
             returned.append(path)
             checkpointed = strays.merged(checkpointed, note)
         config = config_for(tp.topic)
-        return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms, at_start=True)
+        return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms)
 
     folders = log_dir.storage.folders(log_dir.path)
     with ThreadPoolExecutor(1 if clean else threads, thread_name_prefix="log-recovery") as pool:

@@ -71,20 +71,10 @@ def load(
     *,
     clean: bool,
     now_ms: int,
-    at_start: bool = False,
 ) -> Log:
-    """Opens the log in ``folder``, or makes a new one in it.
-
-    Raises KafkaStorageError. After that the dir is offline, unless only descriptors were lacking. At the broker's
-    start it is offline even then, because a start is not repeated.
-    """
-    try:
+    """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError."""
+    with log_dir.failing(f"opening {folder}"):
         return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
-    except OSError as error:
-        doing = f"opening {folder}"
-        if at_start:
-            log_dir.take_offline(error, doing)
-        raise log_dir.fail(error, doing) from error
 
 
 class _Loader:

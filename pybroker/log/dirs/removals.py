@@ -59,10 +59,8 @@ class Removals:
         folder = log.log_dir.file(marked_name(log.topic_partition, DELETE_SUFFIX))
         with log.files.undisturbed():
             log.files.abandon()
-            try:
+            with log.log_dir.failing(f"renaming {log.folder}"):
                 self._storage.rename(log.folder, folder)
-            except OSError as error:
-                raise log.log_dir.fail(error, f"renaming {log.folder}") from error
             log.relocate(log.log_dir, folder)
         return folder
 
