@@ -12,8 +12,11 @@ from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.dirs.strays import Strays
 from pybroker.log.durability import Durability
+from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.index_file import IndexFile
+from pybroker.log.files.storage import OutOfDescriptors
 from pybroker.log.log import Log
+from pybroker.log.moving.log_copy import LogCopy
 from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import replay_producers
@@ -206,3 +209,27 @@ def what_was_read_before_the_file_was_closed_stays_trusted() -> list[Patch]:
         self.data = None
 
     return [(SegmentFiles, "release", release)]
+
+
+@defect(f"{TESTS}::test_a_file_is_opened_in_the_place_of_idle_ones")
+def idle_files_stay_open_where_descriptors_are_lacking() -> list[Patch]:
+    """A request was refused, and nobody needed the files that were open."""
+    return [(FileCache, "make_room", lambda self: None)]
+
+
+@defect(f"{TESTS}::test_a_start_without_descriptors_has_all_of_a_log_dir_or_nothing")
+def a_start_goes_on_without_a_log_for_which_a_descriptor_was_lacking() -> list[Patch]:
+    """The checkpoint files are written without it then, and its name is free."""
+    return [(LogDir, "take_offline", lambda self, error, doing: None)]
+
+
+@defect(f"{REFUSED}[move]")
+def a_move_without_descriptors_leaves_a_file_of_somebody_else_behind() -> list[Patch]:
+    """It was taken for one that may not be opened, and went with the old folder."""
+    copy = LogCopy._copy_foreign
+
+    def copy_or_leave(self: LogCopy, name: str) -> None:
+        with contextlib.suppress(OutOfDescriptors):
+            copy(self, name)
+
+    return [(LogCopy, "_copy_foreign", copy_or_leave)]
