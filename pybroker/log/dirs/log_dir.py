@@ -94,11 +94,8 @@ class LogDir:
         """False where a log's folder is newer than the last ``sync_names``."""
         self.stale: set[TopicPartition] = set()
         """Logs that are not here any more and may still stand in the checkpoint files."""
-        self.arriving: dict[TopicPartition, tuple[HeldLog, int]] = {}
-        """Logs that are being moved here, and up to where their copies are on this disk (``move``)."""
-        self.leaving: dict[TopicPartition, tuple[HeldLog, int]] = {}
-        """Logs that have moved away, and whose folders here have their names still (``move``); each with the recovery
-        point that it had here.
+        self.between_dirs: Callable[[], list[tuple[HeldLog, int]]] = list
+        """Logs of which another dir has a folder too, and up to where the one that is here is on the disk (``moving``).
         """
         self._lack_told_at = -LACKS_TOLD_S
         self._lock = threading.Lock()
@@ -166,7 +163,7 @@ class LogDir:
         self._checkpoint(
             checkpoints.RECOVERY_POINT,
             lambda: {tp: log.recovery_point for tp, log in list(self.logs.items())}
-            | {tp: min(log.recovery_point, there) for tp, (log, there) in self._between_dirs()},
+            | {log.topic_partition: min(log.recovery_point, there) for log, there in self.between_dirs()},
         )
 
     def checkpoint_high_watermarks(self) -> None:
@@ -192,7 +189,8 @@ class LogDir:
 
     def _log_starts(self) -> dict[TopicPartition, int]:
         here = {tp: log.log_start_offset for tp, log in list(self.logs.items()) if _must_be_told(log)}
-        return here | {tp: log.log_start_offset for tp, (log, _) in self._between_dirs() if log.log_start_offset > 0}
+        between = (log for log, _ in self.between_dirs() if log.log_start_offset > 0)
+        return here | {log.topic_partition: log.log_start_offset for log in between}
 
     def checkpoint_clean_offsets(self) -> None:
         """Writes where the compacted part of each log ends; raises KafkaStorageError."""
@@ -203,11 +201,7 @@ class LogDir:
 
     def _told(self) -> list[tuple[TopicPartition, HeldLog]]:
         """The logs of which the checkpoint files speak: those that are here, those that arrive, those that leave."""
-        return [*self.logs.items(), *((tp, log) for tp, (log, _) in self._between_dirs())]
-
-    def _between_dirs(self) -> list[tuple[TopicPartition, tuple[HeldLog, int]]]:
-        """Logs of which another dir has a folder too, and up to where the one that is here is on the disk."""
-        return [*self.arriving.items(), *self.leaving.items()]
+        return [*self.logs.items(), *((log.topic_partition, log) for log, _ in self.between_dirs())]
 
     def write_checkpoints(self) -> None:
         """Writes all four, so that they speak of no log that is not here.
@@ -215,7 +209,7 @@ class LogDir:
         Else a log that is made under the name of a deleted one would, after a crash, begin where
         that one did. Raises KafkaStorageError.
         """
-        stale = set(self.stale)
+        stale = self.stale - {log.topic_partition for log, _ in self.between_dirs()}  # those are told still
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()

@@ -22,13 +22,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pybroker.log.dirs.folders import DELETE_SUFFIX, marked_name
-from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
 from pybroker.log.moving.log_copy import Cancelled, LogCopy
 from pyclient.protocol import errors
+
+
+class Old(NamedTuple):
+    """The place from which a log has moved."""
+
+    log_dir: LogDir
+    folder: str
+    recovery_point: int
 
 
 class Move:
@@ -54,8 +63,10 @@ class Move:
         self._copy = LogCopy(log, target.storage, folder, lambda: self.cancelled)
         self._start_told = -1
         """The log start offset that the target's checkpoint files have."""
-        self._old: tuple[LogDir, str] | None = None
-        """Dir and folder of before the switch, as long as it has its name."""
+        self._told_end: int | None = None
+        """Up to where the copy was synced, as long as the target's checkpoint files are to tell that."""
+        self._old: Old | None = None
+        """Where the log was before the switch, as long as that folder has its name."""
         self._is_copying = False
         self._settling = threading.Lock()
 
@@ -68,6 +79,13 @@ class Move:
     def lag_bytes(self) -> int:
         """Bytes that are not there yet."""
         return max(0, self.log.size - self.copied_bytes)
+
+    def told_in(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
+        """What the checkpoint files there say of the log for this move's sake: see ``LogDir.between_dirs``."""
+        old, told_end = self._old, self._told_end
+        if log_dir is self.target:
+            return [] if told_end is None else [(self.log, told_end)]
+        return [(self.log, old.recovery_point)] if old is not None and log_dir is old.log_dir else []
 
     def copy(self) -> None:
         """Copies what has been appended since the last call, durably; blocks. Raises KafkaStorageError."""
@@ -84,11 +102,11 @@ class Move:
         finally:
             self._is_copying = False
             if self.cancelled:
-                self._drop_copy()
+                self._removals.remove(self.folder)
 
     def _tell_target(self) -> None:
         start = self.log.log_start_offset
-        self.target.arriving[self.log.topic_partition] = (self.log, self._copy.synced_end)
+        self._told_end = self._copy.synced_end
         self.target.write_checkpoints()
         self._start_told = start
 
@@ -114,10 +132,9 @@ class Move:
             if not self._copy.complete():
                 return False
             storage.rename(self.folder, name)
-        self._old = (log.log_dir, log.folder)
-        self.has_switched = True
         tp, original = log.topic_partition, log.log_dir
-        original.leaving[tp] = (log, log.recovery_point)
+        self._old = Old(original, log.folder, log.recovery_point)
+        self.has_switched = True
         del original.logs[tp]
         log.files.release()
         log.relocate(self.target, name)
@@ -136,13 +153,14 @@ class Move:
             if self._old is None:
                 return
             self._flush()
-            self.target.arriving.pop(self.log.topic_partition, None)
+            self._told_end = None
             if not self.log.files.is_deleted:
                 self.target.write_checkpoints()
-            self._drop_old(*self._old)
-            self._has_left(self._old[0])
+            old_dir, folder, _ = self._old
+            self._drop_old(old_dir, folder)
+            self.log.files.has_left(old_dir)
+            self._leave_files_of(old_dir)
             self._old = None
-            self._on_end(self)
 
     def _flush(self) -> None:
         try:
@@ -165,25 +183,21 @@ class Move:
             return
         self._removals.remove(dropped)
 
-    def _has_left(self, old_dir: LogDir) -> None:
-        tp = self.log.topic_partition
-        self.log.files.has_left(old_dir)
-        old_dir.stale.add(tp)  # before it is told no more: a log of this name that is made here writes the files first
-        old_dir.leaving.pop(tp, None)
+    def _leave_files_of(self, log_dir: LogDir) -> None:
+        """The checkpoint files there tell nothing for this move's sake any more. A log of this name that is made there
+        has them written first.
+        """
+        log_dir.stale.add(self.log.topic_partition)
+        self._on_end(self)
 
     def cancel(self) -> None:
         """Gives up, where the log has not switched; the copy is removed."""
         if self.has_switched or self.cancelled:
             return
         self.cancelled = True
-        self._on_end(self)
+        self._leave_files_of(self.target)
         if not self._is_copying:
-            self._drop_copy()
-
-    def _drop_copy(self) -> None:
-        if self.target.arriving.pop(self.log.topic_partition, None) is not None:
-            self.target.stale.add(self.log.topic_partition)
-        self._removals.remove(self.folder)
+            self._removals.remove(self.folder)
 
     def end(self) -> None:
         """Settles where the log has switched, cancels elsewhere; blocks. Raises KafkaStorageError."""

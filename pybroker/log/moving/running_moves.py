@@ -1,4 +1,5 @@
-"""The moves of logs between log dirs that have not ended yet.
+"""The moves of logs between log dirs that have not ended yet: the one book of what moves where. Log dirs ask it of
+which logs, beside their own, their checkpoint files have to tell.
 
 A log may have several: one that has switched and not settled, and on top of it another one, which goes on from there.
 Users see the newest one. Each leaves when it has ended, so a deletion of the log, or a stop, ends them all.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import threading
 
 from pybroker.log.dirs.folders import FUTURE_SUFFIX, marked_name
-from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
 from pybroker.log.moving.move import Move
@@ -58,6 +59,14 @@ class RunningMoves:
         """Those of all logs, of each the oldest first."""
         with self._lock:
             return [move for moves in self._moves.values() for move in moves]
+
+    def told_in(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
+        """Of all moves, as ``Move.told_in``. Of those of one log the oldest comes last, which is to count: a start of
+        the broker knows the folder that it left, and no unfinished copy.
+        """
+        with self._lock:
+            newest_first = [move for moves in self._moves.values() for move in reversed(moves)]
+        return [told for move in newest_first for told in move.told_in(log_dir)]
 
     def cancel(self, log: Log) -> None:
         """``log`` does not go where it has not arrived."""

@@ -85,15 +85,19 @@ class Life:
         self.logs.delete(TP)
         self.say(topic_id=None, deleted=frozenset({topic_id}), values=(), synced=0, start=0)
 
-    def move(self, target: str, meanwhile: Callable[[], object] = lambda: None) -> None:
+    def move(self, target: str, meanwhile: Callable[[], object] = lambda: None, *, is_synced: bool = True) -> None:
+        """``is_synced``: not only by the end of the move."""
         move = self.logs.move(TP, f"{self.root}/{target}")
         assert move is not None
         move.copy()
         meanwhile()
         move.copy()
+        self.append(1)
+        self.sync()  # what was acknowledged so is in the old folder, and not in what is synced of the copy
         assert move.switch()
         self.append(2)
-        self.sync()
+        if is_synced:
+            self.sync()
         self.append(1)
         move.settle()
 
@@ -123,7 +127,7 @@ def live(root: str) -> Life:
     life.create(SECOND, "a")
     life.append(5)
     life.sync()
-    life.move("b")
+    life.move("b", is_synced=False)
     life.append(2)
     life.logs.close()
     return life

@@ -7,7 +7,7 @@ from typing import Any
 
 from pybroker.log import recovery
 from pybroker.log.dirs import folder_states, log_dir
-from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
 from pybroker.log.log_start import LogStart
@@ -173,7 +173,7 @@ def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
 
     def drop_first(self: Move) -> None:
         if self._old is not None:
-            self._drop_old(*self._old)
+            self._drop_old(self._old.log_dir, self._old.folder)
             self._old = None
             self._on_end(self)
 
@@ -268,18 +268,20 @@ def segments_tell_a_start_before_their_folder_is_synced() -> list[Patch]:
 
 
 def _old_dir_forgets() -> list[Patch]:
-    switch = Move._switch
+    switch, told_in = Move._switch, Move.told_in
 
     def forgetting(self: Move) -> bool:
         old = self.log.log_dir
         has_switched = switch(self)
         if has_switched:
-            old.leaving.clear()
             self.log.files.has_left(old)
             old.stale.add(self.log.topic_partition)
         return has_switched
 
-    return [(Move, "_switch", forgetting)]
+    def told_in_target(self: Move, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
+        return told_in(self, log_dir) if log_dir is self.target else []
+
+    return [(Move, "_switch", forgetting), (Move, "told_in", told_in_target)]
 
 
 @defect(f"{STARTS}::test_records_deleted_before_a_move_has_settled_stay_so_when_the_process_is_killed")
