@@ -148,7 +148,7 @@ class OffsetSpec(IntEnum):
     @classmethod
     def of(cls, given: int | str) -> int:
         """Returns the protocol's number for a member, its name (``"earliest"``, ``"max-timestamp"``) or a time in ms.
-        Raises ValueError for another name, and TypeError for another type.
+        Raises ValueError for another name or a negative time, and TypeError for another type.
         """
         if isinstance(given, str):
             found = cls.__members__.get(given.upper().replace("-", "_"))
@@ -157,9 +157,12 @@ class OffsetSpec(IntEnum):
                 raise ValueError(f"offset {given!r} is none of {names}, and no time in ms since 1970, an int")
             return found
         try:
-            return index(given)
+            number = index(given)
         except TypeError:
             raise TypeError(f"offset {given!r} is neither an OffsetSpec nor an int, a time in ms since 1970") from None
+        if number < min(cls):
+            raise ValueError(f"offset {given!r} is neither an OffsetSpec nor a time in ms since 1970")
+        return number
 
 
 class ListedOffset(NamedTuple):

@@ -26,13 +26,23 @@ class Questions:
         self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the partitions begin or end."""
-        found = await self.offsets({partition_of(tp): time for tp in partitions}, timeout)
+        found = await self._find({partition_of(tp): time for tp in partitions}, timeout)
         return {tp: 0 if row is None else row.offset for tp, row in found.items()}
 
     async def offsets(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms)."""
+        """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms). Raises ValueError
+        for a negative time, which would mean something else in the protocol.
+        """
+        for tp, time in times.items():
+            if time < 0:
+                raise ValueError(f"{tp}: a time is in ms since 1970, not {time}")
+        return await self._find(times, timeout)
+
+    async def _find(
+        self, times: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         timeout = self._timeout if timeout is None else timeout
         deadline = self._client.clock() + timeout
         await self._start(timeout)

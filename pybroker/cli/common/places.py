@@ -3,12 +3,14 @@
     earliest, beginning   the first record        latest, end   behind the last
     42                    an offset               -100          so many before the end
     @1700000000000        a time, ms since 1970   2026-11-22T01:00[+01:00]   local without a zone
+
+No record is older than 1970, so an earlier date means 1970. The protocol gives negative times other meanings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -52,7 +54,7 @@ def parse(text: str) -> Spot:
     if text in WORDS:
         return Spot(WORDS[text])
     if text.startswith("@"):
-        return Spot(TIME, int(text[1:]))
+        return Spot(TIME, _not_negative(int(text[1:])))
     if text.startswith("-"):
         return Spot(FROM_END, int(text[1:]))
     if text.isdecimal():
@@ -60,9 +62,18 @@ def parse(text: str) -> Spot:
     return Spot(TIME, milliseconds(text))
 
 
-def milliseconds(text: str) -> int:
-    """Of an ISO date and time. Raises ValueError."""
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+def milliseconds(text: str, zone: tzinfo | None = None) -> int:
+    """Of an ISO date and time, at least 0. One without a zone is in ``zone``, or local. Raises ValueError."""
+    date = datetime.fromisoformat(text)
+    if date.tzinfo is None and zone is not None:
+        date = date.replace(tzinfo=zone)
+    return max(round(date.timestamp() * 1000), 0)
+
+
+def _not_negative(ms: int) -> int:
+    if ms < 0:
+        raise ValueError(f"a time is in ms since 1970, not {ms}")
+    return ms
 
 
 def partitions_of(admin: Admin, topics: Iterable[str], chosen: Iterable[int] = ()) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ import io
 import re
 import time
 from collections.abc import Mapping
+from datetime import UTC
 from pathlib import Path
 
 import click
@@ -37,9 +38,9 @@ def target(where: Mapping[str, object]) -> Spot | int | Plan:
         return words[name]
     with misuse(f"--{name.replace('_', '-')} {value}"):
         if name == "to_datetime":
-            return Spot(TIME, milliseconds(str(value)))
+            return Spot(TIME, milliseconds(str(value), UTC))
         if name == "by_duration":
-            return Spot(TIME, round((time.time() - seconds(str(value))) * 1000))
+            return Spot(TIME, max(round((time.time() - seconds(str(value))) * 1000), 0))
     if name == "from_file":
         return read_plan(str(value))
     return Spot(OFFSET, int(str(value))) if name == "to_offset" else int(str(value))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from click.testing import CliRunner
 
 from cy.consume.records import Record
 from pybroker.cli.common import places, record_documents, record_format
 from pybroker.cli.common.output import show
+from pybroker.cli.kafka.reset_plans import target
 
 ROWS = [("a,b", 1, None, (1, 2), True), ("c", 20, "ü", (), False)]
 COLUMNS = ("name", "size", "text", "ids", "flag")
@@ -86,7 +89,29 @@ def test_what_is_no_record_is_refused(line: bytes) -> None:
         ("-5", (places.FROM_END, 5)),
         ("@1700", (places.TIME, 1700)),
         ("1970-01-01T00:00:01+00:00", (places.TIME, 1000)),
+        ("1960-01-01", (places.TIME, 0)),
     ],
 )
 def test_a_place_is_read(text: str, spot: tuple[str, int]) -> None:
     assert places.parse(text) == spot
+
+
+def test_a_negative_time_which_the_protocol_takes_for_the_end_is_no_place() -> None:
+    with pytest.raises(ValueError, match="a time is in ms since 1970, not -1"):
+        places.parse("@-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("1970-01-01T05:00:00.000", 18_000_000), ("1970-01-01T05:00+01:00", 14_400_000), ("1960-01-01T00:00", 0)],
+)
+def test_a_date_that_kafka_consumer_groups_takes_is_utc_without_a_zone(
+    text: str, ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert target({"to_datetime": text}) == places.Spot(places.TIME, ms)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -7,7 +7,7 @@ import time
 from typing import NoReturn
 
 from pybroker.cli import cluster, produce, strays
-from pybroker.cli.common import ending, output, tables, verbs, wrong_addresses
+from pybroker.cli.common import ending, output, places, tables, verbs, wrong_addresses
 from pybroker.cli.demo.leaving import Leaving
 from pybroker.testing.defects import Patch, defect
 
@@ -52,6 +52,12 @@ def every_signal_is_a_failure() -> list[Patch]:
 def names_that_are_no_text_go_to_the_client() -> list[Patch]:
     """What fails there is a traceback."""
     return [(verbs, "refuse_no_text", lambda context: None)]
+
+
+@defect("pybroker/cli/tests/test_formats.py::test_a_negative_time_which_the_protocol_takes_for_the_end_is_no_place")
+def a_negative_time_is_the_end() -> list[Patch]:
+    """``topic trim --before @-1`` deletes all records."""
+    return [(places, "_not_negative", lambda ms: ms)]
 
 
 @defect("pybroker/cli/tests/test_ending.py::test_a_full_disk_behind_stdout_is_told_in_a_line")

@@ -119,6 +119,8 @@ def test_offsets_are_listed_by_spec_and_by_time(admin, broker, topic):  # noqa: 
         offset("first")
     with pytest.raises(TypeError, match="neither an OffsetSpec nor an int"):
         offset(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="-6 is neither an OffsetSpec nor a time"):
+        offset(-6)
     empty = TopicPartition(topic, 1)
     both = admin.list_offsets(dict.fromkeys([first, empty], OffsetSpec.LATEST))
     assert [both[each].offset for each in (first, empty)] == [10, 0]
