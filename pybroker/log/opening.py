@@ -8,6 +8,7 @@ Thread-safety: blocks; no other code knows the logs yet.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -15,12 +16,16 @@ from typing import NamedTuple
 from pybroker.log import recovery
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs import strays
+from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.folders import parse_folder
 from pybroker.log.dirs.log_dir import LogDir
-from pybroker.log.files import checkpoints
+from pybroker.log.files import checkpoints, partition_metadata
+from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.recovery import Checkpointed
 from pybroker.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
@@ -45,6 +50,7 @@ def open_logs(
     starts = log_dir.read_checkpoint(checkpoints.LOG_START)
     high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
     clean_offsets = log_dir.read_checkpoint(checkpoints.CLEANER)
+    known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
     returned: list[str] = []
 
     def open_one(folder: str) -> Log | None:
@@ -55,6 +61,9 @@ def open_logs(
             recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
         )
         path = log_dir.file(folder)
+        if tp not in known and not _is_log(log_dir.storage, path):
+            logger.warning("%s has the name of a log, and nothing of one: it is left alone", path)
+            return None
         note = strays.read_note(log_dir.storage, path)
         if note is not None:
             returned.append(path)
@@ -65,5 +74,14 @@ def open_logs(
     folders = log_dir.storage.folders(log_dir.path)
     with ThreadPoolExecutor(1 if clean else threads, thread_name_prefix="log-recovery") as pool:
         logs = [log for log in pool.map(open_one, folders) if log is not None]
-    known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
     return Opened(logs, known, returned)
+
+
+def _is_log(storage: Storage, folder: str) -> bool:
+    """Whether a folder has something of a log, or is empty as one that has just been made."""
+    if storage.exists(f"{folder}/{partition_metadata.FILE_NAME}"):
+        return True
+    files = storage.files(folder)
+    if not files and not storage.folders(folder):
+        return True
+    return any(state is not None and state.start is not Start.REMOVES for state in map(file_state, files))

@@ -4,7 +4,7 @@ A name appears on the disk at one moment, but its content is written over time. 
 removes something gives it a name that shows its state. Only a rename, which is atomic, ends that state. This table
 lists all such names, the state that each stands for, and what a start does if a crash has left something in that state.
 ``manager`` uses ``FOLDERS`` and ``recovery`` uses ``FILES``. A name that is not in the table belongs to other software,
-and a start does not touch it.
+and a start does not touch it. Nor does it touch what a symbolic link leads to.
 
 The rules behind it:
 
@@ -74,7 +74,7 @@ FOLDERS = (
         Start.OPENS,
         "It is whole, or recovery makes it whole. If two log dirs have it, a crash has cut a move off between its two "
         "renames. The one with more records is used. The other becomes -delete if the first has all its records, "
-        "otherwise -stray.",
+        "otherwise -stray. A folder that has other files and none of a log is left alone.",
     ),
     _row(
         "<topic>-<partition>.<id>-future",

@@ -202,9 +202,9 @@ class Storage:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
     def folders(self, path: str) -> list[str]:
-        """Names of the folders in a folder, sorted."""
+        """Names of the folders in a folder, sorted. A link to a folder elsewhere is none."""
         with self.with_descriptor(lambda: os.scandir(path)) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def exists(self, path: str) -> bool:
         """True if there is a file or folder of that name."""

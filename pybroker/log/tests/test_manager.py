@@ -214,6 +214,28 @@ def test_folders_that_are_no_logs_are_left_alone(tmp_path):
     assert (tmp_path / "lost+found").exists()
 
 
+def test_a_folder_with_the_name_of_a_log_and_nothing_of_one_is_left_alone(tmp_path):
+    photos, old = tmp_path / "photos-2024", tmp_path / "old-0"
+    (old / "year").mkdir(parents=True)
+    photos.mkdir()
+    (photos / "draft.tmp").write_text("somebody's")
+    assert len(loaded(tmp_path)) == 0
+    assert (photos / "draft.tmp").read_text() == "somebody's"
+    assert [path.name for path in old.iterdir()] == ["year"]
+
+
+@pytest.mark.parametrize("name", ["photos-0", "photos-0.7-delete", "photos-0.7-stray"])
+def test_a_link_in_a_log_dir_is_not_followed(tmp_path, name):
+    log_dir, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / f"{0:020d}.log").write_bytes(b"")
+    log_dir.mkdir()
+    (log_dir / name).symlink_to(elsewhere)
+    logs = loaded(log_dir)
+    assert (len(logs), logs.strays) == (0, [])
+    assert [path.name for path in elsewhere.iterdir()] == [f"{0:020d}.log"]
+
+
 def test_log_dir_of_another_cluster_is_refused(tmp_path):
     loaded(tmp_path)
     with pytest.raises(WrongOwner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pybroker.log import recovery
+from pybroker.log import opening, recovery
 from pybroker.log.dirs import folder_states, log_dir
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.removals import Removals
@@ -41,6 +41,12 @@ def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
             return fail(self, error, doing)
 
     return [(LogDir, "fail", after_the_checkpoint)]
+
+
+@defect(f"{TESTS}/test_manager.py::test_a_folder_with_the_name_of_a_log_and_nothing_of_one_is_left_alone")
+def every_folder_with_the_name_of_a_log_is_one() -> list[Patch]:
+    """Somebody's folder becomes a log, and as its topic is unknown it is renamed to a stray."""
+    return [(opening, "_is_log", lambda storage, folder: True)]
 
 
 @defect(CRASHES)
