@@ -108,24 +108,31 @@ def claimed(folder: DataFolder, options: StartOptions, config: BrokerConfig) -> 
     locks = Locks()
     patience_s = LOCK_PATIENCE_S if options.member else 0.0
     new = [path for path in {*map(Path, folder.log_dirs), folder.broker, folder.root} if not path.exists()]
+    is_claimed = False
     try:
         with _failures_of(folder.root, config):
             claim(folder, locks, shared_root=options.shares_folder, patience_s=patience_s)
             if options.join:
                 locks.reserve(folder.broker)
+            is_claimed = True
             folder.write_pid()
         yield
     except StartError:
-        with contextlib.suppress(OSError):
-            folder.remove_pid()
+        if is_claimed:
+            _remove_pid(folder)
         data_folder.remove_unused(sorted(new, reverse=True))
         raise
     finally:
-        with contextlib.suppress(OSError):
-            folder.remove_pid()
-        if options.temporary:
-            remove_of_owner(folder.root)
+        if is_claimed:
+            _remove_pid(folder)
+            if options.temporary:
+                remove_of_owner(folder.root)
         locks.release()
+
+
+def _remove_pid(folder: DataFolder) -> None:
+    with contextlib.suppress(OSError):
+        folder.remove_pid()
 
 
 @contextlib.contextmanager
