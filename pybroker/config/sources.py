@@ -55,14 +55,27 @@ def _key_of_variable(variable: str) -> str:
 def from_file(path: str) -> dict[str, Setting]:
     """The settings of a .properties file; raises ConfigError where it cannot be read."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise ConfigError(f"{path}: {reason}") from error
+        with open(path, "rb") as file:
+            text = _decoded(file.read())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
     return {
         name: Setting(value, f"{path}:{line}", is_marked) for line, name, value, is_marked in _entries(text)
     }
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, with or without a mark at its beginning, or else the ISO-8859-1 of java.util.Properties. Raises ValueError
+    for other files.
+    """
+    if b"\0" in data:
+        raise ValueError("is no text in UTF-8 or ISO-8859-1")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
 
 
 def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:

@@ -37,8 +37,7 @@ def load() -> dict[str, Profile]:
 
     path = file()
     try:
-        with path.open("rb") as source:
-            found = tomllib.load(source)
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
     except OSError as error:

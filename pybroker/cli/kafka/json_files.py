@@ -12,7 +12,7 @@ from pybroker.cli.common.verbs import Failure
 def read_json(path: str) -> dict[str, Any]:
     """The document of a file. Raises Failure."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -58,7 +58,7 @@ def read_plan(path: str) -> Plan:
     """Raises Failure."""
     plan: Plan = {}
     try:
-        for row in csv.reader(Path(path).read_text(encoding="utf-8").splitlines()):
+        for row in csv.reader(Path(path).read_text(encoding="utf-8-sig").splitlines()):
             *group, topic, partition, offset = row
             if len(group) > 1:
                 raise ValueError(f"{len(row)} columns")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,9 @@ from click.testing import CliRunner
 from cy.consume.records import Record
 from pybroker.cli.common import places, record_documents, record_format
 from pybroker.cli.common.output import show
+from pybroker.cli.kafka.json_files import partitions_of_file
 from pybroker.cli.kafka.reset_plans import target
+from pyclient import TopicPartition
 
 ROWS = [("a,b", 1, None, (1, 2), True), ("c", 20, "ü", (), False)]
 COLUMNS = ("name", "size", "text", "ids", "flag")
@@ -115,3 +118,11 @@ def test_a_date_that_kafka_consumer_groups_takes_is_utc_without_a_zone(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_files_of_plans_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    offsets, partitions = tmp_path / "plan.csv", tmp_path / "plan.json"
+    offsets.write_text("t,0,5\n", encoding="utf-8-sig")
+    partitions.write_text('{"partitions": [{"topic": "é"}]}', encoding="utf-8-sig")
+    assert target({"from_file": str(offsets)}) == {None: {TopicPartition("t", 0): 5}}
+    assert partitions_of_file(str(partitions)) == [{"topic": "é"}]

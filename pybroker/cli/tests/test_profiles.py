@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pybroker
+from pybroker.cli.common.profiles import load
 from pybroker.cli.tests.running import Shell
 
 
@@ -29,6 +30,11 @@ def test_a_profile_gives_address_and_settings_and_the_line_counts_more(file: Pat
         assert away.done("kafka-topics", "--list", "-P", "here").out == ""
         assert away.done("cluster", "describe", "-P", "away", "-b", broker.bootstrap_servers).out
         assert "lingr.ms" in Shell(broker.bootstrap_servers).refused("cluster", "describe", "-P", "bad", code=2)
+
+
+def test_profiles_may_begin_with_a_byte_order_mark(file: Path) -> None:
+    file.write_text('[prod]\n"client.id" = "x"\n', encoding="utf-8-sig")
+    assert load() == {"prod": {"client.id": "x"}}
 
 
 def test_profiles_are_listed(file: Path) -> None:

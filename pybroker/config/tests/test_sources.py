@@ -68,9 +68,16 @@ def test_a_file_gives_each_setting_its_place(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.properties: No such file"):
         from_file(str(tmp_path / "none.properties"))
-    (tmp_path / "latin").write_bytes(b"a=\xff")
-    with pytest.raises(ConfigError, match="is not UTF-8"):
-        from_file(str(tmp_path / "latin"))
+    (tmp_path / "wide").write_bytes("a=b".encode("utf-16"))
+    with pytest.raises(ConfigError, match="wide: is no text in UTF-8"):
+        from_file(str(tmp_path / "wide"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "iso-8859-1"])
+def test_a_file_is_read_however_it_was_written(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("node.id=1\n# für später\nb=é\n".encode(encoding))
+    assert from_file(str(path)) == {"node.id": ("1", f"{path}:1", True), "b": ("é", f"{path}:3", True)}
 
 
 @pytest.mark.parametrize(
