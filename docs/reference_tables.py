@@ -38,7 +38,8 @@ WITHOUT_EFFECT = """# Broker settings without effect
 A `server.properties` of Kafka or of a vendor starts here as it is. Some of its settings may have no effect. The log of
 a start lists them; `pybroker doctor --local server.properties` lists them beforehand.
 
-- **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `super.users`) are ignored. One warning names them all.
+- **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `logs.dir`) are ignored. One warning names them all,
+  another one those of an authorizer (`super.users`).
 - **Misspelt keys** are errors that suggest the right one. In a file, a key counts as misspelt if its first word is, or
   nearly is, the first word of one of Kafka's keys: `num.partition`. With `--set` and in `pybroker.run()` every unknown
   key is an error. Unknown `KAFKA_…` variables are ignored, with a warning each.

@@ -9,7 +9,8 @@ from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):(\d+)\Z")
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT: Final = "PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
@@ -57,12 +58,16 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
 
 def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     protocols = _protocol_map(config)
-    controllers = set(config["controller.listener.names"] or ())
+    controllers = _controllers(config)
     parsed = [_endpoint(key, text, protocols, _origin(config, key)) for text in texts if text]
     names = [endpoint.listener for endpoint in parsed]
     if len(set(names)) != len(names):
         raise ConfigError(f"{key}={','.join(texts)}{_origin(config, key)} names a listener twice")
     return tuple(endpoint for endpoint in parsed if endpoint.listener not in controllers)
+
+
+def _controllers(config: BrokerConfig) -> set[str]:
+    return {name.upper() for name in config["controller.listener.names"] or ()}
 
 
 def _origin(config: BrokerConfig, key: str) -> str:
@@ -82,8 +87,9 @@ def _endpoint(key: str, text: str, protocols: dict[str, str], origin: str) -> En
 
 
 def _protocol_map(config: BrokerConfig) -> dict[str, str]:
+    """By listener name. A controller's listener needs no entry where nobody has set the map."""
     key = "listener.security.protocol.map"
-    protocols = {}
+    protocols = {} if config.is_set(key) else dict.fromkeys(_controllers(config), PLAINTEXT)
     for entry in filter(None, (part.strip() for part in config[key].split(","))):
         name, _, protocol = entry.partition(":")
         if protocol.upper() not in PROTOCOLS:

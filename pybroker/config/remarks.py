@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pybroker.config import sources
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
+from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
 
 OF_LISTENERS = "no setting of a single listener has an effect"
@@ -23,8 +24,11 @@ def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
 
 def of_settings(config: BrokerConfig) -> Iterator[str]:
     """A line for keys that are not Kafka's, one for each thing that is not here and that some key is about."""
-    if others := [name for name, setting in config.foreign.items() if setting.is_marked]:
+    marked = [name for name, setting in config.foreign.items() if setting.is_marked]
+    if others := [name for name in marked if name not in OF_AUTHORIZER]:
         yield f"ignored, as they are none of Kafka's keys: {', '.join(others)}"
+    if rights := [name for name in marked if name in OF_AUTHORIZER]:
+        yield f"without effect, as there is no authorizer, so everybody may do everything: {', '.join(rights)}"
     for name, setting in config.foreign.items():
         if not setting.is_marked:
             yield f"{setting.source} is ignored: it is no property, which is key=value: {name} {setting.text}".rstrip()

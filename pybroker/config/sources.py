@@ -18,6 +18,8 @@ class Setting(NamedTuple):
 
 
 ENVIRONMENT_PREFIX: Final = "KAFKA_"
+BITNAMI_PREFIX: Final = "KAFKA_CFG_"
+"""In the environment of Bitnami's image."""
 
 # Set by Kafka's own scripts, and by Kubernetes for a service named kafka: not configuration.
 _FOREIGN = re.compile(
@@ -39,16 +41,18 @@ def from_arguments(arguments: Iterable[str], source: str = "--set") -> dict[str,
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
-    """``KAFKA_NODE_ID=1`` is ``node.id=1``; ``__`` stands for ``_``, ``___`` for ``-``."""
+    """``KAFKA_NODE_ID=1`` is ``node.id=1``, as is ``KAFKA_CFG_NODE_ID=1``, which counts less; ``__`` stands for ``_``,
+    ``___`` for ``-``.
+    """
     return {
         _key_of_variable(variable): Setting(text, variable)
-        for variable, text in environment.items()
+        for variable, text in sorted(environment.items(), key=lambda each: not each[0].startswith(BITNAMI_PREFIX))
         if variable.startswith(ENVIRONMENT_PREFIX) and not _FOREIGN.match(variable)
     }
 
 
 def _key_of_variable(variable: str) -> str:
-    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    name = variable.removeprefix(BITNAMI_PREFIX).removeprefix(ENVIRONMENT_PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config import BrokerConfig, ConfigError, listeners
 from pybroker.config.remarks import of_environment, of_settings
 
 KRAFT = """
@@ -78,6 +78,25 @@ def test_keys_of_a_vendor_are_named_in_one_line(tmp_path: Path) -> None:
     names = [line.partition("=")[0] for line in CONFLUENT.split() if line.startswith("confluent.")]
     assert ignored == f"ignored, as they are none of Kafka's keys: {', '.join(names)}"
     assert metrics == "without effect, as there are no JMX metrics: metric.reporters"
+
+
+def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_named(tmp_path: Path) -> None:
+    text = "logs.dir=/l\nlog.deletion.max.segments.per.run=1\nauto.include.jmx.reporter=true"
+    (line,) = of_settings(loaded(tmp_path, text))
+    assert line.endswith("Kafka's keys: logs.dir, log.deletion.max.segments.per.run, auto.include.jmx.reporter")
+
+
+def test_super_users_without_an_authorizer_are_told_that_everybody_may_do_everything(tmp_path: Path) -> None:
+    (line,) = of_settings(loaded(tmp_path, "super.users=User:admin"))
+    assert line == "without effect, as there is no authorizer, so everybody may do everything: super.users"
+
+
+def test_a_controllers_listener_needs_no_entry_in_a_map_that_nobody_has_set(tmp_path: Path) -> None:
+    without = [line for line in KRAFT.splitlines() if not line.startswith("listener.security")]
+    (endpoint,) = listeners(loaded(tmp_path, "\n".join(without)))
+    assert str(endpoint) == "PLAINTEXT://:9092"
+    with pytest.raises(ConfigError, match="map has no CONTROLLER"):
+        listeners(loaded(tmp_path, "\n".join([*without, "listener.security.protocol.map=PLAINTEXT:PLAINTEXT"])))
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,16 @@ def test_a_file_is_read_however_it_was_written(tmp_path: Path, encoding: str) ->
         ("KAFKA_LOG_RETENTION_HOURS", "log.retention.hours"),
         ("KAFKA_A__B_C", "a_b.c"),
         ("KAFKA_A___B_C", "a-b.c"),
+        ("KAFKA_CFG_A_B", "a.b"),
     ],
 )
 def test_the_environment_is_mapped_to_keys(variable: str, key: str) -> None:
     assert from_environment({variable: "1", "PATH": "/bin"}) == {key: ("1", variable, True)}
+
+
+def test_kafkas_variable_counts_more_than_bitnamis() -> None:
+    both = {"KAFKA_A": "1", "KAFKA_CFG_A": "2"}
+    assert from_environment(both) == {"a": ("1", "KAFKA_A", True)}
 
 
 def test_variables_of_scripts_and_of_kubernetes_are_no_settings() -> None:
