@@ -16,6 +16,7 @@ import contextlib
 import logging
 import math
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -26,7 +27,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from pyclient.core.lease import Lease
-from pyclient.errors import ClientClosed, ClientForked, RequestTimedOut
+from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
 
 T = TypeVar("T")
 SLICE = 1.0
@@ -37,10 +38,21 @@ GRACE_S = 5.0
 log = logging.getLogger(__name__)
 
 
+def _refuse_green_threads() -> None:
+    """Raises ClientError if gevent has replaced threads: the loop would hold the only real one."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        raise ClientError(
+            "gevent has replaced threading, and this client needs a thread of its own: call "
+            "gevent.monkey.patch_all(thread=False), and the client's methods in gevent.get_hub().threadpool"
+        )
+
+
 class Runner:
     """A loop in a thread of its own. ``loop`` is uvloop's where there is one."""
 
     def __init__(self, owner: str = "client", name: str = "pyclient-io") -> None:
+        _refuse_green_threads()
         self.owner = owner
         """Whose it is, in words."""
         self.loop = new_loop()

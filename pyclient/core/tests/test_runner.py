@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import weakref
+from types import ModuleType
 
 import pytest
 
 from pyclient.core.runner import Runner
-from pyclient.errors import ClientClosed, ClientForked, RequestTimedOut
+from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
 from pyclient.tests.support import PATIENCE_S
 from pyclient.tests.test_processes import in_child
 
@@ -21,6 +23,14 @@ def runner():
     made = Runner()
     yield made
     made.stop()
+
+
+def test_threads_that_gevent_has_replaced_are_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkey = ModuleType("gevent.monkey")
+    monkey.is_module_patched = lambda name: name == "threading"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gevent.monkey", monkey)
+    with pytest.raises(ClientError, match=r"gevent.*patch_all\(thread=False\)"):
+        Runner()
 
 
 async def answer(value: object) -> object:
