@@ -150,7 +150,7 @@ class EmbeddedBroker:
 
     def restart(self, node_id: int | None = None) -> None:
         """Stops the broker cleanly if it runs, and starts it with the same port and data. With several brokers it
-        restarts ``node_id``, or all.
+        restarts ``node_id``, or all. Of several ``listeners`` each gets the port that it names.
 
         Returns when the broker is ready. Raises BrokerFailed, and ValueError for an unknown id.
         """
@@ -161,7 +161,8 @@ class EmbeddedBroker:
                 return
             self._check(node_id)
             self._process.stop()
-            self._start(int(self._bootstrap.rpartition(":")[2]) if self._processes == 1 else self._port)
+            is_one = self._processes == 1 and "," not in self._settings.get("listeners", "")
+            self._start(int(self._bootstrap.rpartition(":")[2]) if is_one else self._port)
 
     def pause(self, node_id: int | None = None) -> None:
         """Halts the broker (SIGSTOP): its connections stay open, but it answers nothing. With several brokers it halts
@@ -209,21 +210,26 @@ class EmbeddedBroker:
             raise
 
     def _command(self, port: int) -> list[str]:
+        is_chosen = port or "listeners" not in self._settings
         return [
-            *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded", "--port", str(port)),
+            *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded"),
+            *(("--port", str(port)) if is_chosen else ()),
             *("--processes", str(self._processes), "--data-dir", str(self.data_dir), "--log-level", self._log_level),
             *(("--temporary",) if self._temporary else ()),
             *(part for key, text in self._settings.items() for part in ("--set", f"{key}={text}")),
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:
-        """The bootstrap servers and processes of the ready line. Raises BrokerFailed."""
-        line = self._process.line(time.monotonic() + self._timeout_s)
-        found = READY.match(line or "")
-        if found is None:
-            code = self._process.kill()
-            raise BrokerFailed(f"the broker did not start (exit code {code}): {self.log}", self.log)
-        return found[1], numbers(found[2])
+        """The bootstrap servers and processes of the ready line; other lines are of a sitecustomize or the like.
+
+        Raises BrokerFailed.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        while (line := self._process.line(deadline)) is not None:
+            if found := READY.search(line):
+                return found[1], numbers(found[2])
+        code = self._process.kill()
+        raise BrokerFailed(f"the broker did not start (exit code {code}): {self.log}", self.log)
 
     def _halt(self, order: str, number: int, node_id: int | None) -> None:
         with self._lock:

@@ -1,0 +1,47 @@
+"""What an owner says to its broker and hears of it, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker import BrokerFailed
+from pybroker.embedded import EmbeddedBroker
+
+
+class Process:
+    """It has said these lines."""
+
+    log = "no space left"
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+
+    def line(self, deadline: float) -> str | None:
+        return self._lines.pop(0) if self._lines else None
+
+    def kill(self) -> int:
+        return 2
+
+    def forget(self) -> None: ...
+
+
+def heard(*lines: str) -> tuple[str, tuple[int, ...]]:
+    broker = EmbeddedBroker()
+    broker._process = Process(*lines)  # type: ignore[assignment]
+    return broker._ready()
+
+
+def test_what_others_print_before_the_ready_line_is_passed_over() -> None:
+    assert heard("hello from sitecustomize", "> pybroker ready: bootstrap=a:1,b:2 pids=3,4") == ("a:1,b:2", (3, 4))
+
+
+def test_a_broker_that_ends_without_a_ready_line_has_failed() -> None:
+    with pytest.raises(BrokerFailed, match=r"exit code 2\): no space left"):
+        heard("hello from sitecustomize")
+
+
+def test_listeners_that_were_given_are_not_overruled_by_a_free_port() -> None:
+    assert "--port" in EmbeddedBroker()._command(0)
+    broker = EmbeddedBroker(listeners="PLAINTEXT://127.0.0.1:7")
+    assert "--port" not in broker._command(0)
+    assert "--port" in broker._command(7), "a restart keeps the port"
