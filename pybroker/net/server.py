@@ -37,22 +37,18 @@ class BoundSocket(socket.socket):
 
 
 def bind(endpoint: Endpoint) -> BoundSocket:
-    """A socket bound to ``endpoint``, not listening yet. Raises OSError."""
-    host, family = endpoint.host, socket.AF_INET
-    if not host:
-        host, family = (
-            ("::", socket.AF_INET6) if socket.has_dualstack_ipv6() else ("0.0.0.0", family)
-        )
-    elif ":" in host:
-        family = socket.AF_INET6
-    else:
-        host = socket.gethostbyname(host)
+    """A socket bound to ``endpoint``, not listening yet. Of a name it takes one address, of IPv4 if there is one, and
+    ``::`` is for IPv4 as well. Raises OSError.
+    """
+    host = endpoint.host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")
+    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     sock = BoundSocket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(endpoint.host)))
-        sock.bind((host, endpoint.port))
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        sock.bind(address)
     except OSError:
         sock.close()
         raise

@@ -103,6 +103,28 @@ def test_every_kind_of_address_can_be_listened_on(host: str) -> None:
     listener.close()
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
+def test_the_listener_on_all_addresses_of_ipv6_is_reached_by_ipv4() -> None:
+    with bind(Endpoint("PLAINTEXT", "PLAINTEXT", "::", 0)) as listener:
+        listener.listen()
+        socket.create_connection(("127.0.0.1", listener.endpoint.port)).close()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "bound"), [(("::1", "127.0.0.1"), "127.0.0.1"), (("127.0.0.1",), "127.0.0.1"), (("::1",), "::1")]
+)
+def test_a_name_is_listened_on_by_an_address_that_it_has(
+    monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], bound: str
+) -> None:
+    if bound == "::1" and not socket.has_dualstack_ipv6():
+        pytest.skip("there is no IPv6")
+    of = socket.getaddrinfo
+    found = lambda _, *more, **flags: [of(each, *more, **flags)[0] for each in addresses]  # noqa: E731
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with bind(Endpoint("PLAINTEXT", "PLAINTEXT", "broker.example", 0)) as listener:
+        assert listener.getsockname()[0] == bound
+
+
 def test_overrides_are_by_address_whatever_form_they_come_in() -> None:
     assert parse_overrides("127.0.0.1:5, [::1]:7") == {"127.0.0.1": 5, "::1": 7}
     assert parse_overrides("localhost:9")["127.0.0.1"] == 9
