@@ -53,9 +53,9 @@ def _reachable(host: str) -> str:
     return socket.getfqdn() if host in _EVERYWHERE else host
 
 
-def rack_of(configured: str | None) -> str:
-    """The place of this broker: ``broker.rack``, else its host."""
-    return configured or socket.gethostname()
+def name_of_machine() -> str:
+    """The name of the host."""
+    return socket.gethostname()
 
 
 def boot_of_machine() -> str:

@@ -18,7 +18,7 @@ from pybroker.cluster.endpoints import (
     Address,
     addresses,
     boot_of_machine,
-    rack_of,
+    name_of_machine,
     registered,
 )
 from pybroker.cluster.membership import Membership, cluster_id
@@ -142,11 +142,12 @@ class ClusterNode:
             self._node_id,
             0,
             registered(listeners, self._advertised),
-            rack_of(self._config["broker.rack"]),
+            self._config["broker.rack"],
             log_dirs,
             was_clean,
             _boot(directory_ids),
             min_isr=self._config.static("min.insync.replicas"),
+            machine=name_of_machine(),
         )
         self._membership = Membership(
             self._store,

@@ -110,7 +110,7 @@ class Controller:
             raise errors.TopicAlreadyExists(f"Topic '{request.name}' already exists.")
         collisions.check(request.name)
         configs = _checked_configs(self._config, request.configs)
-        places = _places(image)
+        places = places_of(image)
         replicas = (
             _manual(request, places) if request.assignments else self._automatic(request, places)
         )
@@ -186,7 +186,7 @@ class Controller:
     def _added_replicas(
         self, image: MetadataImage, request: NewPartitions, topic: TopicImage, added: int
     ) -> list[tuple[int, ...]]:
-        places = _places(image)
+        places = places_of(image)
         factor = len(topic.partitions[0].target)
         if request.assignments is None:
             start, first = self._random_start(), len(topic.partitions)
@@ -315,9 +315,9 @@ def _partitions(
     return tuple(partitions)
 
 
-def _places(image: MetadataImage) -> dict[int, str | None]:
-    """The racks of the brokers that may take new replicas."""
-    return {id: broker.rack for id, broker in image.brokers.items() if not broker.is_leaving}
+def places_of(image: MetadataImage) -> dict[int, str | None]:
+    """The racks, or else the machines, of the brokers that may take new replicas."""
+    return {id: broker.rack or broker.machine or None for id, broker in image.brokers.items() if not broker.is_leaving}
 
 
 def _find(image: MetadataImage, request: TopicName) -> Outcome:

@@ -53,7 +53,8 @@ class BrokerRegistration(NamedTuple):
     ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine,
     and its log dirs; while it is the same, what it wrote is there, synced or not. ``is_leaving``: it is about
     to stop. ``offline``: replicas (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of
-    its own settings, by which it leads where neither the topic nor the cluster has one.
+    its own settings, by which it leads where neither the topic nor the cluster has one. ``machine``: the name of its
+    host, by which replicas are spread where there are no racks.
     """
 
     id: int
@@ -66,6 +67,7 @@ class BrokerRegistration(NamedTuple):
     is_leaving: bool = False
     offline: frozenset[tuple[bytes, int]] = frozenset()
     min_isr: int = 1
+    machine: str = ""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of that listener, or None."""

@@ -72,6 +72,7 @@ class _Broker(msgspec.Struct, array_like=True):
     is_leaving: bool
     offline: offline_replicas.Rows[bytes]
     min_isr: int = 1
+    machine: str = ""
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -161,6 +162,7 @@ def _broker(broker: BrokerRegistration) -> _Broker:
         broker.is_leaving,
         offline_replicas.rows(broker.offline),
         broker.min_isr,
+        broker.machine,
     )
 
 
@@ -228,6 +230,7 @@ def _registration(broker: _Broker) -> BrokerRegistration:
         broker.is_leaving,
         offline_replicas.replicas(broker.offline),
         broker.min_isr,
+        broker.machine,
     )
 
 

@@ -192,6 +192,7 @@ def encode_broker(broker: BrokerRegistration, now_ms: int, process: str = "") ->
         "clean": broker.is_clean,
         "boot": broker.boot,
         "min_isr": broker.min_isr,
+        "machine": broker.machine,
         "process": process,
     }
     if broker.rack is not None:
@@ -212,6 +213,7 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
         fields.get("clean", False),
         fields.get("boot", ""),
         min_isr=fields.get("min_isr", 1),
+        machine=fields.get("machine", ""),
     )
 
 

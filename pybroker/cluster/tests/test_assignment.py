@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.cluster.decisions.assignment import assign, check_manual
+from pybroker.cluster.decisions.topics import places_of
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
 from pyclient.protocol import errors
 
 
@@ -71,3 +73,13 @@ def test_a_manual_assignment_is_checked(replicas: list[tuple[int, ...]]) -> None
 
 def test_a_sound_manual_assignment_passes() -> None:
     check_manual([(1, 2), (2, 1)], {1: None, 2: None}, 2)
+
+
+def test_brokers_without_a_rack_are_spread_over_machines() -> None:
+    brokers = [
+        BrokerRegistration(1, 1, (), "cellar", machine="a"),
+        BrokerRegistration(2, 1, (), machine="a"),
+        BrokerRegistration(3, 1, ()),
+    ]
+    image = MetadataImage().apply(MetadataDelta(brokers={each.id: each for each in brokers}))
+    assert places_of(image) == {1: "cellar", 2: "a", 3: None}

@@ -54,6 +54,7 @@ def broker(chance: Random, id: int) -> BrokerRegistration:
         chance.random() < 0.5,
         frozenset((chance.randbytes(16), n) for n in range(chance.randint(0, 2))),
         chance.randint(1, 3),
+        chance.choice(["", "machine"]),
     )
 
 
@@ -123,7 +124,7 @@ def test_a_partition_of_a_former_version_with_a_field_more_is_read() -> None:
 
 
 def test_the_known_brokers_are_those_that_were_written() -> None:
-    one = BrokerRegistration(1, 5, (), "rack", ("/d",), is_clean=True, boot="b", min_isr=2)
+    one = BrokerRegistration(1, 5, (), "rack", ("/d",), is_clean=True, boot="b", min_isr=2, machine="m")
     known = journal.Known((1, 3), {1: one}, {1: "b", 2: "before it went"})
     assert journal.decode_known(journal.encode_known(known)) == known
     assert journal.decode_known(b"").brokers == {}

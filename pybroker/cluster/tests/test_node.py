@@ -14,6 +14,7 @@ from pybroker.cluster import cluster_secret
 from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.endpoints import name_of_machine
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import (
@@ -93,6 +94,8 @@ def test_the_first_broker_becomes_controller_and_registers_as_kafka_does(run: Ru
         assert image.brokers[1].endpoints == tuple(LISTENERS.values())
         data, stat = await store.get("/brokers/ids/1")
         assert b'"endpoints":["PLAINTEXT://127.0.0.1:9092"]' in data
+        assert b'"rack"' not in data
+        assert (image.brokers[1].rack, image.brokers[1].machine) == (None, name_of_machine())
         assert stat.owner == store.session.id
         assert image.brokers[1].epoch == stat.created
         assert (await store.get("/controller_epoch"))[0] == b"1"

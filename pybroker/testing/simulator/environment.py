@@ -38,8 +38,8 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
     def boot() -> str:
         return f"boot-{_machine(scheduler).boot}"
 
-    def rack(configured: str | None) -> str:
-        return f"rack {_machine(scheduler).node_id}"
+    def machine() -> str:
+        return f"machine {_machine(scheduler).node_id}"
 
     chance = SimpleNamespace(
         Random=lambda *args: random.Random(*(args or (rng.random(),))),
@@ -52,7 +52,7 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
         (os, "urandom", rng.randbytes),
         (secrets, "token_bytes", rng.randbytes),
         (node, "boot_of_machine", boot),
-        (node, "rack_of", rack),
+        (node, "name_of_machine", machine),
         (manager, "ThreadPoolExecutor", InlinePool),
         (slicing, "FileSlice", Slice),
         *((module, "random", chance) for module in (node, peer, follower_fetches, replica_manager)),
