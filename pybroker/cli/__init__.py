@@ -58,6 +58,21 @@ SCRIPTS = {
 """Kafka's own scripts, by their names without .sh."""
 
 
+STOPPING = "Ctrl-C, or SIGTERM to the process of its ready line, stops a broker"
+NO_ZOOKEEPER = "a single broker needs no ZooKeeper: `pybroker start`"
+ELSEWHERE = {
+    "stop": STOPPING,
+    "kafka-server-stop": STOPPING,
+    "restart": "`pybroker cluster restart` restarts the brokers of a supervisor one by one",
+    "status": "`pybroker cluster health` shows what is not as it should be",
+    "help": "`pybroker --help` lists the verbs",
+    "kafka-transactions": "`pybroker txn` lists, describes and aborts transactions",
+    "kafka-storage": "there is nothing to format: `pybroker start` makes its data folder",
+    "kafka-acls": "there is no authorizer yet, so there are no ACLs",
+    "zookeeper-server-start": NO_ZOOKEEPER,
+}
+"""Words that one might expect to be verbs, and what to do instead."""
+
 CLUSTER_OPTIONS = ("-b", "-P", "-X", "--bootstrap-server", "--profile")
 
 
@@ -85,10 +100,9 @@ class DefaultToStart(Lazy):
         args = cluster_last(args)
         if not args or (self.place(args[0]) is None and args[0] not in own):
             if args and not is_for_start(args[0]):
-                known = {**self.places, **self.scripts}
-                raise click.UsageError(
-                    f"{args[0]!r} is neither a command nor a file: {suggestion(args[0], known)}", context
-                )
+                known = (*self.places, *self.scripts)
+                advice = ELSEWHERE.get(args[0].removesuffix(".sh")) or suggestion(args[0], known)
+                raise click.UsageError(f"{args[0]!r} is neither a command nor a file: {advice}", context)
             args = ["start", *args]
         return super().parse_args(context, args)
 

@@ -39,6 +39,8 @@ HINTS: Mapping[str, str] = {
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
 
 
+NEAR = 0.7
+"""How alike a name is that was mistyped; difflib's ratio."""
 COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "file", "more"})
 
 
@@ -175,7 +177,7 @@ class Lazy(click.Group):
 def suggestion(given: str, known: Iterable[str]) -> str:
     """Returns a similar name, or all names."""
     names = list(known)
-    near = difflib.get_close_matches(given, names, 1)
+    near = difflib.get_close_matches(given, names, 1, NEAR)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
 
 

@@ -20,6 +20,26 @@ def test_a_word_that_is_neither_a_command_nor_a_file_is_answered_with_the_neares
     assert "did you mean 'start'?" in line
 
 
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [
+        ("stop", "Ctrl-C, or SIGTERM"),
+        ("status", "`pybroker cluster health`"),
+        ("help", "`pybroker --help`"),
+        ("kafka-transactions.sh", "`pybroker txn`"),
+        ("kafka-storage", "nothing to format"),
+    ],
+)
+def test_a_word_that_one_expects_to_be_a_verb_is_answered_with_what_to_do(word: str, advice: str) -> None:
+    line = shell.refused(word, code=2)
+    assert advice in line
+    assert "did you mean" not in line
+
+
+def test_a_word_that_is_only_a_little_like_a_verb_is_not_taken_for_it() -> None:
+    assert "did you mean" not in shell.refused("stopp", code=2)
+
+
 def test_a_word_near_nothing_is_answered_with_all_there_is() -> None:
     assert "there are start, " in shell.refused("qqq", code=2)
 
