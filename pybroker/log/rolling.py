@@ -23,6 +23,8 @@ class Rolling:
     def __init__(self, config: LogConfig, segment: Segment, log_name: str) -> None:
         segment.index_interval_bytes = config.index_interval_bytes
         segment.max_index_bytes = config.segment_index_bytes
+        if not segment.size:
+            segment.index_is_full = segment.is_full_with(0, 0)
         segment_ms = config.segment_ms
         if config.is_compacted:
             segment_ms = min(segment_ms, config.max_compaction_lag_ms)

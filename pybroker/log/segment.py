@@ -408,9 +408,14 @@ class Segment:
         self.offset_index.add(last_offset, position)
         self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
         self._bytes_since_index = 0
-        limit = self.max_index_bytes
-        if len(self.offset_index.entries) + 8 > limit or len(self.time_index.entries) + 24 > limit:
+        if self.is_full_with(len(self.offset_index.entries), len(self.time_index.entries)):
             self.index_is_full = True
+
+    def is_full_with(self, offset_bytes: int, time_bytes: int) -> bool:
+        """Whether indexes of these lengths have no room for one more entry; a time index keeps some for its last."""
+        room = self.max_index_bytes
+        offset_entry, time_entry = self.offset_index.ENTRY_SIZE, self.time_index.ENTRY_SIZE
+        return offset_bytes + offset_entry > room or time_bytes + 2 * time_entry > room
 
     def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == UNKNOWN_TIMESTAMP:

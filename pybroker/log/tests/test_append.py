@@ -195,6 +195,13 @@ def test_segment_rolls_when_its_index_is_full(tmp_path):
     assert all(len(segment.offset_index.entries) <= 36 for segment in log.segments)
 
 
+@pytest.mark.parametrize("index_bytes", [4, 12, 20])
+def test_an_index_without_room_for_two_entries_gives_each_batch_a_segment_as_in_kafka(tmp_path, index_bytes):
+    log = open_log(tmp_path, LogConfig(segment_index_bytes=index_bytes, index_interval_bytes=0))
+    fill(log, numbered(5))
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3, 4]
+
+
 def test_an_index_entry_is_added_about_every_index_interval_bytes(tmp_path):
     log = open_log(tmp_path)
     fill(log, numbered(1000))
