@@ -8,7 +8,8 @@ everybody waits meanwhile. A broker that stalls for its session's length is lost
 * A thread looks at the stamp. Once the loop has been silent for ``STACK_S``, it logs where the loop's thread is.
 
 Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log tells a stall with the CPU time
-that the loop's thread has used meanwhile: a stall without CPU waited for a disk, or for the machine.
+that the loop's thread has used meanwhile: a stall without CPU waited for a disk, or for the machine, which is no
+warning unless it lasts.
 """
 
 from __future__ import annotations
@@ -103,20 +104,21 @@ class LoopWatch:
         self.busiest_s = max(self.busiest_s, min(late, cpu - TICK_S))
         if not self._told:
             self._count(late)
-            self._log(f"the event loop was held for {late * 1000:.0f} ms ({cpu * 1000:.0f} ms of CPU)")
+            text = f"the event loop was held for {late * 1000:.0f} ms ({cpu * 1000:.0f} ms of CPU)"
+            self._log(text, logging.WARNING if cpu > STALL_S else logging.INFO)
 
     def _count(self, seconds: float) -> None:
         self.stalls += 1
         self.longest_s = max(self.longest_s, seconds)
 
-    def _log(self, text: str) -> None:
+    def _log(self, text: str, level: int = logging.WARNING) -> None:
         now = time.monotonic()
         if now < self._line_at:
             self._left_out += 1
             return
         more = f" ({self._left_out} more like this)" if self._left_out else ""
         self._line_at, self._left_out = now + LINE_S, 0
-        logger.warning("%s%s", text, more)
+        logger.log(level, "%s%s", text, more)
 
     # -- on its own thread -------------------------------------------------------------------------
 

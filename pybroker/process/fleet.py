@@ -90,7 +90,8 @@ class Member:
         if not self._wanted.is_set():
             return
         delay_s = self._delay_s() if code else 0.0  # a broker that stopped in order was asked to
-        logger.warning("broker %d has ended%s; starting it again in %g s", self.node_id, _how(code), delay_s)
+        level = logging.WARNING if code else logging.INFO
+        logger.log(level, "broker %d has ended%s; starting it again in %g s", self.node_id, _how(code), delay_s)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
 

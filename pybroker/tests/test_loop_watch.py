@@ -57,6 +57,17 @@ def test_a_callback_that_waits_uses_no_cpu() -> None:
     assert watch.busiest_s < 0.1
 
 
+@pytest.mark.parametrize(("cpu_s", "level"), [(STALL_S / 2, logging.INFO), (STALL_S * 2, logging.WARNING)])
+def test_a_loop_that_waited_for_the_machine_is_no_warning(
+    caplog: pytest.LogCaptureFixture, cpu_s: float, level: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    loop = asyncio.new_event_loop()
+    LoopWatch(loop)._has_stalled(STALL_S * 3, cpu_s)
+    loop.close()
+    assert [record.levelno for record in caplog.records] == [level]
+
+
 def a_long_computation() -> None:
     time.sleep(STACK_S * 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -97,6 +98,20 @@ def test_starts_that_fail_follow_each_other_more_and_more_slowly(
         await until(lambda: len(processes.all) == 7)
         delays = re.findall(r"starting it again in (\S+) s", caplog.text)
         assert delays == ["0.01", "0.01", "0.02", "0.03", "0.03", "0.01"]
+
+    kept(monkeypatch, tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("code", "level"), [(0, logging.INFO), (1, logging.WARNING)])
+def test_a_broker_that_was_asked_to_end_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, level: int
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(member: Member, processes: Processes) -> None:
+        processes.all[0].end(code)
+        await until(lambda: len(processes.all) == 2)
+        assert [each.levelno for each in caplog.records if "starting it again" in each.getMessage()] == [level]
 
     kept(monkeypatch, tmp_path, scenario)
 

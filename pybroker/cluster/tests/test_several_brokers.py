@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,32 @@ def test_s92_a_dead_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Pa
         )
         assert set(preferred.values()) == {None}
         assert partition_of(await members.settled()).leader == 2
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_partition_without_a_leader_is_a_warning_unless_the_cluster_has_just_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def told() -> list[int]:
+        return [record.levelno for record in caplog.records if "have no leader" in record.getMessage()]
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_topics([assigned("t", (2,))])
+        await members.settled()
+        await members.die(1)
+        await members.settled()
+        await members.die(2)
+        await members.start(1)
+        assert told() == [logging.INFO]
+        await members.start(2)
+        await members.settled()
+        await members.die(2)
+        await members.settled()
+        assert told() == [logging.INFO, logging.WARNING]
 
     run(tmp_path / "db", scenario)
 
