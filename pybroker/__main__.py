@@ -59,9 +59,11 @@ def run(arguments: list[str]) -> int:
 
 def missing(module: str) -> str:
     """What to do where a module is missing: it is the wrong Python, or the sources are not compiled."""
+    from pyclient.not_compiled import COMPILED, advice
+
+    if module.startswith(COMPILED):
+        return advice()
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if module.startswith("cy."):
-        return f"the sources in {folder} are not compiled: run `sh install.sh` there"
     activate = os.path.join(folder, ".venv", "bin", "activate")
     environment = f"`. {activate}`" if os.path.exists(activate) else "activate the environment that has it"
     return f"{sys.executable} has no module {module}, which pybroker needs: is it the right Python? {environment}"

@@ -11,8 +11,10 @@ Modules are imported when a name of theirs is first used.
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pyclient.not_compiled import COMPILED, advice
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
@@ -47,16 +49,26 @@ __all__ = ["TopicPartition", "aio", *_HOMES]
 
 def __getattr__(name: str) -> Any:
     if name == "aio":
-        return import_module("pyclient.aio")
+        return _loaded("pyclient.aio")
     if name == "__version__":
         from importlib.metadata import version  # slow to import
 
         return version("pybroker")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name]), name)
+    found = getattr(_loaded(_HOMES[name]), name)
     globals()[name] = found
     return found
+
+
+def _loaded(module: str) -> ModuleType:
+    """Raises ImportError with what to do where the sources are not compiled."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(COMPILED):
+            raise
+        raise ImportError(advice()) from error
 
 
 def __dir__() -> list[str]:

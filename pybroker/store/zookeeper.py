@@ -63,6 +63,7 @@ STOP_S = 5.0
 LOOK_S = 1.0
 TOLD_S = 2.0
 """Who waits so long at the start says for whom."""
+ALONE = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
 
 T = TypeVar("T")
 Callback = Callable[[str], None]
@@ -167,8 +168,7 @@ class ZooKeeperStore(StoreOfBatches):
         except TimeoutError as error:
             await store.close()
             why = await store._ways()
-            advice = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
-            raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s: {why}; {advice}") from error
+            raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s: {why}; {ALONE}") from error
         finally:
             telling.cancel()
         store._client.chroot = chroot
@@ -180,7 +180,7 @@ class ZooKeeperStore(StoreOfBatches):
     async def _tell_whom_it_waits_for(self) -> None:
         """Logs what it waits for."""
         await asyncio.sleep(TOLD_S)
-        logger.warning("waiting for ZooKeeper: %s", await self._ways())
+        logger.warning("waiting for ZooKeeper: %s; %s", await self._ways(), ALONE)
 
     # -- the session -------------------------------------------------------------------------------
 
