@@ -58,7 +58,7 @@ SCRIPTS = {
 """Kafka's own scripts, by their names without .sh."""
 
 
-STOPPING = "Ctrl-C, or SIGTERM to the process of its ready line, stops a broker"
+STOPPING = "Ctrl-C, or SIGTERM to its process, stops a broker (docs/operations.md)"
 NO_ZOOKEEPER = "a single broker needs no ZooKeeper: `pybroker start`"
 ELSEWHERE = {
     "stop": STOPPING,
