@@ -53,8 +53,10 @@ def get_offsets(
 
 def spec_of(text: str) -> int:
     """Kafka's number of a place, or ms. Raises UsageError."""
+    from pyclient.admin import OffsetSpec
+
     try:
-        return SPECS[text] if text in SPECS else int(text)
+        return SPECS[text] if text in SPECS else OffsetSpec.of(int(text))
     except ValueError:
         raise click.UsageError(f"--time {text}: it is one of {', '.join(SPECS)}, or ms since 1970") from None
 

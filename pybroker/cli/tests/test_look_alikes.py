@@ -223,6 +223,7 @@ def test_the_offsets_of_groups_are_read_from_the_topic_that_holds_them(at: tuple
         ("kafka-configs", "--alter", "--topic", "t"),
         ("kafka-configs", "--describe", "--broker", "one"),
         ("kafka-get-offsets", "--time", "yesterday"),
+        ("kafka-get-offsets", "--time", "-6"),
         ("kafka-get-offsets", "--topic", "t", "--topic-partitions", "t:0"),
         ("kafka-get-offsets", "--topic-partitions", "t:0:1"),
         ("kafka-log-dirs",),
