@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,12 @@ FAULTS = "pybroker/tests/test_embedded_faults.py"
 def an_embedded_broker_obeys_the_environment() -> list[Patch]:
     """A test writes to the cluster that KAFKA_ADVERTISED_LISTENERS names."""
     return [(embedded, "brokers_environment", embedded.environment)]
+
+
+@defect("pybroker/tests/test_ready_line.py::test_what_others_print_before_the_ready_line_is_passed_over")
+def only_the_ready_line_begins_a_line() -> list[Patch]:
+    """A sitecustomize that prints keeps a broker from starting."""
+    return [(embedded, "READY", re.compile(rf"\A{embedded.READY.pattern}"))]
 
 
 @defect(f"{FILE}::test_an_interrupt_of_the_whole_process_group_leaves_the_broker_alone")

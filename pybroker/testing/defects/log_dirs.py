@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +10,7 @@ from pybroker.log import opening, recovery
 from pybroker.log.dirs import folder_states, log_dir
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.removals import Removals
+from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.log_start import LogStart
 from pybroker.log.manager import LogManager
@@ -47,6 +49,16 @@ def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
 def every_folder_with_the_name_of_a_log_is_one() -> list[Patch]:
     """Somebody's folder becomes a log, and as its topic is unknown it is renamed to a stray."""
     return [(opening, "_is_log", lambda storage, folder: True)]
+
+
+@defect(f"{TESTS}/test_manager.py::test_a_link_in_a_log_dir_is_not_followed")
+def a_link_in_a_log_dir_is_a_folder() -> list[Patch]:
+    """A start writes and removes where the link leads."""
+
+    def folders(self: Storage, path: str) -> list[str]:
+        return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
+
+    return [(Storage, "folders", folders)]
 
 
 @defect(CRASHES)

@@ -24,6 +24,12 @@ class _Event:
         self.ring, self.hush, self.wait = event.set, event.clear, event.wait
 
 
+@defect("pyclient/core/tests/test_runner.py::test_threads_that_gevent_has_replaced_are_refused_with_the_way_out")
+def a_loop_on_a_green_thread_is_begun() -> list[Patch]:
+    """The constructor of a client never returns."""
+    return [(runner, "_refuse_green_threads", lambda: None)]
+
+
 @defect("pyclient/tests/test_signals.py::test_wakeup_at_any_instruction_of_a_poll")
 def wakeup_takes_a_lock() -> list[Patch]:
     """The handler of a signal waits for the thread that it interrupts."""
