@@ -212,7 +212,8 @@ SERVED |= {api: sliced(cast(Handler, SERVED[api]), splits) for api, splits in SP
 
 UNITS: dict[Api, int] = {
     **dict.fromkeys(SPLITS, MANY_UNITS),
-    **dict.fromkeys((Produce, Fetch, AlterPartition), MANY_UNITS),
+    **dict.fromkeys((Produce, Fetch, AlterPartition, AlterReplicaLogDirs, DescribeProducers, ListOffsets), MANY_UNITS),
+    **dict.fromkeys((ListPartitionReassignments, Metadata, OffsetForLeaderEpoch), MANY_UNITS),
     DescribeConfigs: 50_000,
 }
 """What requests may hold that are served in several turns, or come from brokers: 60,000 partitions or more. A few bytes

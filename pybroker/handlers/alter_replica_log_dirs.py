@@ -7,6 +7,7 @@ here yet the answer is REPLICA_NOT_AVAILABLE, and the replica will be created in
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AlterReplicaLogDirs, errors
 
@@ -14,18 +15,17 @@ Response = AlterReplicaLogDirs.Response
 Result = Response.AlterReplicaLogDirPartitionResult
 
 
-def handle(request: AlterReplicaLogDirs.Request, call: Call) -> AlterReplicaLogDirs.Response:
+@in_turns
+def handle(request: AlterReplicaLogDirs.Request, call: Call) -> Paced[AlterReplicaLogDirs.Response]:
     """One line per replica."""
     topics: dict[str, list[Result]] = {}
     for log_dir in request.dirs:
         for topic in log_dir.topics:
-            topics.setdefault(topic.name, []).extend(
-                Result(
-                    partition_index=index,
-                    error_code=move(call, TopicPartition(topic.name, index), log_dir.path),
-                )
-                for index in topic.partitions
-            )
+            results = topics.setdefault(topic.name, [])
+            for index in topic.partitions:
+                yield
+                code = move(call, TopicPartition(topic.name, index), log_dir.path)
+                results.append(Result(partition_index=index, error_code=code))
     return Response(
         results=[
             Response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=results)

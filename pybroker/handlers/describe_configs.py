@@ -31,6 +31,7 @@ from pybroker.config import (
 from pybroker.config.key import ANY
 from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pyclient.protocol import DescribeConfigs, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -43,11 +44,14 @@ if TYPE_CHECKING:
 Row = tuple[Key, Described, bool]
 
 
-def handle(request: DescribeConfigs.Request, call: Call) -> DescribeConfigs.Response:
+@in_turns
+def handle(request: DescribeConfigs.Request, call: Call) -> Paced[DescribeConfigs.Response]:
     """One result per resource."""
-    return DescribeConfigs.Response(
-        results=[_result(resource, request, call) for resource in request.resources]
-    )
+    response = DescribeConfigs.Response()
+    for resource in request.resources:
+        yield
+        response.results.append(_result(resource, request, call))
+    return response
 
 
 def _result(resource: Resource, request: DescribeConfigs.Request, call: Call) -> Result:

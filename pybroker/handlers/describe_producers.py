@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pyclient.protocol import DescribeProducers, errors
 
 Response = DescribeProducers.Response
 PartitionResponse = Response.PartitionResponse
 
 
-def handle(request: DescribeProducers.Request, call: Call) -> DescribeProducers.Response:
+@in_turns
+def handle(request: DescribeProducers.Request, call: Call) -> Paced[DescribeProducers.Response]:
     """One line per partition, which this broker must lead."""
-    return Response(
-        topics=[
-            Response.TopicResponse(
-                name=topic.name,
-                partitions=[describe(call, topic.name, each) for each in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = Response()
+    for topic in request.topics:
+        told = Response.TopicResponse(name=topic.name)
+        response.topics.append(told)
+        for index in topic.partition_indexes:
+            yield
+            told.partitions.append(describe(call, topic.name, index))
+    return response
 
 
 def describe(call: Call, topic: str, index: int) -> PartitionResponse:

@@ -9,7 +9,8 @@ from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange, R
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.forwarding import forwarded, settled
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.pacing import settled
 from pyclient.protocol import IncrementalAlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
 

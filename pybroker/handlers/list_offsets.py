@@ -13,10 +13,10 @@ and there is no error. Records that a consumer cannot read yet are not found.
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import IntEnum
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns, repeated
 from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
 from pybroker.replication.fetch_partition import Isolation
 from pybroker.replication.partition import Partition
@@ -53,19 +53,23 @@ SINCE: dict[int, int] = {
 NOWHERE = TimestampOffset(-1, -1, -1)
 
 
-def handle(request: ListOffsets.Request, call: Call) -> ListOffsets.Response:
+@in_turns
+def handle(request: ListOffsets.Request, call: Call) -> Paced[ListOffsets.Response]:
     """One line per partition; a partition that is named twice is refused."""
     isolation = isolation_of(request)
     must_lead = request.replica_id != DEBUGGER
+    topics = request.topics
+    twice = yield from repeated((topic.name, each.partition_index) for topic in topics for each in topic.partitions)
     response = Response()
-    for topic in request.topics:
-        named = Counter(each.partition_index for each in topic.partitions)
-        answers = []
+    for topic in topics:
+        answers: list[PartitionResponse] = []
+        response.topics.append(Response.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         for each in topic.partitions:
+            yield
             answer = PartitionResponse(partition_index=each.partition_index)
             answers.append(answer)
             try:
-                if named[each.partition_index] > 1:
+                if twice and (topic.name, each.partition_index) in twice:
                     raise errors.InvalidRequest("the partition is named twice")
                 check_timestamp(each.timestamp, call.version)
                 partition = call.broker.replicas.find(topic.name, each.partition_index)
@@ -75,7 +79,6 @@ def handle(request: ListOffsets.Request, call: Call) -> ListOffsets.Response:
                 answer.error_code = code_of(error, call.version)
                 continue
             answer.timestamp, answer.offset, answer.leader_epoch = found
-        response.topics.append(Response.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 
 

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pyclient.protocol import ListPartitionReassignments
 
 Response = ListPartitionReassignments.Response
 
 
+@in_turns
 def handle(
     request: ListPartitionReassignments.Request, call: Call
-) -> ListPartitionReassignments.Response:
+) -> Paced[ListPartitionReassignments.Response]:
     """Those that were asked for, null being all, as far as they are moving."""
     image: MetadataImage = call.broker.metadata.image
-    wanted: list[tuple[TopicImage | None, Collection[int] | None]]
+    wanted: Iterable[tuple[TopicImage | None, Collection[int] | None]]
     if request.topics is None:
-        wanted = [(topic, None) for topic in image.topics.values()]
+        wanted = ((topic, None) for topic in image.topics.values())
     else:
-        wanted = [(image.topic(each.name), each.partition_indexes) for each in request.topics]
-    found = [_topic(topic, indexes) for topic, indexes in wanted if topic is not None]
-    return Response(error_message=None, topics=[topic for topic in found if topic.partitions])
-
-
-def _topic(
-    topic: TopicImage, indexes: Collection[int] | None
-) -> ListPartitionReassignments.Response.OngoingTopicReassignment:
-    return Response.OngoingTopicReassignment(
-        name=topic.name,
-        partitions=[
-            _partition(partition)
-            for partition in topic.partitions
-            if partition.is_reassigned
-            and (indexes is None or partition.index in indexes)
-        ],
-    )
+        wanted = ((image.topic(each.name), set(each.partition_indexes)) for each in request.topics)
+    response = Response(error_message=None)
+    for topic, indexes in wanted:
+        yield
+        if topic is None:
+            continue
+        found = Response.OngoingTopicReassignment(name=topic.name)
+        for partition in topic.partitions:
+            yield
+            if partition.is_reassigned and (indexes is None or partition.index in indexes):
+                found.partitions.append(_partition(partition))
+        if found.partitions:
+            response.topics.append(found)
+    return response
 
 
 def _partition(

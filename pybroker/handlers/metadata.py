@@ -7,25 +7,24 @@ topic ids, by which one may ask from v12 on (KIP-516), v13 an error at the top (
 A topic is created before the reply, so the reply has its leaders already. Where a leader may just have died the
 reply waits a moment for the next one (``cluster.suspects``).
 
-Many partitions, whether a request names their topics or not, are described in turns (``turns``).
+Many partitions, whether a request names their topics or not, are described in turns (``pacing``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from pybroker.cluster.decisions.topic_names import check_name
 from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common import authorized_operations
-from pybroker.handlers.common.call import Call, held
-from pybroker.handlers.common.turns import PIECE
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import WRITTEN_AT_ONCE, Paced, in_turns, one_by_one, pieces, settled
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    Wanted = Metadata.Request.MetadataRequestTopic
+    Partition = Metadata.Response.MetadataResponsePartition
     Topic = Metadata.Response.MetadataResponseTopic
     Broker = Metadata.Response.MetadataResponseBroker
 
@@ -52,27 +51,30 @@ def _asked_for(request: Metadata.Request, call: Call) -> Iterator[PartitionImage
 
 async def _when_settled(request: Metadata.Request, call: Call) -> Metadata.Response:
     await call.broker.suspects.settled()
-    answer = _answer(request, call)
-    return answer if isinstance(answer, Metadata.Response) else await answer
+    return await settled(_answer(request, call))  # type: ignore[no-any-return]
 
 
 def _answer(
     request: Metadata.Request, call: Call
 ) -> Metadata.Response | Awaitable[Metadata.Response]:
-    image: MetadataImage = call.broker.metadata.image
-    if request.topics is None or (call.version == 0 and not request.topics):
-        return _response(request, call, list(image.topics.values()))
-    missing = _to_create(request, call, image)
+    missing = _to_create(request, call)
     if missing:
         return _after_creation(request, call, missing)
-    return _response(request, call, _found(request.topics, call, image, {}))
+    return _response(request, call, {})
 
 
-def _to_create(request: Metadata.Request, call: Call, image: MetadataImage) -> list[str]:
-    if not request.allow_auto_topic_creation or not call.broker.config["auto.create.topics.enable"]:
-        return []
-    names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name)
-    return [name for name in names if name not in image.topics and _is_legal(name)]
+@in_turns
+def _to_create(request: Metadata.Request, call: Call) -> Paced[list[str]]:
+    """The names of the topics that are to be made."""
+    names: dict[str, None] = {}
+    if request.topics and request.allow_auto_topic_creation and call.broker.config["auto.create.topics.enable"]:
+        known = call.broker.metadata.image.topics
+        for topic in request.topics:
+            yield
+            name = topic.name
+            if name and name not in known and name not in names and _is_legal(name):
+                names[name] = None
+    return list(names)
 
 
 def _is_legal(name: str) -> bool:
@@ -84,25 +86,32 @@ def _is_legal(name: str) -> bool:
 
 
 async def _after_creation(
-    request: Metadata.Request, call: Call, names: Sequence[str]
+    request: Metadata.Request, call: Call, missing: list[str] | Awaitable[list[str]]
 ) -> Metadata.Response:
-    try:
-        outcomes = await call.broker.controller.auto_create(names)
-    except KafkaError as error:
-        outcomes = dict.fromkeys(names, error)
-    found = _found(request.topics or (), call, call.broker.metadata.image, outcomes)
-    answer = _response(request, call, found)
-    return answer if isinstance(answer, Metadata.Response) else await answer
+    outcomes: dict[str, TopicImage | KafkaError] = {}
+
+    async def create(names: list[str]) -> None:
+        try:
+            outcomes.update(await call.broker.controller.auto_create(names))
+        except KafkaError as error:
+            outcomes.update(dict.fromkeys(names, error))
+
+    await one_by_one(pieces(await settled(missing), WRITTEN_AT_ONCE), create, call)
+    return await settled(_response(request, call, outcomes))  # type: ignore[no-any-return]
 
 
 def _found(
-    wanted: Iterable[Wanted],
-    call: Call,
-    image: MetadataImage,
-    outcomes: Mapping[str, TopicImage | KafkaError],
-) -> list[TopicImage | Topic]:
-    unique = dict.fromkeys((topic.name, topic.topic_id) for topic in wanted)
-    return [_find(name, id, call, image, outcomes) for name, id in unique]
+    request: Metadata.Request, call: Call, image: MetadataImage, outcomes: Mapping[str, TopicImage | KafkaError]
+) -> Iterator[TopicImage | Topic | None]:
+    """What is answered for each topic, in the order of the request; None where it has been answered before."""
+    if request.topics is None or (call.version == 0 and not request.topics):
+        yield from image.topics.values()
+        return
+    seen: set[tuple[str | None, bytes]] = set()
+    for topic in request.topics:
+        key = topic.name, topic.topic_id
+        yield None if key in seen else _find(*key, call, image, outcomes)
+        seen.add(key)
 
 
 def _find(
@@ -142,9 +151,10 @@ def _failed(error: type[KafkaError], name: str | None, topic_id: bytes = ZERO_UU
     )
 
 
+@in_turns
 def _response(
-    request: Metadata.Request, call: Call, topics: Sequence[TopicImage | Topic]
-) -> Metadata.Response | Awaitable[Metadata.Response]:
+    request: Metadata.Request, call: Call, outcomes: Mapping[str, TopicImage | KafkaError]
+) -> Paced[Metadata.Response]:
     image: MetadataImage = call.broker.metadata.image
     addresses = call.broker.endpoint_for(call.connection)
     operations = authorized_operations.NOT_ASKED
@@ -160,35 +170,34 @@ def _response(
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.CLUSTER
-    describe = partial(_add, response.topics, addresses, operations, call.version)
-    if _are_many(topics):
-        return _in_turns(response, topics, describe, call)
-    describe(_rows(topics))
-    return response
-
-
-def _are_many(topics: Iterable[TopicImage | Topic]) -> bool:
-    count = 0
-    for topic in topics:
-        count += 1 + len(topic.partitions)
-    return count > PIECE
-
-
-async def _in_turns(
-    response: Metadata.Response, topics: Iterable[TopicImage | Topic], describe: Callable[[Any], None], call: Call
-) -> Metadata.Response:
-    with held(call.connection):
-        await call.broker.turns.in_pieces(_rows(topics), describe)
-    return response
-
-
-def _rows(topics: Iterable[TopicImage | Topic]) -> Iterator[tuple[TopicImage | Topic, PartitionImage | None]]:
-    """Each topic, and behind it with each of its partitions."""
-    for topic in topics:
-        yield topic, None
+    for topic in _found(request, call, image, outcomes):
+        yield
         if isinstance(topic, TopicImage):
+            described = Metadata.Response.MetadataResponseTopic(
+                name=topic.name,
+                topic_id=topic.id,
+                is_internal=topic.is_internal,
+                topic_authorized_operations=operations,
+            )
+            response.topics.append(described)
             for partition in topic.partitions:
-                yield topic, partition
+                yield
+                described.partitions.append(_partition(partition, addresses, call.version))
+        elif topic is not None:
+            response.topics.append(topic)
+    return response
+
+
+def _partition(partition: PartitionImage, addresses: Mapping[int, tuple[str, int]], version: int) -> Partition:
+    return Metadata.Response.MetadataResponsePartition(
+        error_code=error_of(partition, addresses, version),
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline(partition, addresses),
+    )
 
 
 def _broker(id: int, host: str, port: int, rack: str | None) -> Broker:
@@ -201,40 +210,6 @@ def _departed(call: Call) -> Iterator[Broker]:
         endpoint = broker.endpoint(call.connection.listener_name)
         if endpoint is not None:
             yield _broker(broker.id, endpoint.host, endpoint.port, broker.rack)
-
-
-def _add(
-    described: list[Topic],
-    addresses: Mapping[int, tuple[str, int]],
-    operations: int,
-    version: int,
-    rows: Iterable[tuple[TopicImage | Topic, PartitionImage | None]],
-) -> None:
-    """Describes what comes next, behind what has been described."""
-    for topic, partition in rows:
-        if partition is not None:
-            described[-1].partitions.append(
-                Metadata.Response.MetadataResponsePartition(
-                    error_code=error_of(partition, addresses, version),
-                    partition_index=partition.index,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    offline_replicas=offline(partition, addresses),
-                )
-            )
-        elif isinstance(topic, TopicImage):
-            described.append(
-                Metadata.Response.MetadataResponseTopic(
-                    name=topic.name,
-                    topic_id=topic.id,
-                    is_internal=topic.is_internal,
-                    topic_authorized_operations=operations,
-                )
-            )
-        else:
-            described.append(topic)
 
 
 def error_of(

@@ -7,23 +7,24 @@ KIP-101, KIP-320 (v2 the asker's own epoch), v3 the asker's replica id.
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pyclient.protocol import OffsetForLeaderEpoch, errors
 
 Request = OffsetForLeaderEpoch.Request
 Response = OffsetForLeaderEpoch.Response
 
 
-def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> OffsetForLeaderEpoch.Response:
+@in_turns
+def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> Paced[OffsetForLeaderEpoch.Response]:
     """One line per partition; (-1, -1) for an epoch that is unknown here."""
-    return Response(
-        topics=[
-            Response.OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[answer(call, topic.topic, each) for each in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = Response()
+    for topic in request.topics:
+        told = Response.OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield
+            told.partitions.append(answer(call, topic.topic, each))
+    return response
 
 
 def answer(call: Call, topic: str, wanted: Request.OffsetForLeaderPartition) -> Response.EpochEndOffset:

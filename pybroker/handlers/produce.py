@@ -190,9 +190,9 @@ async def serve_rest(
     try:
         while True:
             prepared = await appends.prepare(at[1], heavy) if at is not None and heavy is not None else None
-            async with turns.turn() as turn:
-                appends.look_at_the_clock()
-                at, heavy = appends.go_on(at, rest, turn, prepared)
+            turn = await turns.next_turn()
+            appends.look_at_the_clock()
+            at, heavy = appends.go_on(at, rest, turn, prepared)
             if at is None:
                 break
     except BaseException:

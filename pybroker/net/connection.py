@@ -251,14 +251,14 @@ class Connection:
             return
         try:
             result = route.handle(request, call)
+            if type(result) is not route.response and iscoroutine(result):
+                result = waiting.start(result, self._server.loop)
             if type(result) is route.response and not self._replies:
                 try:
                     self._out.append(route.encode(version, correlation_id, result, LOOP_UNITS))
                     return
                 except TooMuch:
                     pass  # and apart, by _set
-            elif iscoroutine(result):
-                result = waiting.start(result, self._server.loop)
         except Exception as error:
             self._failed(route.name, error)
             return

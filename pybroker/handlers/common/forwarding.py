@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pybroker.handlers.common.call import Broker, Call
+from pybroker.handlers.common.pacing import settled
 from pyclient.protocol import Envelope, errors
 from pyclient.protocol.apis import Api, by_key
 from pyclient.protocol.frames import decode_request_header, decode_response_header
@@ -104,11 +104,6 @@ async def _hand_on(api: Api, handle: Handler, request: Any, call: Call) -> Any:
         return await call.broker.forwarding.ask(api, call.version, call.client_id, request)
     except errors.NotController:
         return await settled(handle(request, call))  # tells it in its own way, or is it by now
-
-
-async def settled(result: Any) -> Any:
-    """What a handler has returned, when it is there."""
-    return await result if inspect.isawaitable(result) else result
 
 
 async def open_envelope(

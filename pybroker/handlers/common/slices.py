@@ -32,28 +32,21 @@ from pyclient.protocol import (
     AddPartitionsToTxn,
     AlterConfigs,
     AlterPartitionReassignments,
-    AlterReplicaLogDirs,
     ConsumerGroupDescribe,
     CreatePartitions,
     CreateTopics,
     DeleteGroups,
     DeleteRecords,
     DeleteTopics,
-    DescribeConfigs,
     DescribeGroups,
-    DescribeProducers,
     DescribeTransactions,
     ElectLeaders,
     FindCoordinator,
     IncrementalAlterConfigs,
     LeaveGroup,
-    ListOffsets,
-    ListPartitionReassignments,
-    Metadata,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
-    OffsetForLeaderEpoch,
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
@@ -122,7 +115,6 @@ SPLITS: Mapping[Api, tuple[Split, ...]] = {
     AlterPartitionReassignments: (
         Split(("topics", "partitions"), ("responses", "partitions"), 1000, partition, 100, 1000),
     ),
-    AlterReplicaLogDirs: (Split(("dirs", "topics", "partitions"), ("results", "partitions")),),
     ConsumerGroupDescribe: (Split(("group_ids",), ("groups",)),),
     CreatePartitions: (Split(("topics",), ("results",), 200, topic, 100, 200),),
     CreateTopics: (Split(("topics",), ("topics",), 200, topic, 100, 200),),
@@ -132,9 +124,7 @@ SPLITS: Mapping[Api, tuple[Split, ...]] = {
         Split(("topics",), ("responses",), 200, topic_or_id, 100, 200),
         Split(("topic_names",), ("responses",), 200, topic_or_id, 100, 200),
     ),
-    DescribeConfigs: (Split(RESOURCES, ("results",)),),
     DescribeGroups: (Split(("groups",), ("groups",)),),
-    DescribeProducers: (INDEXES,),
     DescribeTransactions: (Split(("transactional_ids",), ("transaction_states",)),),
     ElectLeaders: (
         Split(
@@ -144,16 +134,12 @@ SPLITS: Mapping[Api, tuple[Split, ...]] = {
     FindCoordinator: (Split(("coordinator_keys",), ("coordinators",)),),
     IncrementalAlterConfigs: (Split(RESOURCES, ("responses",), most=500),),
     LeaveGroup: (Split(("members",), ("members",), 1000),),
-    ListOffsets: (TOPICS._replace(thing=partition),),
-    ListPartitionReassignments: (INDEXES,),
-    Metadata: (Split(("topics",), ("topics",)),),
     OffsetCommit: (TOPICS._replace(at_once=1000, least=500),),
     OffsetDelete: (TOPICS._replace(at_once=1000, least=500),),
     OffsetFetch: (
         Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"), 1000),
         INDEXES._replace(at_once=1000),
     ),
-    OffsetForLeaderEpoch: (TOPICS,),
     TxnOffsetCommit: (TOPICS._replace(at_once=1000, least=500),),
     WriteTxnMarkers: (
         Split(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions"), least=64),
@@ -183,17 +169,17 @@ async def in_slices(handle: Callable[[Any, Call], Any], split: Split, request: A
     try:
         repeated = await Repeated.of(request, split, call)
         while rows := list(islice(items, size)):
-            async with turns.turn():
-                began = turns.busy_s()
-                rows = repeated.arranged(rows)
-                if not rows:
-                    continue
-                part = copy.copy(request)
-                setattr(part, split.asked[0], build(rows, split.asked))
-                time_left.set(part)
-                result = handle(part, call)
-                if iscoroutine(result):
-                    result = waiting.start(result, call.broker.loop)
+            await turns.next_turn()
+            began = turns.busy_s()
+            rows = repeated.arranged(rows)
+            if not rows:
+                continue
+            part = copy.copy(request)
+            setattr(part, split.asked[0], build(rows, split.asked))
+            time_left.set(part)
+            result = handle(part, call)
+            if iscoroutine(result):
+                result = waiting.start(result, call.broker.loop)
             response = await result if isinstance(result, Future) else result
             size = min(max(split.least, fitting(size, turns.busy_s() - began)), split.most)
             merged = response if merged is None else merge(merged, response, split)

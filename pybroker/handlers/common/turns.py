@@ -9,8 +9,7 @@ nobody waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from itertools import islice
 from time import monotonic, thread_time
 from typing import Final, TypeVar
@@ -41,20 +40,19 @@ class Turns:
         """The turn in which a request has come. It needs no wait."""
         return Turn(self._time_s)
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Turn]:
-        """One's next turn; what is done within does not wait, and ends when the turn is over."""
+    async def next_turn(self) -> Turn:
+        """The next one, when it has come. It is used at once: until it is over nothing is awaited."""
         async with self._lock:
             await asyncio.sleep(0)
-            yield Turn(self._time_s)
+        return Turn(self._time_s)
 
     async def in_pieces(self, items: Iterable[T], do: Callable[[list[T]], object]) -> None:
         """Calls ``do`` with all items, piece by piece: with the first at once, with others in turns of their own."""
         rest = iter(items)
         do(list(islice(rest, PIECE)))
         while piece := list(islice(rest, PIECE)):
-            async with self.turn():
-                do(piece)
+            await self.next_turn()
+            do(piece)
 
 
 class Turn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from pybroker.cluster.metadata.image import TopicImage
 from pybroker.cluster.suspects import Suspects
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.turns import Turns
+from pybroker.handlers.common.turns import TURN_S, Turn, Turns
 from pybroker.replication.tests import harness
 
 
@@ -36,6 +37,18 @@ class FakeConnection(SimpleNamespace):
 
     def release(self) -> None:
         self.held -= 1
+
+
+class OneItemTurns(Turns):
+    """Turns that are over when one item has been served; ``count`` of them have been waited for."""
+
+    def __init__(self) -> None:
+        super().__init__(itertools.count(0, 2 * TURN_S).__next__)
+        self.count = 0
+
+    async def next_turn(self) -> Turn:
+        self.count += 1
+        return await super().next_turn()
 
 
 class Node(harness.Node):

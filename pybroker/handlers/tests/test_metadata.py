@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata.image import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, BrokerRegistration
 from pybroker.config import Endpoint
-from pybroker.handlers import metadata
-from pybroker.handlers.common import authorized_operations, turns
+from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.tests.administration import LOCAL, Administration, run
+from pybroker.handlers.tests.harness import OneItemTurns
 from pyclient.protocol import (
     ZERO_UUID,
     DescribeCluster,
@@ -257,26 +255,28 @@ def test_ids_are_zero_where_a_topic_is_unknown() -> None:
     run(scenario)
 
 
-def test_many_partitions_are_described_in_several_turns_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_partitions_are_described_in_several_turns_as_few_are() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=3, b=1, c=5)
-        named = asking("c", "unknown", "a")
+        named = asking("c", "unknown", "a", "c")
         named.include_topic_authorized_operations, named.allow_auto_topic_creation = True, False
         requests = [named, Metadata.Request(topics=None)]
         whole = [await ask(Metadata, 12, request) for request in requests]
-        sizes: list[int] = []
-        plain = metadata._add
-
-        def add(*arguments: Any) -> None:
-            rows = list(arguments[-1])
-            sizes.append(len(rows))
-            plain(*arguments[:-1], rows)
-
-        for module in (metadata, turns):
-            monkeypatch.setattr(module, "PIECE", 2)
-        monkeypatch.setattr(metadata, "_add", add)
+        ask.broker.turns = OneItemTurns()
         assert [await ask(Metadata, 12, request) for request in requests] == whole
-        assert max(sizes) == 2
-        assert sum(sizes) == (3 + 8) + (3 + 9)
+        assert ask.broker.turns.count >= (3 + 8) + (3 + 9)
+
+    run(scenario)
+
+
+def test_many_topics_are_made_in_several_writes() -> None:
+    async def scenario(ask: Administration) -> None:
+        ask.broker.turns = OneItemTurns()
+        names = [f"t{number}" for number in range(250)]
+        response = await ask(Metadata, 12, asking(*names, "a/b", *names))
+        assert [(topic.name, len(topic.partitions)) for topic in response.topics] == [
+            *((name, 1) for name in names),
+            ("a/b", 0),
+        ]
 
     run(scenario)

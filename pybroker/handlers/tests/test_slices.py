@@ -8,88 +8,18 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers import SERVED, alter_replica_log_dirs, list_offsets, offset_for_leader_epoch, rows
+from pybroker.handlers import SERVED
 from pybroker.handlers.common import slices
 from pybroker.handlers.tests.harness import Node
 from pyclient.protocol import (
     AlterPartitionReassignments,
-    AlterReplicaLogDirs,
     DeleteRecords,
     DeleteTopics,
-    ListOffsets,
-    Metadata,
     OffsetCommit,
     OffsetFetch,
-    OffsetForLeaderEpoch,
     WriteTxnMarkers,
     errors,
 )
-
-PARTITIONS = 90
-
-
-def of_offsets() -> ListOffsets.Request:
-    kind = ListOffsets.Request
-    return kind(
-        topics=[
-            kind.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    kind.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)
-                ],
-            )
-            for name in ("t", "none", "u")
-        ]
-    )
-
-
-def of_epochs() -> OffsetForLeaderEpoch.Request:
-    kind = OffsetForLeaderEpoch.Request
-    partitions = [kind.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(PARTITIONS)]
-    return kind(topics=[kind.OffsetForLeaderTopic(topic=name, partitions=partitions) for name in ("t", "u")])
-
-
-def of_moves() -> AlterReplicaLogDirs.Request:
-    kind = AlterReplicaLogDirs.Request
-    topic = kind.AlterReplicaLogDirTopic(name="none", partitions=list(range(PARTITIONS)))
-    return kind(dirs=[kind.AlterReplicaLogDir(path="/nowhere", topics=[topic])])
-
-
-CASES = [
-    (list_offsets, ListOffsets, of_offsets, 7),
-    (offset_for_leader_epoch, OffsetForLeaderEpoch, of_epochs, 4),
-    (alter_replica_log_dirs, AlterReplicaLogDirs, of_moves, 2),
-]
-
-
-@pytest.mark.parametrize(("handler", "api", "make", "version"), CASES, ids=[case[1].name for case in CASES])
-def test_slices_are_answered_as_the_whole_is(node: Node, handler: Any, api: Any, make: Any, version: int) -> None:
-    node.create("t", partitions=PARTITIONS)
-    node.create("u", partitions=3)
-    calls: list[int] = []
-
-    def counted(request: Any, call: Any) -> Any:
-        calls.append(1)
-        return handler.handle(request, call)
-
-    whole = node.ask(handler, make(), version)
-    request = make()
-    sliced = slices.sliced(counted, slices.SPLITS[api])(request, node.call(version))
-    assert node.run(sliced) == whole
-    assert len(calls) > 1
-    assert request == make()
-    assert node.connection.held == 0
-
-
-def test_a_partition_that_is_named_twice_in_different_slices_is_refused(node: Node) -> None:
-    node.create("t", partitions=PARTITIONS)
-    request = of_offsets()
-    request.topics[0].partitions += request.topics[0].partitions[:2] + request.topics[0].partitions[-1:]
-    whole = node.ask(list_offsets, request, 7)
-    sliced = node.run(slices.sliced(list_offsets.handle, slices.SPLITS[ListOffsets])(request, node.call(7)))
-    for response in (whole, sliced):
-        refused = {each.partition_index for each in response.topics[0].partitions if each.error_code}
-        assert refused == {0, 1, PARTITIONS - 1}
 
 
 def of_groups() -> OffsetFetch.Request:
@@ -154,29 +84,6 @@ def test_the_timeout_of_a_request_is_that_of_all_its_slices(node: Node) -> None:
     assert request.timeout_ms == 1000
 
 
-def test_others_are_served_between_two_slices(node: Node) -> None:
-    rounds: list[int] = []
-    seen: list[int] = []
-
-    async def ask() -> None:
-        def turn() -> None:
-            rounds.append(1)
-            loop.call_soon(turn)
-
-        def handle(request: Any, call: Any) -> Any:
-            seen.append(len(rounds))
-            return ListOffsets.Response()
-
-        loop = asyncio.get_running_loop()
-        loop.call_soon(turn)
-        route = slices.sliced(handle, slices.SPLITS[ListOffsets])
-        await route(of_offsets(), node.call(7))
-
-    node.run(ask())
-    assert len(seen) > 3
-    assert len(set(seen)) == len(seen)
-
-
 def test_a_slice_is_as_large_as_a_write_to_the_store_is_worth(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes; and as small as the controller takes it from another broker."""
     sizes: list[int] = []
@@ -232,27 +139,6 @@ def test_a_slice_is_as_large_as_a_wait_for_other_replicas_is_worth(
     assert len(slices_served) == 10
 
 
-def test_a_request_of_few_items_goes_to_its_handler_as_it_is(node: Node) -> None:
-    node.create("t")
-    request = Metadata.Request(topics=[Metadata.Request.MetadataRequestTopic(name="t")])
-    got: list[Any] = []
-    route = slices.sliced(lambda asked, call: got.append(asked), slices.SPLITS[Metadata])
-    route(request, node.call(9))
-    assert got[0] is request
-
-
-def test_an_item_that_holds_nothing_is_not_lost() -> None:
-    kind = ListOffsets.Request
-    part = kind.ListOffsetsPartition(partition_index=1)
-    topics = [
-        kind.ListOffsetsTopic(name="a", partitions=[part, part]),
-        kind.ListOffsetsTopic(name="empty"),
-        kind.ListOffsetsTopic(name="b", partitions=[part]),
-    ]
-    path = ("topics", "partitions")
-    assert slices.build(list(slices.leaves(topics, path)), path) == topics
-
-
 @pytest.mark.parametrize("api", list(slices.SPLITS), ids=lambda api: api.name)
 def test_every_split_names_fields_that_are_there(api: Any) -> None:
     for split in slices.SPLITS[api]:
@@ -267,8 +153,3 @@ def test_every_split_names_fields_that_are_there(api: Any) -> None:
                         if isinstance(nested, type) and path[depth + 1] in getattr(nested, "__slots__", ())
                     )
     assert SERVED[api] is not None
-
-
-def test_what_is_not_served_in_slices_is_limited() -> None:
-    for row in rows():
-        assert row.most_units <= 300_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +173,9 @@ def test_many_partitions_are_added_in_several_turns(node: Node, version: int) ->
     rounds: list[int] = []
 
     class Counted(Turns):
-        def turn(self) -> AbstractAsyncContextManager[Turn]:
+        async def next_turn(self) -> Turn:
             rounds.append(1)
-            return super().turn()
+            return await super().next_turn()
 
     node.turns = Counted()
     names = ["t"] * (2 * PIECE + 1)

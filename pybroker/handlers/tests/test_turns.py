@@ -51,9 +51,9 @@ def test_between_two_turns_the_loop_makes_one_round() -> None:
 
         async def long_request(name: str) -> None:
             for number in range(3):
-                async with line.turn():
-                    served.append(f"{name}{number}")
-                    here.send(b".")
+                await line.next_turn()
+                served.append(f"{name}{number}")
+                here.send(b".")
 
         with here, there:
             await asyncio.gather(long_request("a"), long_request("b"))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pybroker import handlers
-from pybroker.handlers import fetch, metadata
+from pybroker.handlers import fetch
 from pybroker.handlers.common import admission, slices, turns
 from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.produce import Appends
@@ -78,14 +78,11 @@ def the_partitions_of_a_transaction_are_looked_at_in_one_turn() -> list[Patch]:
     return [(turns, "PIECE", 1 << 40)]
 
 
-@defect("pybroker/handlers/tests/test_slices.py::test_others_are_served_between_two_slices")
+@defect("pybroker/handlers/tests/test_pacing.py::test_others_are_served_between_two_turns_and_the_connection_is_held")
+@defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
 def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
     """Metadata, ListOffsets, WriteTxnMarkers … of a hundred thousand items held the loop."""
-
-    def exceeds(items: Any, path: Any, limit: int) -> bool:
-        return False
-
-    return [(slices, "exceeds", exceeds)]
+    return [(Turn, "is_over", lambda turn: False)]
 
 
 @defect(
@@ -237,12 +234,6 @@ def what_is_named_twice_in_different_slices_is_served_twice() -> list[Patch]:
 def each_slice_has_the_timeout_of_the_whole_request() -> list[Patch]:
     """A hundred slices waited a hundred times as long."""
     return [(slices.Timeout, "set", lambda self, part: None)]
-
-
-@defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
-def all_partitions_are_described_in_one_turn() -> list[Patch]:
-    """Metadata of sixty thousand held the loop for 140 ms, whether all topics were asked for or a few large ones."""
-    return [(metadata, "_are_many", lambda topics: False)]
 
 
 @defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
