@@ -340,13 +340,8 @@ class GroupCoordinator:
             return ListGroups.Response(error_code=error.code)
         return ListGroups.Response(groups=[group for groups in found for group in groups])
 
-    async def delete_groups(self, request: DeleteGroups.Request) -> DeleteGroups.Response:
-        """Deletes empty groups with their offsets."""
-        return DeleteGroups.Response(
-            results=[await self._delete_group(group_id) for group_id in request.groups_names]
-        )
-
-    async def _delete_group(self, group_id: str) -> DeleteGroups.Response.DeletableGroupResult:
+    async def delete_group(self, group_id: str) -> DeleteGroups.Response.DeletableGroupResult:
+        """Deletes a group with its offsets, if it is empty."""
         outcome = DeleteGroups.Response.DeletableGroupResult(group_id=group_id)
         try:
             await self._submit(

@@ -213,7 +213,10 @@ SERVED |= {api: sliced(cast(Handler, SERVED[api]), splits) for api, splits in SP
 UNITS: dict[Api, int] = {
     **dict.fromkeys(SPLITS, MANY_UNITS),
     **dict.fromkeys((Produce, Fetch, AlterPartition, AlterReplicaLogDirs, DescribeProducers, ListOffsets), MANY_UNITS),
-    **dict.fromkeys((ListPartitionReassignments, Metadata, OffsetForLeaderEpoch), MANY_UNITS),
+    **dict.fromkeys((ListPartitionReassignments, Metadata, OffsetForLeaderEpoch, DescribeGroups), MANY_UNITS),
+    **dict.fromkeys((ConsumerGroupDescribe, DescribeTransactions, FindCoordinator, DeleteGroups), MANY_UNITS),
+    **dict.fromkeys((AddPartitionsToTxn, LeaveGroup, OffsetFetch, OffsetCommit, OffsetDelete), MANY_UNITS),
+    **dict.fromkeys((TxnOffsetCommit, WriteTxnMarkers, DeleteRecords), MANY_UNITS),
     DescribeConfigs: 50_000,
 }
 """What requests may hold that are served in several turns, or come from brokers: 60,000 partitions or more. A few bytes

@@ -12,6 +12,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, errors
 from pyclient.protocol.errors import KafkaError
@@ -27,7 +28,8 @@ _FIRST_OF_BROKERS = 4
 async def handle(request: AddPartitionsToTxn.Request, call: Call) -> AddPartitionsToTxn.Response:
     """An outcome per partition of each transaction."""
     if call.version >= _FIRST_OF_BROKERS:
-        return Response(results_by_transaction=[await _result(each, call) for each in request.transactions])
+        results = await one_by_one(request.transactions, lambda each: _result(each, call), call)
+        return Response(results_by_transaction=results)
     transaction = Request.AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one
 from pyclient.protocol import ConsumerGroupDescribe, errors
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ async def handle(
     request: ConsumerGroupDescribe.Request, call: Call
 ) -> ConsumerGroupDescribe.Response:
     """The groups, in the order of the request; GROUP_ID_NOT_FOUND for those of the classic kind."""
-    described = [await _describe(group_id, request, call) for group_id in request.group_ids]
+    described = await one_by_one(request.group_ids, lambda group_id: _describe(group_id, request, call), call)
     return ConsumerGroupDescribe.Response(groups=described)
 
 

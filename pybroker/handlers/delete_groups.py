@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one
 from pyclient.protocol import DeleteGroups
 
 
-def handle(request: DeleteGroups.Request, call: Call) -> Awaitable[DeleteGroups.Response]:
+async def handle(request: DeleteGroups.Request, call: Call) -> DeleteGroups.Response:
     """One outcome per group."""
-    response: Awaitable[DeleteGroups.Response] = call.broker.groups.delete_groups(request)
-    return response
+    return DeleteGroups.Response(
+        results=await one_by_one(request.groups_names, call.broker.groups.delete_group, call)
+    )

@@ -8,36 +8,50 @@ The leader's segments that hold deleted records only have lost their names by th
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Part, one_by_one, parts
 from pyclient.protocol import DeleteRecords, errors
 
-Request = DeleteRecords.Request
 Response = DeleteRecords.Response
 Result = Response.DeleteRecordsPartitionResult
 
 
+AT_ONCE: Final = 64
+"""Partitions that wait for their replicas together."""
+
+
 async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Response:
     """One line per partition with its low watermark: the least log start over its replicas."""
-    topics = []
-    for topic in request.topics:
-        results = [delete(call, topic.name, each, request.timeout_ms) for each in topic.partitions]
-        topics.append(
-            Response.DeleteRecordsTopicResult(name=topic.name, partitions=list(await asyncio.gather(*results)))
-        )
-    return Response(topics=topics)
+    clock = call.broker.clock
+    ends_ms = clock.monotonic_ms() + request.timeout_ms
+    response = Response()
+
+    async def delete_some(part: list[Part]) -> None:
+        left_ms = max(0, ends_ms - clock.monotonic_ms())
+        work = []
+        for topic, partitions, begin in part:
+            if not begin:
+                response.topics.append(Response.DeleteRecordsTopicResult(name=topic.name))
+            results = [Result(partition_index=each.partition_index, low_watermark=-1) for each in partitions]
+            response.topics[-1].partitions += results
+            for each, result in zip(partitions, results, strict=True):
+                work.append(delete(call, topic.name, each.offset, left_ms, result))
+        await asyncio.gather(*work)
+
+    await one_by_one(parts(request.topics, "partitions", AT_ONCE), delete_some, call)
+    return response
 
 
-async def delete(call: Call, topic: str, wanted: Request.DeleteRecordsPartition, timeout_ms: int) -> Result:
-    """Deletes in one partition."""
+async def delete(call: Call, topic: str, offset: int, timeout_ms: int, result: Result) -> None:
+    """Deletes in one partition, and fills in its ``result``."""
     replicas = call.broker.replicas
-    result = Result(partition_index=wanted.partition_index, low_watermark=-1)
     try:
-        partition = replicas.find(topic, wanted.partition_index)
+        partition = replicas.find(topic, result.partition_index)
         if topic in INTERNAL_TOPICS:
             raise errors.InvalidTopicException(f"records of {topic} are not for clients to delete")
-        result.low_watermark = await replicas.delete_records(partition, wanted.offset, timeout_ms)
+        result.low_watermark = await replicas.delete_records(partition, offset, timeout_ms)
     except errors.KafkaError as error:
         result.error_code = error.code
-    return result

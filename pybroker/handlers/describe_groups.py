@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one
 from pyclient.protocol import DescribeGroups, errors
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 async def handle(request: DescribeGroups.Request, call: Call) -> DescribeGroups.Response:
     """The groups, in the order of the request."""
-    described = [await _describe(group_id, request, call) for group_id in request.groups]
+    described = await one_by_one(request.groups, lambda group_id: _describe(group_id, request, call), call)
     return DescribeGroups.Response(groups=described)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one
 from pyclient.protocol import DescribeTransactions
 from pyclient.protocol.errors import KafkaError
 
@@ -13,9 +14,8 @@ async def handle(
     request: DescribeTransactions.Request, call: Call
 ) -> DescribeTransactions.Response:
     """The state of each transactional id, or why it is not known here."""
-    return DescribeTransactions.Response(
-        transaction_states=[await _describe(each, call) for each in request.transactional_ids]
-    )
+    states = await one_by_one(request.transactional_ids, lambda each: _describe(each, call), call)
+    return DescribeTransactions.Response(transaction_states=states)
 
 
 async def _describe(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.cluster.metadata.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionImage, TopicImage
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one
 from pyclient.protocol import FindCoordinator, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -43,16 +44,15 @@ async def handle(request: FindCoordinator.Request, call: Call) -> FindCoordinato
     """Node, host and port for each key, or why there is none."""
     if call.version >= _FIRST_WITH_SEVERAL_KEYS:
         keys = request.coordinator_keys
-        return FindCoordinator.Response(
-            coordinators=[await _find(key, request.key_type, call) for key in keys]
-        )
-    found = await _find(request.key, request.key_type, call)
+        found = await one_by_one(keys, lambda key: _find(key, request.key_type, call), call)
+        return FindCoordinator.Response(coordinators=found)
+    single = await _find(request.key, request.key_type, call)
     return FindCoordinator.Response(
-        error_code=found.error_code,
-        error_message=found.error_message or "NONE",
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=single.error_code,
+        error_message=single.error_message or "NONE",
+        node_id=single.node_id,
+        host=single.host,
+        port=single.port,
     )
 
 

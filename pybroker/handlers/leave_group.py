@@ -4,13 +4,27 @@ reason (KIP-800).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from typing import Final
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import one_by_one, pieces
 from pyclient.protocol import LeaveGroup
 
+Member = LeaveGroup.Request.MemberIdentity
 
-def handle(request: LeaveGroup.Request, call: Call) -> Awaitable[LeaveGroup.Response]:
-    """One outcome per member."""
-    response: Awaitable[LeaveGroup.Response] = call.broker.groups.leave_group(request, call.version)
-    return response
+_AT_ONCE: Final = 100
+"""Members that leave in one turn."""
+
+
+async def handle(request: LeaveGroup.Request, call: Call) -> LeaveGroup.Response:
+    """One outcome per member, and the first error of the group."""
+    told = LeaveGroup.Response()
+
+    async def leave(members: list[Member]) -> None:
+        request.members = members
+        some: LeaveGroup.Response = await call.broker.groups.leave_group(request, call.version)
+        told.error_code = told.error_code or some.error_code
+        told.members += some.members
+
+    await one_by_one(pieces(request.members, _AT_ONCE) if request.members else [[]], leave, call)
+    return told

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.existing import of_existing
 from pyclient.protocol import OffsetCommit, errors
 
 if TYPE_CHECKING:
@@ -20,40 +21,36 @@ _FIRST_WITH_IDS = 10
 
 
 async def handle(request: OffsetCommit.Request, call: Call) -> OffsetCommit.Response:
-    """An outcome per partition, in the order of the request."""
-    image: MetadataImage = call.broker.metadata.image
-    topics = [_without_unknown(topic, image, call.version) for topic in request.topics]
-    if any(asked.partitions for asked in request.topics):
-        response: OffsetCommit.Response = await call.broker.groups.offset_commit(
-            request, call.version
-        )
-        for topic, answered in zip(topics, response.topics, strict=True):
-            topic.partitions += answered.partitions
-    return OffsetCommit.Response(topics=topics)
-
-
-def _without_unknown(asked: Asked, image: MetadataImage, version: int) -> Topic:
-    """Gives the topic its name and id; takes the partitions out that do not exist and answers them."""
-    if version >= _FIRST_WITH_IDS:
-        topic = image.topic_by_id(asked.topic_id)
-        code = errors.UnknownTopicId.code
-    else:
-        topic = image.topic(asked.name)
-        code = errors.UnknownTopicOrPartition.code
-    if topic is not None:
-        asked.name, asked.topic_id = topic.name, topic.id
-        code = errors.UnknownTopicOrPartition.code
-    count = 0 if topic is None else len(topic.partitions)
-    unknown = [each for each in asked.partitions if not 0 <= each.partition_index < count]
-    if unknown:
-        asked.partitions = [each for each in asked.partitions if 0 <= each.partition_index < count]
-    return OffsetCommit.Response.OffsetCommitResponseTopic(
-        name=asked.name,
-        topic_id=asked.topic_id,
-        partitions=[
-            OffsetCommit.Response.OffsetCommitResponsePartition(
-                partition_index=each.partition_index, error_code=code
-            )
-            for each in unknown
-        ],
+    """An outcome per partition, in the order of the request's topics."""
+    response = OffsetCommit.Response()
+    with_ids = call.version >= _FIRST_WITH_IDS
+    await of_existing(
+        request,
+        call,
+        response.topics,
+        (_topic, OffsetCommit.Response.OffsetCommitResponsePartition),
+        lambda part: call.broker.groups.offset_commit(part, call.version),
+        find=_by_id if with_ids else _by_name,
+        unknown=errors.UnknownTopicId if with_ids else errors.UnknownTopicOrPartition,
     )
+    return response
+
+
+def _topic(asked: Asked) -> Topic:
+    return OffsetCommit.Response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+
+
+def _by_id(asked: Asked, image: MetadataImage) -> TopicImage | None:
+    """Gives the topic its name."""
+    topic = image.topic_by_id(asked.topic_id)
+    if topic is not None:
+        asked.name = topic.name
+    return topic
+
+
+def _by_name(asked: Asked, image: MetadataImage) -> TopicImage | None:
+    """Gives the topic its id."""
+    topic = image.topic(asked.name)
+    if topic is not None:
+        asked.topic_id = topic.id
+    return topic

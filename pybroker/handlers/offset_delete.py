@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.existing import of_existing
 from pyclient.protocol import OffsetDelete, errors
+
+Response = OffsetDelete.Response
 
 
 async def handle(request: OffsetDelete.Request, call: Call) -> OffsetDelete.Response:
-    """An outcome per partition; those that do not exist are refused here."""
-    image: MetadataImage = call.broker.metadata.image
-    topics = [_without_unknown(topic, image) for topic in request.topics]
-    response: OffsetDelete.Response = await call.broker.groups.offset_delete(request)
-    if response.error_code == errors.NONE:
-        for topic, answered in zip(topics, response.topics, strict=True):
-            topic.partitions += answered.partitions
-        response.topics = topics
+    """An outcome per partition, or the first error of the group."""
+    response = Response()
+
+    async def delete(part: OffsetDelete.Request) -> OffsetDelete.Response:
+        deleted: OffsetDelete.Response = await call.broker.groups.offset_delete(part)
+        if (error := errors.by_code(deleted.error_code)) is not None:
+            raise error
+        return deleted
+
+    kinds = (lambda asked: Response.OffsetDeleteResponseTopic(name=asked.name), Response.OffsetDeleteResponsePartition)
+    try:
+        await of_existing(request, call, response.topics, kinds, delete)
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
     return response
-
-
-def _without_unknown(
-    asked: OffsetDelete.Request.OffsetDeleteRequestTopic, image: MetadataImage
-) -> OffsetDelete.Response.OffsetDeleteResponseTopic:
-    """Takes the partitions out that do not exist, and answers for them."""
-    indexes = [each.partition_index for each in asked.partitions]
-    unknown = [index for index in indexes if image.partition(asked.name, index) is None]
-    asked.partitions = [each for each in asked.partitions if each.partition_index not in unknown]
-    code = errors.UnknownTopicOrPartition.code
-    return OffsetDelete.Response.OffsetDeleteResponseTopic(
-        name=asked.name,
-        partitions=[
-            OffsetDelete.Response.OffsetDeleteResponsePartition(
-                partition_index=index, error_code=code
-            )
-            for index in unknown
-        ],
-    )

@@ -10,14 +10,16 @@ committed, and reads it again from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.group.offsets import NO_OFFSET, UNSTABLE, CommittedOffset
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.handlers.common.call import Call
-from pyclient.protocol import OffsetFetch, errors
+from pybroker.handlers.common.pacing import Paced, Part, in_turns, one_by_one, parts, settled
+from pyclient.protocol import ZERO_UUID, OffsetFetch, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -28,59 +30,60 @@ if TYPE_CHECKING:
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
 _FIRST_WITH_IDS = 10
+_AT_ONCE = 1000
+"""Partitions that the coordinator is asked for in one turn."""
 
 
 async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:
     """The committed offsets of one group, or since v8 of several."""
     if call.version >= _FIRST_WITH_SEVERAL_GROUPS:
         stable = request.require_stable
-        groups = [await _group(each, call, stable=stable) for each in request.groups]
+        groups = await one_by_one(request.groups, lambda each: _group(each, call, stable=stable), call)
         return OffsetFetch.Response(groups=groups)
-    return await _single(request, call)
+    try:
+        return await _single(request, call)
+    except KafkaError as error:
+        refused: OffsetFetch.Response = await settled(_refused(request, call, error))
+        return refused
 
 
 async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:
-    topics = request.topics
-    wanted = None if topics is None else [(each.name, each.partition_indexes) for each in topics]
-    try:
-        found = await call.broker.groups.committed(
-            OffsetsAsked(request.group_id, wanted, request.require_stable)
-        )
-    except KafkaError as error:
-        return _refused(request, error, call.version)
-    response = OffsetFetch.Response.OffsetFetchResponseTopic
-    partition = OffsetFetch.Response.OffsetFetchResponsePartition
-    return OffsetFetch.Response(
-        topics=[
-            response(name=name, partitions=_partitions(partition, offsets))
-            for name, offsets in found
-        ]
-    )
+    response = OffsetFetch.Response()
+
+    async def fetch(part: list[Part] | None) -> None:
+        wanted = None if part is None else [(each.topic.name, each.partitions) for each in part]
+        found = await call.broker.groups.committed(OffsetsAsked(request.group_id, wanted, request.require_stable))
+        for number, (name, offsets) in enumerate(found):
+            if not part or not part[number].begin:
+                response.topics.append(OffsetFetch.Response.OffsetFetchResponseTopic(name=name))
+            response.topics[-1].partitions += _partitions(OffsetFetch.Response.OffsetFetchResponsePartition, offsets)
+
+    await one_by_one(_parts(request.topics), fetch, call)
+    return response
 
 
-def _refused(request: OffsetFetch.Request, error: KafkaError, version: int) -> OffsetFetch.Response:
+def _parts(topics: list[Any] | None) -> Iterable[list[Part] | None]:
+    return [None] if topics is None else parts(topics, "partition_indexes", _AT_ONCE)
+
+
+@in_turns
+def _refused(request: OffsetFetch.Request, call: Call, error: KafkaError) -> Paced[OffsetFetch.Response]:
     """Each partition carries the group's error if it is retriable; any error in v1, which has no other place for it."""
-    if version >= _FIRST_WITH_ERROR and not error.retriable:
-        return OffsetFetch.Response(error_code=error.code)
-    told = error if version < _FIRST_WITH_ERROR else _among_partitions(error)
-    return OffsetFetch.Response(
-        error_code=error.code,
-        topics=[
-            OffsetFetch.Response.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetch.Response.OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=NO_OFFSET,
-                        metadata="",
-                        error_code=told.code,
-                    )
-                    for index in topic.partition_indexes
-                ],
+    response = OffsetFetch.Response(error_code=error.code)
+    if call.version >= _FIRST_WITH_ERROR and not error.retriable:
+        return response
+    told = error if call.version < _FIRST_WITH_ERROR else _among_partitions(error)
+    for asked in request.topics or []:
+        topic = OffsetFetch.Response.OffsetFetchResponseTopic(name=asked.name)
+        response.topics.append(topic)
+        for index in asked.partition_indexes:
+            yield
+            topic.partitions.append(
+                OffsetFetch.Response.OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=told.code
+                )
             )
-            for topic in request.topics or []
-        ],
-    )
+    return response
 
 
 def _among_partitions(error: KafkaError) -> KafkaError:
@@ -89,27 +92,31 @@ def _among_partitions(error: KafkaError) -> KafkaError:
 
 
 async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:
-    image: MetadataImage = call.broker.metadata.image
-    with_ids = call.version >= _FIRST_WITH_IDS
     group = OffsetFetch.Response.OffsetFetchResponseGroup(group_id=asked.group_id)
-    wanted = None
-    if asked.topics is not None:
-        if with_ids:
-            group.topics = [_unknown(each) for each in asked.topics if not _named(each, image)]
-        known = [each for each in asked.topics if not with_ids or _named(each, image)]
-        wanted = [(each.name, each.partition_indexes) for each in known]
-    try:
+    with_ids = call.version >= _FIRST_WITH_IDS
+
+    async def fetch(part: list[Part] | None) -> None:
+        image: MetadataImage = call.broker.metadata.image
+        known = [not with_ids or _named(each.topic, image) for each in part or ()]
+        wanted = None if part is None else [(each.topic.name, each.partitions) for each in compress(part, known)]
         found = await call.broker.groups.committed(
             OffsetsAsked(asked.group_id, wanted, stable, asked.member_id, asked.member_epoch)
         )
+        if part is None:
+            group.topics = [_topic(*each, image) for each in found if not with_ids or each[0] in image.topics]
+            return
+        offsets = iter(found)
+        for (topic, indexes, begin), is_known in zip(part, known, strict=True):
+            told = _topic(*next(offsets), image) if is_known else _unknown(topic.topic_id, indexes)
+            if begin:
+                group.topics[-1].partitions += told.partitions
+            else:
+                group.topics.append(told)
+
+    try:
+        await one_by_one(_parts(asked.topics), fetch, call)
     except KafkaError as error:
-        return OffsetFetch.Response.OffsetFetchResponseGroup(
-            group_id=asked.group_id, error_code=error.code
-        )
-    for name, offsets in found:
-        topic = image.topic(name)
-        if topic is not None or not with_ids:
-            group.topics.append(_topic(name, topic.id if topic and with_ids else None, offsets))
+        return OffsetFetch.Response.OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
     return group
 
 
@@ -121,9 +128,9 @@ def _named(asked: OffsetFetch.Request.OffsetFetchRequestTopics, image: MetadataI
     return topic is not None
 
 
-def _unknown(asked: OffsetFetch.Request.OffsetFetchRequestTopics) -> GroupTopic:
+def _unknown(topic_id: bytes, indexes: list[int]) -> GroupTopic:
     return OffsetFetch.Response.OffsetFetchResponseTopics(
-        topic_id=asked.topic_id,
+        topic_id=topic_id,
         partitions=[
             OffsetFetch.Response.OffsetFetchResponsePartitions(
                 partition_index=index,
@@ -131,19 +138,18 @@ def _unknown(asked: OffsetFetch.Request.OffsetFetchRequestTopics) -> GroupTopic:
                 metadata="",
                 error_code=errors.UnknownTopicId.code,
             )
-            for index in asked.partition_indexes
+            for index in indexes
         ],
     )
 
 
-def _topic(name: str, id: bytes | None, offsets: Mapping[int, CommittedOffset]) -> GroupTopic:
-    partition = OffsetFetch.Response.OffsetFetchResponsePartitions
-    topic = OffsetFetch.Response.OffsetFetchResponseTopics(
-        name=name, partitions=_partitions(partition, offsets)
+def _topic(name: str, offsets: Mapping[int, CommittedOffset], image: MetadataImage) -> GroupTopic:
+    topic = image.topic(name)
+    return OffsetFetch.Response.OffsetFetchResponseTopics(
+        name=name,
+        topic_id=ZERO_UUID if topic is None else topic.id,
+        partitions=_partitions(OffsetFetch.Response.OffsetFetchResponsePartitions, offsets),
     )
-    if id is not None:
-        topic.topic_id = id
-    return topic
 
 
 def _partitions(partition: Any, offsets: Mapping[int, CommittedOffset]) -> list[Any]:

@@ -4,16 +4,21 @@ version (KIP-1228)."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Part, one_by_one, parts
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import WriteTxnMarkers, errors
-from pyclient.protocol.errors import KafkaError
 
+Asked = WriteTxnMarkers.Request.WritableTxnMarker
 Response = WriteTxnMarkers.Response
+Result = Response.WritableTxnMarkerResult
+
+AT_ONCE: Final = 64
+"""Partitions of a marker that wait for their replicas together."""
 
 
 async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarkers.Response:
@@ -22,54 +27,42 @@ async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarker
     A marker without a producer id fails the request: UNKNOWN_SERVER_ERROR for all, as in Kafka.
     """
     sane = all(marker.producer_id >= 0 and marker.producer_epoch >= 0 for marker in request.markers)
-    write = _write if sane else _refuse
-    return Response(markers=await asyncio.gather(*(write(marker, call) for marker in request.markers)))
+    response = Response()
+
+    def work() -> Iterator[tuple[Asked, Result, list[Part]]]:
+        for asked in request.markers:
+            result = Result(producer_id=asked.producer_id)
+            response.markers.append(result)
+            for part in parts(asked.topics, "partition_indexes", AT_ONCE):
+                yield asked, result, part
+
+    await one_by_one(work(), lambda row: _write(*row, call, sane=sane), call)
+    return response
 
 
-async def _refuse(
-    asked: WriteTxnMarkers.Request.WritableTxnMarker, call: Call
-) -> WriteTxnMarkers.Response.WritableTxnMarkerResult:
-    error = errors.UnknownServerError("a marker has a producer id and epoch")
-    return _result(asked, dict.fromkeys(_partitions(asked), error))
+async def _write(asked: Asked, result: Result, part: list[Part], call: Call, *, sane: bool) -> None:
+    named = [TopicPartition(topic.name, index) for topic, indexes, _ in part for index in indexes]
+    outcomes: Mapping[TopicPartition, errors.KafkaError | None]
+    if sane:
+        outcomes = await call.broker.transactions.markers.write(_marker(asked), named)
+    else:
+        outcomes = dict.fromkeys(named, errors.UnknownServerError("a marker has a producer id and epoch"))
+    for topic, indexes, begin in part:
+        if not begin:
+            result.topics.append(Response.WritableTxnMarkerTopicResult(name=topic.name))
+        for index in indexes:
+            error = outcomes[TopicPartition(topic.name, index)]
+            code = errors.NONE if error is None else error.code
+            result.topics[-1].partitions.append(
+                Response.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+            )
 
 
-async def _write(
-    asked: WriteTxnMarkers.Request.WritableTxnMarker, call: Call
-) -> WriteTxnMarkers.Response.WritableTxnMarkerResult:
-    marker = EndTxnMarker(
+def _marker(asked: Asked) -> EndTxnMarker:
+    return EndTxnMarker(
         asked.producer_id,
         asked.producer_epoch,
         asked.coordinator_epoch,
         asked.transaction_result,
         asked.transaction_version,
     )
-    return _result(asked, await call.broker.transactions.markers.write(marker, _partitions(asked)))
-
-
-def _partitions(asked: WriteTxnMarkers.Request.WritableTxnMarker) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes
-    ]
-
-
-def _result(
-    asked: WriteTxnMarkers.Request.WritableTxnMarker,
-    outcomes: Mapping[TopicPartition, KafkaError | None],
-) -> WriteTxnMarkers.Response.WritableTxnMarkerResult:
-    return Response.WritableTxnMarkerResult(
-        producer_id=asked.producer_id,
-        topics=[_told(topic.name, topic.partition_indexes, outcomes) for topic in asked.topics],
-    )
-
-
-def _told(
-    name: str, indexes: list[int], outcomes: Mapping[TopicPartition, KafkaError | None]
-) -> WriteTxnMarkers.Response.WritableTxnMarkerTopicResult:
-    partitions = []
-    for index in indexes:
-        error = outcomes[TopicPartition(name, index)]
-        code = errors.NONE if error is None else error.code
-        partitions.append(
-            Response.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-        )
-    return Response.WritableTxnMarkerTopicResult(name=name, partitions=partitions)

@@ -19,7 +19,7 @@ from pybroker.coordinator.tests.harness import Node, code
 from pybroker.log.log import Log
 from pybroker.testing.garbage import leaves_nothing
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import DeleteGroups, ListGroups, SyncGroup, errors
+from pyclient.protocol import ListGroups, SyncGroup, errors
 from pyclient.protocol.errors import KafkaError
 
 
@@ -305,12 +305,13 @@ def test_a_timer_that_a_refused_request_has_set_rings(node: Node) -> None:
 def test_refused_requests_leave_nothing_to_the_garbage_collector(node: Node) -> None:
     """Their futures and frames knew each other: a request of a hundred thousand groups left that many."""
     node.offsets_topic()
-    request = DeleteGroups.Request(groups_names=[f"none-{number}" for number in range(100)])
-    node.run(node.groups.delete_groups(request))
+
+    async def delete() -> set[int]:
+        return {(await node.groups.delete_group(f"none-{number}")).error_code for number in range(100)}
+
+    node.run(delete())
     with leaves_nothing(KafkaError):
-        results = node.run(node.groups.delete_groups(request)).results
-        assert {each.error_code for each in results} == {errors.GroupIdNotFound.code}
-        del results
+        assert node.run(delete()) == {errors.GroupIdNotFound.code}
 
 
 def test_the_last_of_many_records_of_a_key_counts(node: Node) -> None:

@@ -12,12 +12,20 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, 
 from functools import wraps
 from inspect import isawaitable
 from itertools import chain, islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pybroker.handlers.common.call import Call, held
 
 WRITTEN_AT_ONCE: Final = 100
 """Items of one write to the store, which costs as much as a hundred topics."""
+
+class Part(NamedTuple):
+    """Some of the partitions that a request names of a topic; ``begin`` of them have come before."""
+
+    topic: Any
+    partitions: list[Any]
+    begin: int
+
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -84,6 +92,24 @@ def pieces(items: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while piece := list(islice(rest, size)):
         yield piece
+
+
+def parts(topics: Iterable[Any], inner: str, size: int) -> Iterator[list[Part]]:
+    """The topics with their partitions (``inner`` of each), ``size`` partitions at a time; at least one list."""
+    part: list[Part] = []
+    count = number = 0
+    for topic in topics:
+        partitions, begin = getattr(topic, inner), 0
+        while begin < len(partitions) or not begin:
+            some = partitions[begin : begin + size - count]
+            part.append(Part(topic, some, begin))
+            begin += len(some) or 1
+            count += len(some) or 1
+            if count >= size:
+                yield part
+                part, count, number = [], 0, number + 1
+    if part or not number:
+        yield part
 
 
 def repeated(keys: Iterable[Hashable]) -> Paced[set[Hashable]]:

@@ -29,26 +29,13 @@ from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.turns import TURN_S
 from pyclient.protocol import (
     ZERO_UUID,
-    AddPartitionsToTxn,
     AlterConfigs,
     AlterPartitionReassignments,
-    ConsumerGroupDescribe,
     CreatePartitions,
     CreateTopics,
-    DeleteGroups,
-    DeleteRecords,
     DeleteTopics,
-    DescribeGroups,
-    DescribeTransactions,
     ElectLeaders,
-    FindCoordinator,
     IncrementalAlterConfigs,
-    LeaveGroup,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
 )
 from pyclient.protocol.apis import Api
 
@@ -105,45 +92,25 @@ def topic_or_id(row: Row, image: MetadataImage) -> Hashable:
     return id if found is None else found.name
 
 
-TOPICS = Split(("topics", "partitions"), ("topics", "partitions"))
-INDEXES = Split(("topics", "partition_indexes"), ("topics", "partitions"))
 RESOURCES = ("resources",)
 
 SPLITS: Mapping[Api, tuple[Split, ...]] = {
-    AddPartitionsToTxn: (Split(("transactions",), ("results_by_transaction",)),),
     AlterConfigs: (Split(RESOURCES, ("responses",), most=500),),
     AlterPartitionReassignments: (
         Split(("topics", "partitions"), ("responses", "partitions"), 1000, partition, 100, 1000),
     ),
-    ConsumerGroupDescribe: (Split(("group_ids",), ("groups",)),),
     CreatePartitions: (Split(("topics",), ("results",), 200, topic, 100, 200),),
     CreateTopics: (Split(("topics",), ("topics",), 200, topic, 100, 200),),
-    DeleteGroups: (Split(("groups_names",), ("results",)),),
-    DeleteRecords: (TOPICS._replace(least=32),),
     DeleteTopics: (
         Split(("topics",), ("responses",), 200, topic_or_id, 100, 200),
         Split(("topic_names",), ("responses",), 200, topic_or_id, 100, 200),
     ),
-    DescribeGroups: (Split(("groups",), ("groups",)),),
-    DescribeTransactions: (Split(("transactional_ids",), ("transaction_states",)),),
     ElectLeaders: (
         Split(
             ("topic_partitions", "partitions"), ("replica_election_results", "partition_result"), 1000, None, 100, 1000
         ),
     ),
-    FindCoordinator: (Split(("coordinator_keys",), ("coordinators",)),),
     IncrementalAlterConfigs: (Split(RESOURCES, ("responses",), most=500),),
-    LeaveGroup: (Split(("members",), ("members",), 1000),),
-    OffsetCommit: (TOPICS._replace(at_once=1000, least=500),),
-    OffsetDelete: (TOPICS._replace(at_once=1000, least=500),),
-    OffsetFetch: (
-        Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"), 1000),
-        INDEXES._replace(at_once=1000),
-    ),
-    TxnOffsetCommit: (TOPICS._replace(at_once=1000, least=500),),
-    WriteTxnMarkers: (
-        Split(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions"), least=64),
-    ),
 }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 from pybroker import handlers
-from pybroker.handlers import fetch
-from pybroker.handlers.common import admission, slices, turns
+from pybroker.handlers import delete_records, fetch, offset_fetch, write_txn_markers
+from pybroker.handlers.common import admission, existing, slices, turns
+from pybroker.handlers.common.pacing import one_by_one
 from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.produce import Appends
 from pybroker.log import log, validation
@@ -86,17 +88,17 @@ def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
 
 
 @defect(
-    "pybroker/handlers/tests/test_slices.py"
-    "::test_a_group_that_one_slice_meets_an_error_of_is_answered_with_that_error_alone"
+    "pybroker/handlers/tests/test_groups_of_many.py"
+    "::test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alone"
 )
-def a_group_whose_slices_differ_is_answered_twice() -> list[Patch]:
-    """OffsetFetch of many partitions: clients took what stood in the first answer for all that was committed."""
+def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
+    """OffsetFetch of many partitions: clients took what stood in the answer for all that was committed."""
 
-    def is_cut(left: Any, right: Any, field: str) -> bool:
-        names = type(left).__layout__.names
-        return all(name == field or getattr(left, name) == getattr(right, name) for name in names)
+    async def ends_early(items: Any, do: Any, call: Any) -> None:
+        with suppress(errors.NotCoordinator):
+            await one_by_one(items, do, call)
 
-    return [(slices, "is_cut", is_cut)]
+    return [(offset_fetch, "one_by_one", ends_early)]
 
 
 @defect("pybroker/handlers/tests/test_slices.py::test_the_first_error_of_a_request_is_told_with_its_message")
@@ -230,10 +232,16 @@ def what_is_named_twice_in_different_slices_is_served_twice() -> list[Patch]:
     return [(slices.Repeated, "arranged", lambda self, rows: rows)]
 
 
-@defect("pybroker/handlers/tests/test_slices.py::test_the_timeout_of_a_request_is_that_of_all_its_slices")
-def each_slice_has_the_timeout_of_the_whole_request() -> list[Patch]:
-    """A hundred slices waited a hundred times as long."""
-    return [(slices.Timeout, "set", lambda self, part: None)]
+@defect("pybroker/handlers/tests/test_groups_of_many.py::test_the_timeout_of_a_request_is_that_of_all_its_parts")
+def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
+    """A hundred parts waited a hundred times as long."""
+
+    async def in_time(items: Any, do: Any, call: Any) -> None:
+        for item in items:
+            call.broker.clock.advance(-call.broker.clock.monotonic_ms())
+            await do(item)
+
+    return [(delete_records, "one_by_one", in_time)]
 
 
 @defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
@@ -262,11 +270,14 @@ def slices_shrink_to_a_topic_each() -> list[Patch]:
     return [(slices, "SPLITS", splits)]
 
 
-@defect("pybroker/handlers/tests/test_slices.py::test_a_slice_is_as_large_as_a_wait_for_other_replicas_is_worth")
-def slices_that_wait_for_replicas_shrink_to_an_item_each() -> list[Patch]:
+@defect(
+    "pybroker/handlers/tests/test_groups_of_many.py"
+    "::test_a_part_of_a_commit_is_as_large_as_a_wait_for_other_replicas_is_worth"
+)
+@defect("pybroker/handlers/tests/test_groups_of_many.py::test_markers_of_many_partitions_are_written_part_by_part")
+def each_partition_waits_for_other_replicas_by_itself() -> list[Patch]:
     """Of three brokers OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 were not answered in 20 s."""
-    splits = {api: tuple(each._replace(least=1) for each in rows) for api, rows in slices.SPLITS.items()}
-    return [(slices, "SPLITS", splits)]
+    return [(existing, "AT_ONCE", 1), (write_txn_markers, "AT_ONCE", 1)]
 
 
 @defect("pybroker/coordinator/tests/test_runtime.py::test_refused_requests_leave_nothing_to_the_garbage_collector")

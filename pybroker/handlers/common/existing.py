@@ -1,0 +1,66 @@
+"""Commits, and deletions of commits, of partitions that exist; the others are refused here.
+
+The coordinator is asked part by part, each part one write of its log: a write that other replicas must have waits for
+them, however little it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from pybroker.cluster.metadata.image import MetadataImage, TopicImage
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pyclient.protocol import errors
+
+AT_ONCE: Final = 500
+"""Partitions of one write."""
+
+
+def by_name(asked: Any, image: MetadataImage) -> TopicImage | None:
+    """The topic of that name."""
+    return image.topic(asked.name)
+
+
+async def of_existing(
+    request: Any,
+    call: Call,
+    told: list[Any],
+    kinds: tuple[Callable[..., Any], Callable[..., Any]],
+    ask: Callable[[Any], Awaitable[Any]],
+    *,
+    find: Callable[[Any, MetadataImage], TopicImage | None] = by_name,
+    unknown: type[errors.KafkaError] = errors.UnknownTopicOrPartition,
+) -> None:
+    """Puts the topics' answers into ``told``, in the request's order: ``kinds`` are those of topics and partitions.
+
+    ``await ask(request)`` is the coordinator's response to a request that has a part of its partitions only.
+    ``unknown``: the error of a topic that ``find`` does not find. Raises what ``ask`` raises.
+    """
+    topic_kind, partition_kind = kinds
+
+    async def commit(part: list[Part]) -> None:
+        image: MetadataImage = call.broker.metadata.image
+        request.topics, answers = [], []
+        for asked, partitions, begin in part:
+            topic = find(asked, image)
+            count = 0 if topic is None else len(topic.partitions)
+            if not begin:
+                told.append(topic_kind(asked))
+            asked.partitions = [each for each in partitions if 0 <= each.partition_index < count]
+            if len(asked.partitions) < len(partitions):
+                code = unknown.code if topic is None else errors.UnknownTopicOrPartition.code
+                told[-1].partitions += [
+                    partition_kind(partition_index=each.partition_index, error_code=code)
+                    for each in partitions
+                    if not 0 <= each.partition_index < count
+                ]
+            if asked.partitions:
+                request.topics.append(asked)
+                answers.append(told[-1])
+        if answers:
+            for topic, answered in zip(answers, (await ask(request)).topics, strict=True):
+                topic.partitions += answered.partitions
+
+    await one_by_one(parts(request.topics, "partitions", AT_ONCE), commit, call)
