@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from pybroker.handlers import Row, rows
+from pybroker.handlers import ROWS, Row
 
 _HEAD = """# APIs
 
@@ -28,15 +28,15 @@ def _purpose(row: Row) -> str:
 
 
 def _versions(row: Row) -> str:
-    served = f"{row.min_version}–{row.max_version}" if row.min_version < row.max_version else f"{row.max_version}"
-    if row.advertised_min < row.min_version:
-        return f"{served} (advertised from {row.advertised_min})"
-    return served
+    low, high, advertised = row.api.min_version, row.api.max_version, row.api.advertised_min
+    served = f"{low}–{high}" if low < high else f"{high}"
+    return f"{served} (advertised from {advertised})" if advertised < low else served
 
 
 def page() -> str:
     """The page in Markdown."""
-    lines = [f"| {row.api.key} | {row.api.name} | {_versions(row)} | {_purpose(row)} |" for row in rows()]
+    rows = [row for row in ROWS if not row.between_brokers]
+    lines = [f"| {row.api.key} | {row.api.name} | {_versions(row)} | {_purpose(row)} |" for row in rows]
     return _HEAD + "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,7 @@ from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
-from pybroker.handlers import BETWEEN_BROKERS, SERVED, api_versions, rows
+from pybroker.handlers import ROWS, api_versions
 from pybroker.handlers.common.call import Call, Connection
 from pybroker.handlers.common.create_elsewhere import create_elsewhere
 from pybroker.handlers.common.forwarding import Forwarding
@@ -296,7 +296,7 @@ class Broker:
 
     def _serve(self) -> None:
         """Takes requests."""
-        routes = Routes(rows({**SERVED, **BETWEEN_BROKERS}), functools.partial(Call, self), api_versions.unsupported)
+        routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
             self.net.start(self._bound)

@@ -1,15 +1,10 @@
-"""The APIs that this broker serves, one row per API.
-
-    api: handler        or        api: (handler, min_version, max_version)
-
-ApiVersions is derived from this table. A row gives versions only if we do not serve all versions of
-the API's schema.
+"""The APIs that this broker serves: ``ROWS``, one row per API. ApiVersions is derived from this table.
 
 A handler is ``handle(request, call)``. It returns the response, or None if the request wants none
 (Produce with acks=0). If it has to wait, it returns an awaitable of either: an ``asyncio.Future``, or a
 coroutine (``async def handle``). A coroutine runs at once up to its first real wait, before any
 other request is read and outside a task. So the views of ``records`` in the request are valid until
-then.
+then. A request of many items is walked in turns (``common.pacing``), so that it does not block the event loop.
 
 Handlers turn domain errors into codes, per partition or at the top, wherever the response has a field for
 them. If a ``KafkaError`` leaves the handler, the response has no such field, and the connection is closed.
@@ -17,8 +12,8 @@ them. If a ``KafkaError`` leaves the handler, the response has no such field, an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
 
 from pybroker.handlers import (
     add_offsets_to_txn,
@@ -71,8 +66,6 @@ from pybroker.handlers import (
     write_txn_markers,
 )
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.slices import SPLITS, WHOLE_UNITS, sliced
 from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -127,114 +120,73 @@ from pyclient.protocol.apis import Api
 
 Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
 
+FEW_UNITS: Final = 100_000
 MANY_UNITS: Final = 300_000
+"""60,000 partitions or more."""
 
 
 class Row(NamedTuple):
-    """One API as it is served."""
+    """One API as it is served, in all versions of its schema."""
 
     api: Api
     handle: Handler
-    min_version: int
-    max_version: int
-    advertised_min: int
-    most_units: int
-    """What a request may hold (``net.apart``)."""
+    most_units: int = FEW_UNITS
+    """What a request may hold (``net.apart``). Those that are served in turns, or come from brokers, may be longer."""
+    controlled: bool = False
+    """The controller does it; other brokers hand it on (``forwarding``)."""
+    between_brokers: bool = False
+    """Only brokers of this cluster may ask it: served, but not advertised."""
 
 
-SERVED: dict[Api, Handler | tuple[Handler, int, int]] = {
-    Produce: produce.handle,
-    Fetch: fetch.handle,
-    ListOffsets: list_offsets.handle,
-    Metadata: metadata.handle,
-    OffsetCommit: offset_commit.handle,
-    OffsetFetch: offset_fetch.handle,
-    FindCoordinator: find_coordinator.handle,
-    JoinGroup: join_group.handle,
-    Heartbeat: heartbeat.handle,
-    LeaveGroup: leave_group.handle,
-    SyncGroup: sync_group.handle,
-    DescribeGroups: describe_groups.handle,
-    ListGroups: list_groups.handle,
-    SaslHandshake: sasl_handshake.handle,
-    SaslAuthenticate: sasl_authenticate.handle,
-    ApiVersions: api_versions.handle,
-    CreateTopics: create_topics.handle,
-    DeleteTopics: delete_topics.handle,
-    DeleteRecords: delete_records.handle,
-    InitProducerId: init_producer_id.handle,
-    TxnOffsetCommit: txn_offset_commit.handle,
-    OffsetForLeaderEpoch: offset_for_leader_epoch.handle,
-    AddPartitionsToTxn: add_partitions_to_txn.handle,
-    AddOffsetsToTxn: add_offsets_to_txn.handle,
-    EndTxn: end_txn.handle,
-    WriteTxnMarkers: write_txn_markers.handle,
-    DescribeConfigs: describe_configs.handle,
-    AlterConfigs: alter_configs.handle,
-    AlterReplicaLogDirs: alter_replica_log_dirs.handle,
-    DescribeLogDirs: describe_log_dirs.handle,
-    CreatePartitions: create_partitions.handle,
-    DeleteGroups: delete_groups.handle,
-    ElectLeaders: elect_leaders.handle,
-    IncrementalAlterConfigs: incremental_alter_configs.handle,
-    AlterPartitionReassignments: alter_partition_reassignments.handle,
-    ListPartitionReassignments: list_partition_reassignments.handle,
-    OffsetDelete: offset_delete.handle,
-    UpdateFeatures: update_features.handle,
-    DescribeCluster: describe_cluster.handle,
-    DescribeProducers: describe_producers.handle,
-    DescribeTransactions: describe_transactions.handle,
-    ListTransactions: list_transactions.handle,
-    ConsumerGroupHeartbeat: consumer_group_heartbeat.handle,
-    ConsumerGroupDescribe: consumer_group_describe.handle,
-    ListConfigResources: list_config_resources.handle,
-    DescribeTopicPartitions: describe_topic_partitions.handle,
-}
+ROWS: Final = (
+    Row(Produce, produce.handle, most_units=MANY_UNITS),
+    Row(Fetch, fetch.handle, most_units=MANY_UNITS),
+    Row(ListOffsets, list_offsets.handle, most_units=MANY_UNITS),
+    Row(Metadata, metadata.handle, most_units=MANY_UNITS),
+    Row(OffsetCommit, offset_commit.handle, most_units=MANY_UNITS),
+    Row(OffsetFetch, offset_fetch.handle, most_units=MANY_UNITS),
+    Row(FindCoordinator, find_coordinator.handle, most_units=MANY_UNITS),
+    Row(JoinGroup, join_group.handle),
+    Row(Heartbeat, heartbeat.handle),
+    Row(LeaveGroup, leave_group.handle, most_units=MANY_UNITS),
+    Row(SyncGroup, sync_group.handle),
+    Row(DescribeGroups, describe_groups.handle, most_units=MANY_UNITS),
+    Row(ListGroups, list_groups.handle),
+    Row(SaslHandshake, sasl_handshake.handle),
+    Row(ApiVersions, api_versions.handle),
+    Row(CreateTopics, create_topics.handle, most_units=MANY_UNITS, controlled=True),
+    Row(DeleteTopics, delete_topics.handle, most_units=MANY_UNITS, controlled=True),
+    Row(DeleteRecords, delete_records.handle, most_units=MANY_UNITS),
+    Row(InitProducerId, init_producer_id.handle),
+    Row(OffsetForLeaderEpoch, offset_for_leader_epoch.handle, most_units=MANY_UNITS),
+    Row(AddPartitionsToTxn, add_partitions_to_txn.handle, most_units=MANY_UNITS),
+    Row(AddOffsetsToTxn, add_offsets_to_txn.handle),
+    Row(EndTxn, end_txn.handle),
+    Row(WriteTxnMarkers, write_txn_markers.handle, most_units=MANY_UNITS),
+    Row(TxnOffsetCommit, txn_offset_commit.handle, most_units=MANY_UNITS),
+    Row(DescribeConfigs, describe_configs.handle, most_units=50_000),  # a few bytes are answered by a kilobyte
+    Row(AlterConfigs, alter_configs.handle, most_units=MANY_UNITS, controlled=True),
+    Row(AlterReplicaLogDirs, alter_replica_log_dirs.handle, most_units=MANY_UNITS),
+    Row(DescribeLogDirs, describe_log_dirs.handle),
+    Row(SaslAuthenticate, sasl_authenticate.handle),
+    Row(CreatePartitions, create_partitions.handle, most_units=MANY_UNITS, controlled=True),
+    Row(DeleteGroups, delete_groups.handle, most_units=MANY_UNITS),
+    Row(ElectLeaders, elect_leaders.handle, most_units=MANY_UNITS, controlled=True),
+    Row(IncrementalAlterConfigs, incremental_alter_configs.handle, most_units=MANY_UNITS, controlled=True),
+    Row(AlterPartitionReassignments, alter_partition_reassignments.handle, most_units=MANY_UNITS, controlled=True),
+    Row(ListPartitionReassignments, list_partition_reassignments.handle, most_units=MANY_UNITS),
+    Row(OffsetDelete, offset_delete.handle, most_units=MANY_UNITS),
+    Row(AlterPartition, alter_partition.handle, most_units=MANY_UNITS, between_brokers=True),
+    Row(UpdateFeatures, update_features.handle, controlled=True),
+    Row(Envelope, envelope.handle, between_brokers=True),
+    Row(DescribeCluster, describe_cluster.handle),
+    Row(DescribeProducers, describe_producers.handle, most_units=MANY_UNITS),
+    Row(DescribeTransactions, describe_transactions.handle, most_units=MANY_UNITS),
+    Row(ListTransactions, list_transactions.handle),
+    Row(ConsumerGroupHeartbeat, consumer_group_heartbeat.handle),
+    Row(ConsumerGroupDescribe, consumer_group_describe.handle, most_units=MANY_UNITS),
+    Row(ListConfigResources, list_config_resources.handle),
+    Row(DescribeTopicPartitions, describe_topic_partitions.handle),
+)
 
-CONTROLLED: dict[Api, Handler] = {
-    CreateTopics: create_topics.handle,
-    DeleteTopics: delete_topics.handle,
-    CreatePartitions: create_partitions.handle,
-    AlterConfigs: alter_configs.handle,
-    IncrementalAlterConfigs: incremental_alter_configs.handle,
-    ElectLeaders: elect_leaders.handle,
-    AlterPartitionReassignments: alter_partition_reassignments.handle,
-    UpdateFeatures: update_features.handle,
-}
-"""What the controller does; other brokers hand it on."""
-
-CONTROLLED_IN_TURNS = {api: sliced(handle, SPLITS.get(api, ())) for api, handle in CONTROLLED.items()}
-"""As the controller does it for another broker."""
-
-SERVED |= {api: forwarded(api, handle) for api, handle in CONTROLLED.items()}
-SERVED[IncrementalAlterConfigs] = incremental_alter_configs.handle_anywhere
-SERVED |= {api: sliced(cast(Handler, SERVED[api]), splits) for api, splits in SPLITS.items()}
-
-UNITS: dict[Api, int] = {
-    **dict.fromkeys(SPLITS, MANY_UNITS),
-    **dict.fromkeys((Produce, Fetch, AlterPartition, AlterReplicaLogDirs, DescribeProducers, ListOffsets), MANY_UNITS),
-    **dict.fromkeys((ListPartitionReassignments, Metadata, OffsetForLeaderEpoch, DescribeGroups), MANY_UNITS),
-    **dict.fromkeys((ConsumerGroupDescribe, DescribeTransactions, FindCoordinator, DeleteGroups), MANY_UNITS),
-    **dict.fromkeys((AddPartitionsToTxn, LeaveGroup, OffsetFetch, OffsetCommit, OffsetDelete), MANY_UNITS),
-    **dict.fromkeys((TxnOffsetCommit, WriteTxnMarkers, DeleteRecords), MANY_UNITS),
-    DescribeConfigs: 50_000,
-}
-"""What requests may hold that are served in several turns, or come from brokers: 60,000 partitions or more. A few bytes
-of DescribeConfigs are answered by a kilobyte.
-"""
-
-BETWEEN_BROKERS: dict[Api, Handler | tuple[Handler, int, int]] = {
-    AlterPartition: alter_partition.handle,
-    Envelope: envelope.handle,
-}
-"""What only brokers of this cluster may ask: served, but not advertised."""
-
-
-def rows(table: Mapping[Api, Handler | tuple[Handler, int, int]] = SERVED) -> list[Row]:
-    """``SERVED``, or another table, with the version ranges filled in, by API key."""
-    served = []
-    for api, row in table.items():
-        handle, low, high = row if isinstance(row, tuple) else (row, api.min_version, api.max_version)
-        advertised = api.advertised_min if low == api.min_version else low
-        served.append(Row(api, handle, low, high, advertised, UNITS.get(api, WHOLE_UNITS)))
-    return sorted(served, key=lambda row: row.api.key)
+CONTROLLED: Final = {row.api: row.handle for row in ROWS if row.controlled}

@@ -3,14 +3,24 @@ the request does not name return to their defaults."""
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import AlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
 
 
 async def handle(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Response:
     """One result per resource; the new settings are in effect when the reply comes."""
+    key = attrgetter("resource_type", "resource_name")
+    response: AlterConfigs.Response = await in_writes(request, call, _at_controller, ("resources", "responses"), key)
+    return response
+
+
+async def _alter(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Response:
     changes = [
         ConfigChange(
             resource.resource_type,
@@ -41,3 +51,6 @@ async def handle(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Resp
             for change, error in zip(changes, results, strict=True)
         ]
     )
+
+
+_at_controller = forwarded(AlterConfigs, _alter)

@@ -10,16 +10,55 @@ from itertools import groupby
 
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pybroker.handlers.common.writes import AT_ONCE, Repeated
 from pyclient.protocol import AlterPartitionReassignments, errors
 from pyclient.protocol.errors import KafkaError
 
+Asked = AlterPartitionReassignments.Request.ReassignablePartition
 Response = AlterPartitionReassignments.Response
 
 
 async def handle(
     request: AlterPartitionReassignments.Request, call: Call
 ) -> AlterPartitionReassignments.Response:
-    """One result per partition, in the order of the request."""
+    """One result per partition, in the order of the request, or the first error of the controller."""
+    told = Response(allow_replication_factor_change=request.allow_replication_factor_change, error_message=None)
+    topics = request.topics
+    named_twice = await Repeated.of(
+        ((topic.name, each.partition_index) for topic in topics for each in topic.partitions), call
+    )
+
+    async def alter(part: list[Part]) -> None:
+        request.topics = []
+        for topic, partitions, _ in part:
+            name = topic.name
+
+            def key(each: Asked, name: str = name) -> tuple[str, int]:
+                return name, each.partition_index
+
+            topic.partitions = named_twice.arranged(partitions, key, key)
+            request.topics.append(topic)
+        some = await _at_controller(request, call)
+        if (error := errors.by_code(some.error_code)) is not None:
+            raise error(some.error_message or "")
+        for more in some.responses:
+            if told.responses and told.responses[-1].name == more.name:
+                told.responses[-1].partitions += more.partitions
+            else:
+                told.responses.append(more)
+
+    try:
+        await one_by_one(parts(topics, "partitions", AT_ONCE), alter, call)
+    except KafkaError as error:
+        return Response(error_code=error.code, error_message=str(error))
+    return told
+
+
+async def _alter(
+    request: AlterPartitionReassignments.Request, call: Call
+) -> AlterPartitionReassignments.Response:
     wanted = [
         Reassignment(
             topic.name,
@@ -47,6 +86,9 @@ async def handle(
             for name, of_topic in groupby(results, lambda result: result[0].topic)
         ],
     )
+
+
+_at_controller = forwarded(AlterPartitionReassignments, _alter)
 
 
 def _result(

@@ -1,4 +1,4 @@
-"""ApiVersions (18), 0-4: lists the APIs and versions of ``SERVED``, and the features (KIP-35, KIP-511, KIP-584).
+"""ApiVersions (18), 0-4: lists the APIs and versions of ``ROWS``, and the features (KIP-35, KIP-511, KIP-584).
 Supported features that may be at level 0 are listed only from v4 on, because older clients cannot read them."""
 
 from __future__ import annotations
@@ -44,12 +44,10 @@ def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
 
 
 def served() -> list[ApiVersions.Response.ApiVersion]:
-    """The table of ``SERVED`` as the response has it."""
+    """The table of ``ROWS`` as the response has it."""
     return [
-        Response.ApiVersion(
-            api_key=row.api.key, min_version=row.advertised_min, max_version=row.max_version
-        )
-        for row in handlers.rows()
+        Response.ApiVersion(api_key=api.key, min_version=api.advertised_min, max_version=api.max_version)
+        for api in (row.api for row in handlers.ROWS if not row.between_brokers)
     ]
 
 

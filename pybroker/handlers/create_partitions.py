@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pybroker.cluster.decisions.plan import NewPartitions, Outcome
 from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import CreatePartitions
 from pyclient.protocol.errors import KafkaError
 
 
 async def handle(request: CreatePartitions.Request, call: Call) -> CreatePartitions.Response:
     """One result per topic, in the order of the request; a name that is there twice, once."""
+    lists = "topics", "results"
+    response: CreatePartitions.Response = await in_writes(request, call, _at_controller, lists, attrgetter("name"))
+    return response
+
+
+async def _create(request: CreatePartitions.Request, call: Call) -> CreatePartitions.Response:
     wanted = [
         NewPartitions(
             topic.name,
@@ -39,3 +49,6 @@ async def handle(request: CreatePartitions.Request, call: Call) -> CreatePartiti
             for name, outcome in by_name.items()
         ]
     )
+
+
+_at_controller = forwarded(CreatePartitions, _create)

@@ -6,12 +6,15 @@ The reply comes when the topics are durable, visible and have their logs.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
 from pybroker.cluster.metadata.image import TopicImage
 from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import CreateTopics
 from pyclient.protocol.errors import KafkaError
 
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 
 async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
     """One result per topic, in the order of the request; a name that is there twice, once."""
+    lists = "topics", "topics"
+    response: CreateTopics.Response = await in_writes(request, call, _at_controller, lists, attrgetter("name"))
+    return response
+
+
+async def _create(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
     wanted = [_new_topic(topic) for topic in request.topics]
     outcomes: list[Outcome]
     try:
@@ -34,6 +43,9 @@ async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Resp
     by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
     results = [_result(name, outcome, call.broker.config) for name, outcome in by_name.items()]
     return CreateTopics.Response(topics=results)
+
+
+_at_controller = forwarded(CreateTopics, _create)
 
 
 def _new_topic(topic: Creatable) -> NewTopic:

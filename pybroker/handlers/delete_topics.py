@@ -5,16 +5,20 @@ The reply comes when the deletion is durable and the logs here have lost their n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pybroker.cluster.decisions.plan import Outcome, TopicName
-from pybroker.cluster.metadata.image import TopicImage
+from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import ZERO_UUID, DeleteTopics, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    Asked = DeleteTopics.Request.DeleteTopicState
     Result = DeleteTopics.Response.DeletableTopicResult
 
 _FIRST_WITH_IDS = 6
@@ -23,11 +27,30 @@ _FIRST_WITH_TOPIC_DELETION_DISABLED = 3
 
 async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     """One result per topic, in the order of the request."""
+    image: MetadataImage = call.broker.metadata.image
+
+    def key(topic: Asked) -> Hashable:
+        found = image.topic_by_id(topic.topic_id) if topic.name is None else None
+        return topic.name or topic.topic_id if found is None else found.name
+
+    response: DeleteTopics.Response
+    if call.version < _FIRST_WITH_IDS:
+        response = await in_writes(request, call, _at_controller, ("topic_names", "responses"), str)
+    else:
+        spelled = attrgetter("name", "topic_id")
+        response = await in_writes(request, call, _at_controller, ("topics", "responses"), key, spelled)
+    return response
+
+
+async def _delete(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     names = _names(request, call.version)
-    outcomes = await _delete(names, call)
+    outcomes = await _outcomes(names, call)
     return DeleteTopics.Response(
         responses=[_result(n, outcome) for n, outcome in zip(names, outcomes, strict=True)]
     )
+
+
+_at_controller = forwarded(DeleteTopics, _delete)
 
 
 def _names(request: DeleteTopics.Request, version: int) -> list[TopicName]:
@@ -39,7 +62,7 @@ def _names(request: DeleteTopics.Request, version: int) -> list[TopicName]:
     ]
 
 
-async def _delete(names: Sequence[TopicName], call: Call) -> Sequence[Outcome]:
+async def _outcomes(names: Sequence[TopicName], call: Call) -> Sequence[Outcome]:
     if not call.broker.config["delete.topic.enable"]:
         disabled = (
             errors.TopicDeletionDisabled

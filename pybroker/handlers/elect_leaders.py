@@ -8,6 +8,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pybroker.handlers.common.writes import AT_ONCE
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ElectLeaders, errors
 from pyclient.protocol.errors import KafkaError
@@ -20,6 +23,35 @@ PREFERRED, UNCLEAN = 0, 1
 
 async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Response:
     """One result per partition; of all partitions, only of those that needed an election."""
+    topics = request.topic_partitions
+    if topics is None:
+        response: ElectLeaders.Response = await _at_controller(request, call)
+        return response
+    told = ElectLeaders.Response()
+
+    async def elect(part: list[Part]) -> None:
+        request.topic_partitions = []
+        for topic, partitions, _ in part:
+            topic.partitions = partitions
+            request.topic_partitions.append(topic)
+        some = await _at_controller(request, call)
+        if (error := errors.by_code(some.error_code)) is not None:
+            raise error
+        for more in some.replica_election_results:
+            last = told.replica_election_results[-1] if told.replica_election_results else None
+            if last is not None and last.topic == more.topic:
+                last.partition_result += more.partition_result
+            else:
+                told.replica_election_results.append(more)
+
+    try:
+        await one_by_one(parts(topics, "partitions", AT_ONCE), elect, call)
+    except KafkaError as error:
+        return ElectLeaders.Response(error_code=error.code)
+    return told
+
+
+async def _elect(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Response:
     if request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeaders.Response(error_code=errors.InvalidRequest.code)
     try:
@@ -40,6 +72,9 @@ async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Resp
             for topic, results in by_topic.items()
         ]
     )
+
+
+_at_controller = forwarded(ElectLeaders, _elect)
 
 
 def _partitions(request: ElectLeaders.Request, call: Call) -> list[TopicPartition]:

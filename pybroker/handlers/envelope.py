@@ -17,7 +17,7 @@ async def handle(request: Envelope.Request, call: Call) -> Envelope.Response:
     """The answer of the handler that the client's request is for."""
     try:
         asking_broker(call)
-        data = await forwarding.open_envelope(request, call, handlers.CONTROLLED_IN_TURNS)
+        data = await forwarding.open_envelope(request, call, handlers.CONTROLLED)
     except errors.KafkaError as error:
         return Envelope.Response(error_code=error.code)
     return Envelope.Response(response_data=data)

@@ -4,18 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange, Result, check_broker_name
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.pacing import settled
+from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import IncrementalAlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
 
 
-async def handle_anywhere(
+async def handle(
+    request: IncrementalAlterConfigs.Request, call: Call
+) -> IncrementalAlterConfigs.Response:
+    """One result per resource; the new settings are in effect when the reply comes."""
+    response: IncrementalAlterConfigs.Response = await in_writes(
+        request, call, _anywhere, ("resources", "responses"), attrgetter("resource_type", "resource_name")
+    )
+    return response
+
+
+async def _anywhere(
     request: IncrementalAlterConfigs.Request, call: Call
 ) -> IncrementalAlterConfigs.Response:
     """Loggers belong to the broker that is asked, all else to the controller."""
@@ -23,7 +34,7 @@ async def handle_anywhere(
     if not loggers or call.broker.controller.is_controller:
         return await _at_controller(request, call)
     others = [r for r in request.resources if r.resource_type != ResourceType.BROKER_LOGGER]
-    here = await handle(_part(request, loggers), call)
+    here = await _alter(_part(request, loggers), call)
     there = await _at_controller(_part(request, others), call)
     parts = {True: iter(here.responses), False: iter(there.responses)}
     return IncrementalAlterConfigs.Response(
@@ -42,10 +53,9 @@ def _part(
     )
 
 
-async def handle(
+async def _alter(
     request: IncrementalAlterConfigs.Request, call: Call
 ) -> IncrementalAlterConfigs.Response:
-    """One result per resource; the new settings are in effect when the reply comes."""
     changes = [
         ConfigChange(
             resource.resource_type,
@@ -57,7 +67,7 @@ async def handle(
         )
         for resource in request.resources
     ]
-    results = await _alter(changes, call, validate_only=request.validate_only)
+    results = await _results(changes, call, validate_only=request.validate_only)
     return IncrementalAlterConfigs.Response(
         responses=[
             IncrementalAlterConfigs.Response.AlterConfigsResourceResponse(
@@ -71,17 +81,10 @@ async def handle(
     )
 
 
-_forwarded = forwarded(IncrementalAlterConfigs, handle)
+_at_controller = forwarded(IncrementalAlterConfigs, _alter)
 
 
-async def _at_controller(
-    request: IncrementalAlterConfigs.Request, call: Call
-) -> IncrementalAlterConfigs.Response:
-    response: IncrementalAlterConfigs.Response = await settled(_forwarded(request, call))
-    return response
-
-
-async def _alter(
+async def _results(
     changes: Sequence[ConfigChange], call: Call, *, validate_only: bool
 ) -> list[Result]:
     stored = [c for c in changes if c.resource_type != ResourceType.BROKER_LOGGER]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
 from pyclient.protocol import UpdateFeatures, errors
 
 Response = UpdateFeatures.Response
@@ -16,6 +17,11 @@ UPGRADE_TYPES_SINCE, NO_RESULTS_SINCE = 1, 2
 
 async def handle(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures.Response:
     """When the reply comes, the new levels are in force and ApiVersions reports them."""
+    response: UpdateFeatures.Response = await _at_controller(request, call)
+    return response
+
+
+async def _update(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures.Response:
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, upgrade_type(each, call.version))
         for each in request.feature_updates
@@ -33,6 +39,9 @@ async def handle(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures.
     if call.version < NO_RESULTS_SINCE:
         response.results = [Response.UpdatableFeatureResult(feature=each.name) for each in updates]
     return response
+
+
+_at_controller = forwarded(UpdateFeatures, _update)
 
 
 def upgrade_type(update: UpdateFeatures.Request.FeatureUpdateKey, version: int) -> int:

@@ -13,6 +13,8 @@ class Api(Protocol):
 
     key: int
     name: str
+    min_version: int
+    max_version: int
     Response: type
 
     def decode_request_within(
@@ -32,12 +34,6 @@ class Row(Protocol):
 
     @property
     def handle(self) -> Callable[[Any, Any], Any]: ...
-
-    @property
-    def min_version(self) -> int: ...
-
-    @property
-    def max_version(self) -> int: ...
 
     @property
     def most_units(self) -> int: ...
@@ -99,8 +95,8 @@ def _route(row: Row) -> Route:
     api: Api = row.api
     return Route(
         name=api.name,
-        low=row.min_version,
-        high=row.max_version,
+        low=api.min_version,
+        high=api.max_version,
         decode=api.decode_request_within,
         handle=row.handle,
         encode=api.encode_response_within,

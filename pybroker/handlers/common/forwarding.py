@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from pybroker.handlers.common.call import Broker, Call
 from pybroker.handlers.common.pacing import settled
@@ -27,6 +27,8 @@ RETRY_S: Final = 0.05
 CATCHING_UP_S: Final = 10.0
 
 Handler = Callable[[Any, Call], Any]
+T = TypeVar("T")
+R = TypeVar("R")
 
 _length = struct.Struct(">i")
 _version = struct.Struct(">q")
@@ -87,23 +89,19 @@ class Forwarding:
             return  # the answer is true, though this broker does not know it yet
 
 
-def forwarded(api: Api, handle: Handler) -> Handler:
+def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[T, Call], Awaitable[R]]:
     """``handle``, at the controller."""
 
     @functools.wraps(handle)
-    def route(request: Any, call: Call) -> Any:
-        if call.broker.controller.is_controller:
-            return handle(request, call)
-        return _hand_on(api, handle, request, call)
+    async def route(request: Any, call: Call) -> Any:
+        if not call.broker.controller.is_controller:
+            try:
+                return await call.broker.forwarding.ask(api, call.version, call.client_id, request)
+            except errors.NotController:
+                pass  # the handler tells it in its own way, or is the controller by now
+        return await handle(request, call)
 
     return route
-
-
-async def _hand_on(api: Api, handle: Handler, request: Any, call: Call) -> Any:
-    try:
-        return await call.broker.forwarding.ask(api, call.version, call.client_id, request)
-    except errors.NotController:
-        return await settled(handle(request, call))  # tells it in its own way, or is it by now
 
 
 async def open_envelope(

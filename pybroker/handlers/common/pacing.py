@@ -12,12 +12,10 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, 
 from functools import wraps
 from inspect import isawaitable
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pybroker.handlers.common.call import Call, held
 
-WRITTEN_AT_ONCE: Final = 100
-"""Items of one write to the store, which costs as much as a hundred topics."""
 
 class Part(NamedTuple):
     """Some of the partitions that a request names of a topic; ``begin`` of them have come before."""

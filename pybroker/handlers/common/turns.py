@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
-from time import monotonic, thread_time
+from time import monotonic
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -25,16 +25,9 @@ PIECE: Final = 1000
 class Turns:
     """Where the long requests of a broker wait for their next turn."""
 
-    def __init__(
-        self, time_s: Callable[[], float] = monotonic, busy_s: Callable[[], float] = thread_time
-    ) -> None:
+    def __init__(self, time_s: Callable[[], float] = monotonic) -> None:
         self._time_s = time_s
-        self._busy_s = busy_s
         self._lock = asyncio.Lock()
-
-    def busy_s(self) -> float:
-        """How long the loop's thread has worked in all."""
-        return self._busy_s()
 
     def first_turn(self) -> Turn:
         """The turn in which a request has come. It needs no wait."""

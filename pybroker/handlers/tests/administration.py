@@ -13,7 +13,7 @@ from typing import Any
 from pybroker.clock import ManualClock
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.handlers import rows
+from pybroker.handlers import ROWS
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import FakeConnection
@@ -21,7 +21,7 @@ from pybroker.store.embedded import EmbeddedStore
 from pyclient.protocol import errors
 from pyclient.protocol.apis import Api
 
-HANDLERS = {row.api: row.handle for row in rows()}
+HANDLERS = {row.api: row.handle for row in ROWS}
 LOCAL = ("10.1.2.3", 9092)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -252,6 +253,22 @@ def test_without_the_controller_settings_cannot_be_changed() -> None:
         resource = AlterConfigs.Request.AlterConfigsResource(resource_type=BROKER, resource_name="1")
         response = await ask(AlterConfigs, 2, AlterConfigs.Request(resources=[resource]))
         assert response.responses[0].error_code == errors.NotController.code
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("api", [AlterConfigs, IncrementalAlterConfigs], ids=lambda api: api.name)
+def test_a_resource_that_a_long_request_names_twice_is_refused(api: Any) -> None:
+    """However far apart: the request is written piece by piece."""
+
+    async def scenario(ask: Administration) -> None:
+        names = [f"g{number}" for number in range(250)]
+        twice = [names[0], names[150], names[-1]]
+        kind = api.Request.AlterConfigsResource
+        resources = [kind(resource_type=GROUP, resource_name=name) for name in [*names, *twice]]
+        response = await ask(api, 1, api.Request(resources=resources))
+        codes = {each.resource_name: each.error_code for each in response.responses}
+        assert codes == {name: errors.InvalidRequest.code if name in twice else 0 for name in names}
 
     run(scenario)
 

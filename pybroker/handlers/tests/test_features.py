@@ -19,6 +19,8 @@ TRANSACTIONS = features.TRANSACTION_VERSION
 class FakeController:
     """Decides as the real one does, without a store."""
 
+    is_controller = True
+
     def __init__(self, failure: errors.KafkaError | None = None) -> None:
         self.image = MetadataImage(features={TRANSACTIONS: 1}, features_epoch=3)
         self.failure = failure

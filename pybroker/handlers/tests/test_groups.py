@@ -12,7 +12,7 @@ import pytest
 from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import harness as groups
-from pybroker.handlers import rows
+from pybroker.handlers import ROWS
 from pybroker.handlers.tests import harness
 from pybroker.replication.tests.harness import topic_id
 from pyclient.protocol import (
@@ -32,7 +32,7 @@ from pyclient.protocol import (
 )
 from pyclient.protocol.apis import Api
 
-HANDLERS = {row.api: row.handle for row in rows()}
+HANDLERS = {row.api: row.handle for row in ROWS}
 
 
 class Node(groups.Node, harness.Node):

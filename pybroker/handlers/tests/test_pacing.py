@@ -9,13 +9,14 @@ import pytest
 
 from pybroker import waiting
 from pybroker.handlers import (
+    ROWS,
     alter_replica_log_dirs,
     describe_configs,
     describe_producers,
     list_offsets,
     offset_for_leader_epoch,
-    rows,
 )
+from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import Node, OneItemTurns
 from pyclient.protocol import (
     AlterReplicaLogDirs,
@@ -84,6 +85,7 @@ READS = [
 def test_many_items_are_answered_in_several_turns_as_in_one(node: Node, handler: Any, make: Any, version: int) -> None:
     node.create("t", partitions=PARTITIONS)
     node.create("u", partitions=3)
+    node.turns = Turns(lambda: 0.0)
     whole = handler.handle(make(), node.call(version))
     node.turns = OneItemTurns()
     request = make()
@@ -139,5 +141,5 @@ def test_a_partition_that_is_named_twice_far_apart_is_refused(node: Node) -> Non
 
 
 def test_what_a_request_may_hold_is_limited() -> None:
-    for row in rows():
+    for row in ROWS:
         assert row.most_units <= 300_000

@@ -12,9 +12,10 @@ from pybroker.handlers import envelope
 from pybroker.handlers.common import forwarding
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.tests.administration import Administration, run
-from pybroker.handlers.tests.harness import FakeConnection
+from pybroker.handlers.tests.harness import FakeConnection, OneItemTurns
 from pyclient.protocol import (
     ZERO_UUID,
+    AlterPartitionReassignments,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -131,7 +132,7 @@ def test_deletion_can_be_disabled(version: int, error: type[errors.KafkaError]) 
 
 
 def test_a_topic_that_a_long_request_names_twice_is_refused() -> None:
-    """However far apart: the request is served in slices."""
+    """However far apart: the request is written piece by piece."""
 
     async def scenario(ask: Administration) -> None:
         names = [f"t{number}" for number in range(600)]
@@ -194,6 +195,95 @@ def test_what_another_broker_hands_on_is_served_in_several_turns(monkeypatch: py
         assert len(ask.node.metadata.image.topics) == sum(sizes) == 450
         assert max(sizes) <= 200
         assert call.connection.held == 0
+
+    run(scenario)
+
+
+def test_a_piece_is_as_large_as_a_write_to_the_store_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes; another broker gets the same pieces."""
+
+    async def scenario(ask: Administration) -> None:
+        ask.broker.turns = OneItemTurns()
+        sizes: dict[str, list[int]] = {"here": [], "there": []}
+
+        async def delete(names: list[Any]) -> list[Any]:
+            sizes["here"].append(len(names))
+            return [errors.UnknownTopicOrPartition()] * len(names)
+
+        async def hand_on(api: Any, version: int, client_id: str, request: Any) -> Any:
+            sizes["there"].append(len(request.topic_names))
+            result = DeleteTopics.Response.DeletableTopicResult
+            return DeleteTopics.Response(responses=[result(name=name) for name in request.topic_names])
+
+        monkeypatch.setattr(ask.node.controller, "delete_topics", delete)
+        ask.broker.forwarding.ask = hand_on
+        names = [f"t{number}" for number in range(250)]
+        for _ in sizes:
+            response = await ask(DeleteTopics, 5, DeleteTopics.Request(topic_names=names))
+            assert [each.name for each in response.responses] == names
+            ask.node.controller.step_down()
+        assert sizes == {"here": [100, 100, 50], "there": [100, 100, 50]}
+
+    run(scenario)
+
+
+Moved = AlterPartitionReassignments.Request.ReassignablePartition
+
+
+def moving(*indexes: int) -> AlterPartitionReassignments.Request:
+    topic = AlterPartitionReassignments.Request.ReassignableTopic
+    return AlterPartitionReassignments.Request(
+        topics=[
+            topic(name=name, partitions=[Moved(partition_index=index, replicas=[1]) for index in indexes])
+            for name in ("t", "u")
+        ]
+    )
+
+
+def test_a_partition_that_is_moved_twice_is_refused() -> None:
+    """However far apart; what a long request names once is moved."""
+
+    async def scenario(ask: Administration) -> None:
+        await ask.node.controller.create_topics([NewTopic("t", 150, 1), NewTopic("u", 150, 1)])
+        twice = {0, 99, 149}
+        response = await ask(AlterPartitionReassignments, 0, moving(*range(150), *twice, *twice))
+        assert [topic.name for topic in response.responses] == ["t", "u"]
+        for topic in response.responses:
+            codes = {(each.partition_index, each.error_code) for each in topic.partitions}
+            assert codes == {(i, errors.InvalidRequest.code if i in twice else 0) for i in range(150)}
+
+    run(scenario)
+
+
+def test_the_first_error_of_a_long_request_is_told_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(ask: Administration) -> None:
+        calls: list[int] = []
+
+        async def refuse(wanted: list[Any], **options: bool) -> list[None]:
+            calls.append(len(wanted))
+            if len(calls) > 1:
+                raise errors.NotController(f"in piece {len(calls)}")
+            return [None] * len(wanted)
+
+        monkeypatch.setattr(ask.node.controller, "alter_reassignments", refuse)
+        response = await ask(AlterPartitionReassignments, 0, moving(*range(150)))
+        assert (response.error_code, response.error_message) == (errors.NotController.code, "in piece 2")
+        assert calls == [100, 100]
+
+    run(scenario)
+
+
+def test_leaders_of_many_partitions_are_elected_piece_by_piece() -> None:
+    async def scenario(ask: Administration) -> None:
+        await ask.node.controller.create_topics([NewTopic("t", 150, 1), NewTopic("u", 150, 1)])
+        kind = ElectLeaders.Request.TopicPartitions
+        topics = [kind(topic=name, partitions=list(range(151))) for name in ("t", "u")]
+        response = await ask(ElectLeaders, 2, ElectLeaders.Request(topic_partitions=topics))
+        needless, unknown = errors.ElectionNotNeeded.code, errors.UnknownTopicOrPartition.code
+        assert [
+            (topic.topic, [(each.partition_id, each.error_code) for each in topic.partition_result])
+            for topic in response.replica_election_results
+        ] == [(name, [*((i, needless) for i in range(150)), (150, unknown)]) for name in ("t", "u")]
 
     run(scenario)
 

@@ -13,7 +13,7 @@ from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import transactions
 from pybroker.coordinator.tests.harness import PARTITIONS
-from pybroker.handlers import rows
+from pybroker.handlers import ROWS
 from pybroker.handlers.common.turns import PIECE, Turn, Turns
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.handlers.tests import harness
@@ -30,7 +30,7 @@ from pyclient.protocol import (
 )
 from pyclient.protocol.apis import Api
 
-HANDLERS = {row.api: row.handle for row in rows()}
+HANDLERS = {row.api: row.handle for row in ROWS}
 FENCED, OLD_FENCED = errors.ProducerFenced.code, errors.InvalidProducerEpoch.code
 
 

@@ -32,9 +32,7 @@ def serve(pipe: Pipe) -> None:
     """The server's process: tells its port, runs until the pipe closes."""
     loop = uvloop.new_event_loop()
     response = Heartbeat.Response()
-    row = SimpleNamespace(
-        api=Heartbeat, handle=lambda request, call: response, min_version=0, max_version=VERSION, most_units=1000
-    )
+    row = SimpleNamespace(api=Heartbeat, handle=lambda request, call: response, most_units=1000)
 
     def make_call(version: int, client_id: str | None, connection: object) -> SimpleNamespace:
         return SimpleNamespace(version=version, client_id=client_id, connection=connection)

@@ -60,6 +60,7 @@ class FakeApi:
     """An API whose request and response are bytes; a request ``bad`` does not decode."""
 
     Response = Answer
+    min_version, max_version = 0, 1
 
     def __init__(self, key: int) -> None:
         self.key = key
@@ -92,8 +93,6 @@ class FakeApi:
 class Row:
     api: FakeApi
     handle: Handler
-    min_version: int = 0
-    max_version: int = 1
     most_units: int = 1_000_000
 
 

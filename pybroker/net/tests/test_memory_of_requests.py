@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cy.wire.buffer import DecodeError, TooMuch
-from pybroker.handlers import BETWEEN_BROKERS, SERVED, rows
+from pybroker.handlers import ROWS, Row
 from pybroker.net.routes import Routes
 from pyclient.protocol.schema import Body, Field, read_bodies
 
@@ -16,7 +16,7 @@ SIZE = 3_000_000
 FACTOR = 4
 CONSTANT = 16 << 20
 
-ROUTES = Routes(rows({**SERVED, **BETWEEN_BROKERS}), lambda *args: None, lambda _: b"")
+ROUTES = Routes(ROWS, lambda *args: None, lambda _: b"")
 SMALLEST = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
 
@@ -72,11 +72,12 @@ def dense(api: Any, version: int, grown: int) -> tuple[bytes, int]:
     return data, writer.arrays
 
 
-@pytest.mark.parametrize("row", rows({**SERVED, **BETWEEN_BROKERS}), ids=lambda row: row.api.name)
-def test_what_is_made_of_a_request_follows_its_bytes(row: Any) -> None:
-    for version in sorted({row.min_version, max(row.min_version, row.api.flexible_from), row.max_version}):
-        if row.min_version <= version <= row.max_version:
-            check(row.api, version)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.api.name)
+def test_what_is_made_of_a_request_follows_its_bytes(row: Row) -> None:
+    api: Any = row.api
+    for version in sorted({api.min_version, max(api.min_version, api.flexible_from), api.max_version}):
+        if api.min_version <= version <= api.max_version:
+            check(api, version)
 
 
 def check(api: Any, version: int) -> None:

@@ -7,9 +7,8 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-from pybroker import handlers
 from pybroker.handlers import delete_records, fetch, offset_fetch, write_txn_markers
-from pybroker.handlers.common import admission, existing, slices, turns
+from pybroker.handlers.common import admission, existing, turns, writes
 from pybroker.handlers.common.pacing import one_by_one
 from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.produce import Appends
@@ -99,16 +98,6 @@ def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
             await one_by_one(items, do, call)
 
     return [(offset_fetch, "one_by_one", ends_early)]
-
-
-@defect("pybroker/handlers/tests/test_slices.py::test_the_first_error_of_a_request_is_told_with_its_message")
-def the_error_of_a_later_slice_loses_its_message() -> list[Patch]:
-    """Only its code was taken over."""
-
-    def refuse(answer: Any, refusal: Any) -> None:
-        answer.error_code = refusal.error_code
-
-    return [(slices, "refuse", refuse)]
 
 
 @defect(
@@ -227,9 +216,11 @@ def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[P
 
 
 @defect("pybroker/handlers/tests/test_topic_administration.py::test_a_topic_that_a_long_request_names_twice_is_refused")
-def what_is_named_twice_in_different_slices_is_served_twice() -> list[Patch]:
-    """A topic was made by one slice, and told to be there already by the next; or deleted, and told to be unknown."""
-    return [(slices.Repeated, "arranged", lambda self, rows: rows)]
+@defect("pybroker/handlers/tests/test_configurations.py::test_a_resource_that_a_long_request_names_twice_is_refused")
+@defect("pybroker/handlers/tests/test_topic_administration.py::test_a_partition_that_is_moved_twice_is_refused")
+def what_is_named_twice_in_different_pieces_is_served_twice() -> list[Patch]:
+    """A topic was made by one piece, and told to be there already by the next; or deleted, and told to be unknown."""
+    return [(writes.Repeated, "arranged", lambda self, items, key, spelled: items)]
 
 
 @defect("pybroker/handlers/tests/test_groups_of_many.py::test_the_timeout_of_a_request_is_that_of_all_its_parts")
@@ -258,16 +249,15 @@ def all_replicas_are_described_in_one_turn() -> list[Patch]:
     "pybroker/handlers/tests/test_topic_administration.py"
     "::test_what_another_broker_hands_on_is_served_in_several_turns"
 )
-def what_another_broker_hands_on_is_served_in_one_turn() -> list[Patch]:
+def topics_are_made_in_one_write() -> list[Patch]:
     """Four thousand topics held the controller's loop for 390 ms."""
-    return [(handlers, "CONTROLLED_IN_TURNS", handlers.CONTROLLED)]
+    return [(writes, "AT_ONCE", 1 << 40)]
 
 
-@defect("pybroker/handlers/tests/test_slices.py::test_a_slice_is_as_large_as_a_write_to_the_store_is_worth")
-def slices_shrink_to_a_topic_each() -> list[Patch]:
+@defect("pybroker/handlers/tests/test_topic_administration.py::test_a_piece_is_as_large_as_a_write_to_the_store_is_worth")
+def each_topic_is_written_by_itself() -> list[Patch]:
     """A write takes more than a turn, however little it writes: four thousand topics took eleven seconds."""
-    splits = {api: tuple(each._replace(least=1) for each in rows) for api, rows in slices.SPLITS.items()}
-    return [(slices, "SPLITS", splits)]
+    return [(writes, "AT_ONCE", 1)]
 
 
 @defect(

@@ -69,7 +69,7 @@ class SimulatedBroker(Broker):
             storage=process.storage,
             store=open_store,
         )
-        self.turns = Turns(lambda: 0.0, lambda: 0.0)
+        self.turns = Turns(lambda: 0.0)
         self.pools = Pools.one(Pool(process.loop))  # type: ignore[arg-type]
         self.unpackers = Pool(process.loop)  # type: ignore[assignment]
         self.process = process

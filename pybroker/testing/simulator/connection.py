@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pybroker import waiting
 from pybroker.cluster import peer_secret
-from pybroker.handlers import BETWEEN_BROKERS, SERVED, rows
+from pybroker.handlers import ROWS
 from pybroker.handlers.common.call import Call
 from pybroker.testing.simulator.disk import Slice
 from pyclient.protocol import Fetch, Produce, errors
@@ -24,7 +24,7 @@ from pyclient.protocol.answers import OnDone
 if TYPE_CHECKING:
     from pybroker.testing.simulator.cluster import Cluster, Process
 
-HANDLERS = {row.api.key: row.handle for row in rows({**SERVED, **BETWEEN_BROKERS})}
+HANDLERS = {row.api.key: row.handle for row in ROWS}
 
 
 async def connect(cluster: Cluster, client: Process, place: int, on_lost: Callable[[Any], object]) -> ClientEnd:
