@@ -1,104 +1,28 @@
 """Runs an ``async def`` handler: at once up to its first real wait, from there as a task.
 
-Most such handlers answer without waiting at all, and those that do wait use the views of their
-request before. Python 3.12 has eager tasks for this; a first step that is taken by hand costs less,
-and 3.11 has none. What limits the first wait (``asyncio.timeout``; since 3.12 ``wait_for`` too)
-wants a current task, which it cancels later: during the first step a stand-in is that.
+Most such handlers answer without waiting at all, and those that do wait use the views of their request before.
 """
 
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import Coroutine, Generator
-from types import coroutine
-from typing import Any, cast
+import sys
+from collections.abc import Coroutine
+from typing import Any
 
+if sys.version_info >= (3, 12):
 
-class _StandIn:
-    """The current task of a first step. Later calls are passed on to the task that exists by then."""
-
-    __slots__ = ("_cancellations", "_task")
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[Any] | None = None
-        self._cancellations = 0
-
-    def done(self) -> bool:
-        return self._task is not None and self._task.done()
-
-    def cancel(self, msg: Any = None) -> bool:
-        if self._task is not None:
-            return self._task.cancel(msg)
-        self._cancellations += 1
-        return True
-
-    def cancelling(self) -> int:
-        return self._cancellations if self._task is None else self._task.cancelling()
-
-    def uncancel(self) -> int:
-        if self._task is not None:
-            return self._task.uncancel()
-        self._cancellations = max(0, self._cancellations - 1)
-        return self._cancellations
-
-    def become(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        """``task`` is what this stood for; it is cancelled where its first step said so."""
-        self._task = task
-        for _ in range(self._cancellations):
-            task.cancel()
-        return task
-
-
-def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """The result of ``work`` if it did not have to wait, else a task that ends with it. Raises what
-    ``work`` raises.
-    """
-    stand_in = _StandIn()
-    current = cast("asyncio.Task[Any]", stand_in)
-    outer = asyncio.current_task(loop)
-    if outer is not None:
-        _leave_task(loop, outer)
-    _enter_task(loop, current)
-    try:
-        awaited = work.send(None)
-    except StopIteration as stop:
-        return stop.value
-    finally:
-        _leave_task(loop, current)
-        if outer is not None:
-            _enter_task(loop, outer)
-    rest = _rest(work, awaited)
-    rest.send(None)
-    return stand_in.become(loop.create_task(rest))
-
-
-async def _rest(work: Coroutine[Any, Any, Any], awaited: Any) -> Any:
-    """``_resume`` for a task, which takes no generator."""
-    return await _resume(work, awaited)
-
-
-@coroutine
-def _resume(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, None, Any]:
-    """Waits for ``awaited``, which ``work`` has yielded already, then goes on with ``work``.
-
-    The first yield is for ``start``: from then on a cancellation reaches ``work``, also one that
-    comes before the task's first step. There, as in any task, what ``work`` waits for is cancelled
-    first.
-    """
-    started = False
-    while True:
+    def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        """The result of ``work`` if it did not have to wait, else a task that ends with it. Raises what ``work``
+        raises.
+        """
+        task = asyncio.Task(work, loop=loop, eager_start=True)
+        if not task.done():
+            return task
         try:
-            if not started:
-                started = True
-                yield
-            yield awaited
-            break
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and awaited is not None and awaited.cancel():
-                continue
-            try:
-                awaited = work.throw(error)
-            except StopIteration as stop:
-                return stop.value
-    return (yield from work)
+            return task.result()
+        finally:
+            del task  # it holds its exception, which holds this frame: a cycle
+
+else:
+    from pybroker.first_step import start as start

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker import waiting
+from pybroker import first_step, waiting
 from pybroker.testing.defects import Patch, defect
 
 
@@ -19,7 +19,7 @@ def a_handler_that_waits_goes_on_as_a_generator() -> list[Patch]:
             awaited = work.send(None)
         except StopIteration as stop:
             return stop.value
-        return loop.create_task(waiting._resume(work, awaited))
+        return loop.create_task(first_step._resume(work, awaited))
 
     return [(waiting, "start", start)]
 
@@ -33,7 +33,7 @@ def a_handler_has_no_task_until_it_has_waited() -> list[Patch]:
             awaited = work.send(None)
         except StopIteration as stop:
             return stop.value
-        rest = waiting._rest(work, awaited)
+        rest = first_step._rest(work, awaited)
         rest.send(None)
         return loop.create_task(rest)
 
