@@ -12,7 +12,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.pacing import one_by_one
+from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, settled
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, errors
 from pyclient.protocol.errors import KafkaError
@@ -43,30 +43,26 @@ async def handle(request: AddPartitionsToTxn.Request, call: Call) -> AddPartitio
 async def _result(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
 ) -> AddPartitionsToTxn.Response.AddPartitionsToTxnResult:
-    partitions = await _distinct(transaction, call)
+    partitions = await settled(_distinct(transaction, call))
     outcomes = _refused(partitions) or await _ask(transaction, list(partitions), call)
-    return await _told(transaction, outcomes, call)
+    result: AddPartitionsToTxn.Response.AddPartitionsToTxnResult = await settled(_told(transaction, call, outcomes))
+    return result
 
 
 def _named(transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction) -> Iterator[TopicPartition]:
     return (TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions)
 
 
-async def _distinct(
+@in_turns
+def _distinct(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
-) -> dict[TopicPartition, bool]:
-    """The partitions, each once, and whether they exist. The connection's next request comes behind that."""
+) -> Paced[dict[TopicPartition, bool]]:
+    """The partitions, each once, and whether they exist."""
     image = call.broker.metadata.image
     found: dict[TopicPartition, bool] = {}
-
-    def look(piece: list[TopicPartition]) -> None:
-        found.update({each: image.partition(*each) is not None for each in piece})
-
-    call.connection.hold()
-    try:
-        await call.broker.turns.in_pieces(_named(transaction), look)
-    finally:
-        call.connection.release()
+    for each in _named(transaction):
+        yield
+        found[each] = image.partition(*each) is not None
     return found
 
 
@@ -79,21 +75,17 @@ def _refused(partitions: Mapping[TopicPartition, bool]) -> Outcomes | None:
     return {each: others if exists else missing for each, exists in partitions.items()}
 
 
-async def _told(
-    transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, outcomes: Outcomes, call: Call
-) -> AddPartitionsToTxn.Response.AddPartitionsToTxnResult:
+@in_turns
+def _told(
+    transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call, outcomes: Outcomes
+) -> Paced[AddPartitionsToTxn.Response.AddPartitionsToTxnResult]:
     topics: dict[str, list[AddPartitionsToTxn.Response.AddPartitionsToTxnPartitionResult]] = {}
-
-    def tell(piece: list[TopicPartition]) -> None:
-        for each in piece:
-            error = outcomes[each]
-            code = errors.NONE if error is None else fenced.code(error, call.version, _FIRST_WITH_FENCED)
-            result = Response.AddPartitionsToTxnPartitionResult(
-                partition_index=each.partition, partition_error_code=code
-            )
-            topics.setdefault(each.topic, []).append(result)
-
-    await call.broker.turns.in_pieces(_named(transaction), tell)
+    for each in _named(transaction):
+        yield
+        error = outcomes[each]
+        code = errors.NONE if error is None else fenced.code(error, call.version, _FIRST_WITH_FENCED)
+        result = Response.AddPartitionsToTxnPartitionResult(partition_index=each.partition, partition_error_code=code)
+        topics.setdefault(each.topic, []).append(result)
     return Response.AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from pybroker.handlers.common.call import Call, held
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.strays import Stray
-from pybroker.log.manager import LogManager
 from pybroker.log.moving.move import Move
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import DescribeLogDirs, errors
@@ -28,22 +28,30 @@ Row = tuple[TopicPartition, HeldLog] | Move | Stray
 UNKNOWN_BYTES = -1
 
 
-async def handle(request: DescribeLogDirs.Request, call: Call) -> DescribeLogDirs.Response:
-    """One line per log dir; null topics are all of them. In turns, where there are many replicas."""
-    logs, turns = call.broker.logs, call.broker.turns
+@in_turns
+def handle(request: DescribeLogDirs.Request, call: Call) -> Paced[DescribeLogDirs.Response]:
+    """One line per log dir; null topics are all of them."""
+    logs = call.broker.logs
     chosen: set[TopicPartition] | None = None if request.topics is None else set()
+    for each in named(request):
+        yield
+        assert chosen is not None
+        chosen.add(each)
     moves: list[Move] = []
+    for log in logs:
+        yield
+        move = logs.moving_to(log.topic_partition)
+        if move is not None and not move.has_switched:
+            moves.append(move)
     response = Response()
-    with held(call.connection):
-        if chosen is not None:
-            await turns.in_pieces(named(request), chosen.update)
-        await turns.in_pieces(logs, lambda some: moves.extend(running(logs, some)))
-        for log_dir in logs.dirs:
-            strays = [] if chosen is not None else logs.strays
-            rows: Iterator[Row] = itertools.chain(log_dir.logs.copy().items(), moves, strays)
-            found = Found(log_dir, chosen)
-            await turns.in_pieces(rows, found.add)
-            response.results.append(found.result())
+    for log_dir in logs.dirs:
+        strays = [] if chosen is not None else logs.strays
+        rows: Iterator[Row] = itertools.chain(log_dir.logs.copy().items(), moves, strays)
+        found = Found(log_dir, chosen)
+        for row in rows:
+            yield
+            found.add(row)
+        response.results.append(found.result())
     return response
 
 
@@ -54,14 +62,6 @@ def named(request: DescribeLogDirs.Request) -> Iterator[TopicPartition]:
             yield TopicPartition(topic.topic, index)
 
 
-def running(logs: LogManager, some: Iterable[HeldLog]) -> Iterator[Move]:
-    """The moves of some of the logs that have not reached their new log dir yet."""
-    for log in some:
-        move = logs.moving_to(log.topic_partition)
-        if move is not None and not move.has_switched:
-            yield move
-
-
 class Found:
     """What a log dir has of the chosen partitions; None: of all."""
 
@@ -70,20 +70,19 @@ class Found:
         self._chosen = chosen
         self._topics: dict[str, list[PartitionResult]] = {}
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Looks at logs, moves and strays, some of which are elsewhere."""
-        for row in rows:
-            if isinstance(row, Move):
-                tp = row.log.topic_partition
-                if row.target is self._log_dir and self._is_chosen(tp):
-                    self._put(tp.topic, future(row))
-            elif isinstance(row, Stray):
-                if row.log_dir is self._log_dir:
-                    index = row.note.topic_partition.partition
-                    found = PartitionResult(partition_index=index, partition_size=row.size)
-                    self._put(os.path.basename(row.folder), found)
-            elif self._is_chosen(row[0]):
-                self._put(row[0].topic, current(row[1]))
+    def add(self, row: Row) -> None:
+        """Looks at a log, a move or a stray, which may be elsewhere."""
+        if isinstance(row, Move):
+            tp = row.log.topic_partition
+            if row.target is self._log_dir and self._is_chosen(tp):
+                self._put(tp.topic, future(row))
+        elif isinstance(row, Stray):
+            if row.log_dir is self._log_dir:
+                index = row.note.topic_partition.partition
+                found = PartitionResult(partition_index=index, partition_size=row.size)
+                self._put(os.path.basename(row.folder), found)
+        elif self._is_chosen(row[0]):
+            self._put(row[0].topic, current(row[1]))
 
     def _is_chosen(self, topic_partition: TopicPartition) -> bool:
         return self._chosen is None or topic_partition in self._chosen

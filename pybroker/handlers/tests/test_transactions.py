@@ -14,9 +14,9 @@ from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import transactions
 from pybroker.coordinator.tests.harness import PARTITIONS
 from pybroker.handlers import ROWS
-from pybroker.handlers.common.turns import PIECE, Turn, Turns
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.handlers.tests import harness
+from pybroker.handlers.tests.harness import OneItemTurns
 from pyclient.protocol import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -170,17 +170,10 @@ def test_brokers_may_only_ask(node: Node) -> None:
 def test_many_partitions_are_added_in_several_turns(node: Node, version: int) -> None:
     """Each is answered, also one that is named again and again."""
     init(node)
-    rounds: list[int] = []
-
-    class Counted(Turns):
-        async def next_turn(self) -> Turn:
-            rounds.append(1)
-            return await super().next_turn()
-
-    node.turns = Counted()
-    names = ["t"] * (2 * PIECE + 1)
+    node.turns = OneItemTurns()
+    names = ["t"] * 7
     assert add(node, version, (1000, 0), *names)[0] == 0
-    assert len(rounds) == 4
+    assert node.turns.count >= 2 * 6
     assert node.connection.held == 0
     assert [each.topic for each in node.run(node.transactions.describe("x")).topics] == ["t"]
 

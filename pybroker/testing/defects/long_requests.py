@@ -73,16 +73,12 @@ def a_turn_follows_the_last_one_at_once() -> list[Patch]:
     return [(turns, "asyncio", SimpleNamespace(Lock=asyncio.Lock, sleep=sleep))]
 
 
-@defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
-def the_partitions_of_a_transaction_are_looked_at_in_one_turn() -> list[Patch]:
-    """AddPartitionsToTxn of 260,000 partitions held the loop for half a second."""
-    return [(turns, "PIECE", 1 << 40)]
-
-
 @defect("pybroker/handlers/tests/test_pacing.py::test_others_are_served_between_two_turns_and_the_connection_is_held")
 @defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
+@defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
+@defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
 def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
-    """Metadata, ListOffsets, WriteTxnMarkers … of a hundred thousand items held the loop."""
+    """Metadata, DescribeLogDirs, AddPartitionsToTxn … of a hundred thousand items held the loop, for up to 0.5 s."""
     return [(Turn, "is_over", lambda turn: False)]
 
 
@@ -233,16 +229,6 @@ def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
             await do(item)
 
     return [(delete_records, "one_by_one", in_time)]
-
-
-@defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
-def all_replicas_are_described_in_one_turn() -> list[Patch]:
-    """DescribeLogDirs of sixty thousand held the loop for 100 ms."""
-
-    async def in_pieces(self: turns.Turns, items: Any, do: Any) -> None:
-        do(list(items))
-
-    return [(turns.Turns, "in_pieces", in_pieces)]
 
 
 @defect(
