@@ -4,7 +4,7 @@ v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epoch
 KIP-595), v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new
 leader (KIP-951).
 
-A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``turns``).
+A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``pacing``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from pybroker.handlers.common.call import Call, held
+from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.leader_hint import add_leader_hint
-from pybroker.handlers.common.turns import PIECE
+from pybroker.handlers.common.pacing import PIECE, in_pieces
 from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
@@ -64,7 +64,7 @@ def names_many(request: Fetch.Request) -> bool:
 
 async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
     """As ``handle``, in turns."""
-    by_id, turns = call.version >= TOPIC_IDS_SINCE, call.broker.turns
+    by_id = call.version >= TOPIC_IDS_SINCE
     sessions: FetchSessions = call.broker.replicas.sessions
     found: dict[Key, FetchPartition] = {}
 
@@ -72,12 +72,11 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
         sessions.update(request.session_id, request.session_epoch, some, forgotten, by_id)
 
     try:
-        with held(call.connection):
-            if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-                await turns.in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some))
-            else:
-                await turns.in_pieces(named(request, by_id), lambda some: change(some, []))
-                await turns.in_pieces(forgotten(request, by_id), lambda keys: change([], keys))
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            await in_pieces(named(request, by_id), lambda some: found.update((p.key, p) for p in some), call)
+        else:
+            await in_pieces(named(request, by_id), lambda some: change(some, []), call)
+            await in_pieces(forgotten(request, by_id), lambda keys: change([], keys), call)
         context = context_of(request, call, found, have_changed=True)
     except errors.KafkaError as error:
         return Response(error_code=error.code)
@@ -86,19 +85,16 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
 
 async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
     """Reads, waits and answers in turns."""
-    broker, turns = call.broker, call.broker.turns
     fetch = operation(context, request, call)
     enough: list[bool] = []
-    with held(call.connection):
-        await turns.in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)))
+    await in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)), call)
     if not any(enough) and request.max_wait_ms > 0 and fetch.wanted:
         await wait(fetch, request.max_wait_ms, call)
     response = Response()
     try:
-        with held(call.connection):
-            reads = zip(context.partitions, fetch.reads, strict=True)
-            await turns.in_pieces(reads, lambda some: add_answers(response, call, context.some(some)))
-        response.session_id = context.end(broker.clock.monotonic_ms())
+        reads = zip(context.partitions, fetch.reads, strict=True)
+        await in_pieces(reads, lambda some: add_answers(response, call, context.some(some)), call)
+        response.session_id = context.end(call.broker.clock.monotonic_ms())
     except errors.KafkaError as error:
         return Response(error_code=error.code)
     return response
@@ -108,8 +104,7 @@ async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
     """Until the fetch has enough, or its time is over."""
     waiting = call.broker.replicas.purgatory.begin(fetch, max_wait_ms)
     try:
-        with held(call.connection):
-            await call.broker.turns.in_pieces(range(len(fetch.wanted)), waiting.watch)
+        await in_pieces(range(len(fetch.wanted)), waiting.watch, call)
         await waiting
     finally:
         waiting.cancel()
@@ -187,8 +182,7 @@ async def refuse_many(request: Fetch.Request, call: Call) -> Fetch.Response:
     """As ``refused``, in turns."""
     response = Response()
     rows = ((topic, each) for topic in request.topics for each in topic.partitions)
-    with held(call.connection):
-        await call.broker.turns.in_pieces(rows, partial(add_refusals, response))
+    await in_pieces(rows, partial(add_refusals, response), call)
     return response
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, 
 from functools import wraps
 from inspect import isawaitable
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pybroker.handlers.common.call import Call, held
 
@@ -24,6 +24,9 @@ class Part(NamedTuple):
     partitions: list[Any]
     begin: int
 
+
+PIECE: Final = 1000
+"""Items that take about a microsecond each: as many as a turn has time for."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -68,6 +71,17 @@ async def _go_on(work: Paced[R], call: Call) -> R:
 async def settled(result: Any) -> Any:
     """What a handler has returned, when it is there."""
     return await result if isawaitable(result) else result
+
+
+async def in_pieces(items: Iterable[T], do: Callable[[list[T]], object], call: Call) -> None:
+    """Calls ``do`` with all items, piece by piece: for items that cost less than a look at the time."""
+
+    def work() -> Paced[None]:
+        for piece in pieces(items, PIECE):
+            do(piece)
+            yield
+
+    await settled(walk(work(), call))
 
 
 async def one_by_one(items: Iterable[T], do: Callable[[T], Awaitable[R]], call: Call) -> list[R]:

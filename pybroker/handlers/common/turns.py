@@ -9,17 +9,12 @@ nobody waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable
 from time import monotonic
-from typing import Final, TypeVar
-
-T = TypeVar("T")
+from typing import Final
 
 TURN_S: Final = 0.001
 """A turn is over then; the item that is being served is finished."""
-PIECE: Final = 1000
-"""Items that take about a microsecond each: as many as a turn has time for."""
 
 
 class Turns:
@@ -38,14 +33,6 @@ class Turns:
         async with self._lock:
             await asyncio.sleep(0)
         return Turn(self._time_s)
-
-    async def in_pieces(self, items: Iterable[T], do: Callable[[list[T]], object]) -> None:
-        """Calls ``do`` with all items, piece by piece: with the first at once, with others in turns of their own."""
-        rest = iter(items)
-        do(list(islice(rest, PIECE)))
-        while piece := list(islice(rest, PIECE)):
-            await self.next_turn()
-            do(piece)
 
 
 class Turn:

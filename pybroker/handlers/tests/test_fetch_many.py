@@ -11,8 +11,8 @@ import pytest
 
 from pybroker import waiting
 from pybroker.handlers import fetch
-from pybroker.handlers.common import turns
-from pybroker.handlers.tests.harness import Node
+from pybroker.handlers.common import pacing
+from pybroker.handlers.tests.harness import Node, OneItemTurns
 from pybroker.handlers.tests.test_fetch import partitions, request
 from pybroker.replication import fetch_session, purgatory
 from pybroker.replication.fetch_partition import PartitionRead
@@ -31,9 +31,17 @@ PATIENCE_S = 50
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "PIECE", 2)
-    monkeypatch.setattr(turns, "PIECE", 2)
+    monkeypatch.setattr(pacing, "PIECE", 2)
     monkeypatch.setattr(purgatory, "PIECE", 2)
     monkeypatch.setattr(purgatory, "FEW", 2)
+
+
+@pytest.fixture
+def node(make_node: Callable[[], Node]) -> Node:
+    """A broker without topics, where each piece has a turn of its own."""
+    node = make_node()
+    node.turns = OneItemTurns()
+    return node
 
 
 def told(response: Any) -> list[tuple[Any, ...]]:

@@ -6,36 +6,7 @@ import asyncio
 import socket
 from itertools import pairwise
 
-import pytest
-
-from pybroker.handlers.common import turns
 from pybroker.handlers.common.turns import Turns
-
-
-def test_items_beyond_a_piece_wait_for_turns_of_their_own() -> None:
-    pieces: list[list[int]] = []
-    others: list[int] = []
-
-    async def many() -> None:
-        loop = asyncio.get_running_loop()
-        work = Turns().in_pieces(range(2 * turns.PIECE + 1), lambda piece: (pieces.append(piece), loop.call_soon(tick)))
-
-        def tick() -> None:
-            others.append(len(pieces))
-
-        await work
-
-    asyncio.run(many())
-    assert [len(piece) for piece in pieces] == [turns.PIECE, turns.PIECE, 1]
-    assert others[:2] == [1, 2]
-
-
-def test_a_few_items_do_not_wait() -> None:
-    done: list[list[int]] = []
-    work = Turns().in_pieces(range(3), done.append)
-    with pytest.raises(StopIteration):
-        work.send(None)
-    assert done == [[0, 1, 2]]
 
 
 def test_between_two_turns_the_loop_makes_one_round() -> None:

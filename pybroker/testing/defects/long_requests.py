@@ -77,6 +77,7 @@ def a_turn_follows_the_last_one_at_once() -> list[Patch]:
 @defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
 @defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
 @defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_others_are_served_between_two_turns")
 def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
     """Metadata, DescribeLogDirs, AddPartitionsToTxn … of a hundred thousand items held the loop, for up to 0.5 s."""
     return [(Turn, "is_over", lambda turn: False)]
@@ -136,16 +137,6 @@ def requests_hold_as_much_as_fits() -> list[Patch]:
     """A Metadata request of empty names took 29 bytes of memory for each of its own."""
     plain = routes._route
     return [(routes, "_route", lambda row: plain(row)._replace(most_units=1 << 60))]
-
-
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_others_are_served_between_two_turns")
-def a_fetch_of_many_partitions_is_read_in_one_turn() -> list[Patch]:
-    """Thirty thousand of them held the loop for a seventh of a second."""
-
-    async def in_pieces(self: turns.Turns, items: Any, do: Any) -> None:
-        do(list(items))
-
-    return [(turns.Turns, "in_pieces", in_pieces)]
 
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_is_appended_between_two_turns_is_not_waited_for")
