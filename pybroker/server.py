@@ -120,6 +120,7 @@ class Broker:
         self._opened.push_async_callback(self.node.leave)
         self._tell_lost()
         self.metadata.add_follower(self._tell_lost)
+        self.replicas.on_lost = self._tell_lost
         self._serve()
 
     async def stop(self) -> None:

@@ -16,8 +16,8 @@ class MetadataCache:
     """``image`` is what clients see.
 
     A deleted topic disappears from it before its logs lose their names. A new topic, and the new version, appear only
-    when its logs are there. The listeners run in between. Work that must not begin before the new image is visible,
-    such as a coordinator that looks up topics, is started by a follower.
+    when its partitions can be found. The listeners run in between. Work that must not begin before the new image is
+    visible, such as a coordinator that looks up topics, is started by a follower.
     """
 
     def __init__(self, image: MetadataImage) -> None:

@@ -50,7 +50,7 @@ from pybroker.coordinator.shard import (
 from pybroker.coordinator.skipping import Skipped
 from pybroker.log.appending import Origin
 from pybroker.replication.partition import ACKS_ALL, Partition
-from pybroker.replication.replica_manager import Appended
+from pybroker.replication.promises import Appended
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError

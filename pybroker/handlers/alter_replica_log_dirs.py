@@ -35,7 +35,8 @@ def handle(request: AlterReplicaLogDirs.Request, call: Call) -> Paced[AlterRepli
 
 
 def move(call: Call, topic_partition: TopicPartition, path: str) -> int:
-    """Begins to move a replica; the error's code, 0 where it has begun."""
+    """Begins to move a replica, whose log is made before if it is new; the error's code, 0 where it has begun."""
+    call.broker.replicas.partitions.make(*topic_partition)
     try:
         call.broker.replicas.moves.start(topic_partition, path)
     except errors.KafkaError as error:

@@ -1,7 +1,7 @@
 """CreateTopics (19), 2-7: creates topics; v4 counts of -1 are defaults (KIP-464), v5 returns configurations
 (KIP-525), v7 topic ids (KIP-516).
 
-The reply comes when the topics are durable, visible and have their logs.
+The reply comes when the topics are durable and visible. A log is made before a request that needs it is answered.
 """
 
 from __future__ import annotations

@@ -30,13 +30,17 @@ UNKNOWN_BYTES = -1
 
 @in_turns
 def handle(request: DescribeLogDirs.Request, call: Call) -> Paced[DescribeLogDirs.Response]:
-    """One line per log dir; null topics are all of them."""
-    logs = call.broker.logs
+    """One line per log dir; null topics are all of them. New partitions get their logs before."""
+    logs, table = call.broker.logs, call.broker.replicas.partitions
     chosen: set[TopicPartition] | None = None if request.topics is None else set()
     for each in named(request):
         yield
         assert chosen is not None
         chosen.add(each)
+        table.make(*each)
+    for replica in table.new if chosen is None else ():
+        yield
+        table.new.make(*replica)
     moves: list[Move] = []
     for log in logs:
         yield

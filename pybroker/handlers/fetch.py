@@ -4,7 +4,8 @@ v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epoch
 KIP-595), v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new
 leader (KIP-951).
 
-A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``pacing``).
+A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``pacing``). So do
+the logs of new partitions, which are made before they are read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.leader_hint import add_leader_hint
-from pybroker.handlers.common.pacing import PIECE, in_pieces
+from pybroker.handlers.common.pacing import PIECE, Paced, in_pieces, settled, walk
 from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
@@ -36,6 +37,25 @@ HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
 def handle(request: Fetch.Request, call: Call) -> Any:
     """The response, or its future where there is not enough yet."""
+    return make_logs(request, call) if call.broker.replicas.partitions.new else serve(request, call)
+
+
+async def make_logs(request: Fetch.Request, call: Call) -> Fetch.Response:
+    """As ``serve``, after the logs that were still to be made have been, of the partitions that the request names."""
+    table, by_id = call.broker.replicas.partitions, call.version >= TOPIC_IDS_SINCE
+
+    def make() -> Paced[None]:
+        for partition in named(request, by_id):
+            table.make_for(partition)
+            yield
+
+    await settled(walk(make(), call))
+    response: Response = await settled(serve(request, call))
+    return response
+
+
+def serve(request: Fetch.Request, call: Call) -> Any:
+    """As ``handle``."""
     replica = replica_of(request, call.version)
     if replica != NOBODY:
         return follow(request, call, replica)
@@ -63,7 +83,7 @@ def names_many(request: Fetch.Request) -> bool:
 
 
 async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``handle``, in turns."""
+    """As ``serve``, in turns."""
     by_id = call.version >= TOPIC_IDS_SINCE
     sessions: FetchSessions = call.broker.replicas.sessions
     found: dict[Key, FetchPartition] = {}

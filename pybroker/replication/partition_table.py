@@ -6,22 +6,31 @@ exist, NOT_LEADER_OR_FOLLOWER for what other brokers have.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
-from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from pybroker.log.manager import LogManager
 from pybroker.replication.fetch_partition import FetchPartition
+from pybroker.replication.new_logs import NewLogs
 from pybroker.replication.partition import Partition
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
+logger = logging.getLogger(__name__)
+
 
 class PartitionTable:
-    """Those with a log on this broker, beside the metadata that say which these should be."""
+    """Those with a log on this broker, beside the metadata that say which these should be.
 
-    def __init__(self, node_id: int, logs: LogManager) -> None:
+    A partition in ``new`` gets its log when it is looked up.
+    """
+
+    def __init__(self, node_id: int, logs: LogManager, new: NewLogs) -> None:
         self.node_id = node_id
         self.logs = logs
+        self.new = new
+        """Replicas whose logs are still to be made. They lack nothing: they are neither ``unopened`` nor lost."""
         self.image = MetadataImage()
         """The metadata that has been applied here."""
         self.topics: dict[str, dict[int, Partition]] = {}
@@ -44,15 +53,44 @@ class PartitionTable:
         self.topics[partition.topic_partition.topic] = partitions
         partitions[partition.topic_partition.partition] = partition
 
+    def expect(self, topic_id: bytes, index: int) -> bool:
+        """The replica should be here, and is not yet; True where it has been so before."""
+        replica = (topic_id, index)
+        was_expected = replica in self.unopened
+        self.unopened.add(replica)
+        return was_expected
+
+    def make_later(self, topic_id: bytes, index: int) -> None:
+        """Nothing has failed: the log is new, and is made when it is needed, or when nothing else is to be done."""
+        self.unopened.discard((topic_id, index))
+        self.new.add(topic_id, index)
+
+    def must_wait(self, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:
+        """Whether the log may be on a disk that is not there, and nobody else surely has what is in it."""
+        replica, tp = (topic.id, image.index), TopicPartition(topic.name, image.index)
+        is_gone = self.logs.offline_dirs or self.logs.directories.missing
+        if is_start and is_gone and not self.logs.has(tp, topic.id):
+            self.withheld.add(replica)
+        if replica not in self.withheld:
+            return False
+        if not self.logs.offline_dirs and self.node_id not in (*image.isr, *image.elr, image.leader):
+            self.withheld.discard(replica)
+            return False
+        if is_start:
+            logger.error("%s: its log must be in a log dir that is not there, so it is not started again", tp)
+        return True
+
     def expect_no_more(self, topic_id: bytes, index: int) -> None:
         """The replica is here, or need not be."""
         self.unopened.discard((topic_id, index))
         self.withheld.discard((topic_id, index))
+        self.new.discard(topic_id, index)
 
     def give_up(self, topic_id: bytes) -> list[Partition]:
         """The topic's replicas here. The topic is on its way out: no other replica of it is expected any more."""
         self.unopened = {row for row in self.unopened if row[0] != topic_id}
         self.withheld = {row for row in self.withheld if row[0] != topic_id}
+        self.new.give_up(topic_id)
         return list(self.topic_ids.get(topic_id, {}).values())
 
     def take_out(self, partition: Partition) -> None:
@@ -80,10 +118,25 @@ class PartitionTable:
         image = self.image.partition(topic, index)
         if image is None:
             raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
+        made = self.make(topic, index)
+        if made is not None:
+            return made
         is_withheld = (self.image.topics[topic].id, index) in self.withheld
         if self.node_id in image.replicas and (is_withheld or self.logs.offline_dirs):
             raise errors.KafkaStorageError(f"the log dir of {topic}-{index} is offline")
         raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
+
+    def make(self, topic: str, index: int) -> Partition | None:
+        """The partition, if its log was still to be made and now is; None if there is nothing to do, or it failed."""
+        found = self.image.topic(topic)
+        return None if found is None else self.new.make(found.id, index)
+
+    def make_for(self, fetch: FetchPartition) -> None:
+        """What a fetch names has its log now, if it was still to be made."""
+        if fetch.topic is not None:
+            self.make(fetch.topic, fetch.index)
+        else:
+            self.new.make(fetch.topic_id, fetch.index)
 
     def by_id(self, topic_id: bytes, index: int) -> Partition:
         """As ``partition``, by topic id.

@@ -13,9 +13,25 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from pybroker.log.appending import AppendInfo
 from pybroker.log.group_commit import Done, GroupCommit
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory, WaitingAck
+
+
+class Appended:
+    """An append: its outcome, and ``done``, the future of what ``acks`` promises (None: it holds
+    already).
+
+    ``done`` raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut,
+    KafkaStorageError.
+    """
+
+    __slots__ = ("done", "info")
+
+    def __init__(self, info: AppendInfo, done: asyncio.Future[None] | None) -> None:
+        self.info = info
+        self.done = done
 
 
 class Promises:

@@ -1,8 +1,8 @@
 """The partitions of this broker, and the shell around them: clients' appends and fetches, who
 waits, and the metadata that moves them.
 
-Metadata arrives by ``apply``: logs are made, opened, reconfigured and deleted, and each partition
-gets its role. What is here stands in ``partitions``, the table.
+Metadata arrives by ``apply``: logs are opened, reconfigured and deleted, or made later (``new_logs``), and each
+partition gets its role. What is here stands in ``partitions``, the table.
 
 Loop's thread only, except ``on_dir_failure``, which the log floor calls from wherever a disk
 failed.
@@ -38,9 +38,10 @@ from pybroker.replication.fetching import Fetch
 from pybroker.replication.follower_fetches import Leading
 from pybroker.replication.isr_proposals import IsrChanges, Send
 from pybroker.replication.moves import Moves
+from pybroker.replication.new_logs import NewLogs
 from pybroker.replication.partition import ACKS_ALL, Partition
 from pybroker.replication.partition_table import PartitionTable
-from pybroker.replication.promises import Promises
+from pybroker.replication.promises import Appended, Promises
 from pybroker.replication.purgatory import (
     Purgatory,
     WaitingDelete,
@@ -54,23 +55,12 @@ from pyclient.protocol import errors
 Leadership = Callable[[TopicPartition, int | None], object]
 
 DEFAULT_TIMEOUT_MS = 30_000
+PLACED_PER_TURN = 500
+"""Partitions of a topic that get their place in the table in one turn, where no log is opened."""
+TELLING_PAUSE_S = 0.1
+"""Logs that cannot be made in such a time are told at once."""
 
 logger = logging.getLogger(__name__)
-
-
-class Appended:
-    """An append: its outcome, and ``done``, the future of what ``acks`` promises (None: it holds
-    already).
-
-    ``done`` raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut,
-    KafkaStorageError.
-    """
-
-    __slots__ = ("done", "info")
-
-    def __init__(self, info: AppendInfo, done: asyncio.Future[None] | None) -> None:
-        self.info = info
-        self.done = done
 
 
 class ReplicaManager:
@@ -87,7 +77,7 @@ class ReplicaManager:
     ) -> None:
         self.node_id = node_id
         self.logs = logs
-        self.partitions = table = PartitionTable(node_id, logs)
+        self.partitions = table = PartitionTable(node_id, logs, NewLogs(self._make_new, loop))
         self.partition, self.find, self.by_id, self.resolve = table.partition, table.find, table.by_id, table.resolve
         self.config = config
         self.clock = clock
@@ -109,7 +99,11 @@ class ReplicaManager:
         self._listeners: list[Leadership] = []
         self._unannounced: dict[TopicPartition, int] = {}
         """Leader epochs that have begun here, but are not in the published metadata yet."""
+        self.on_lost: Callable[[], object] = lambda: None
+        """Called soon after logs could not be made, but for those of metadata that are just being applied."""
+        self._telling: asyncio.TimerHandle | None = None
         self._started = False
+        self._is_applying = False
         logs.on_dir_failure(self.on_dir_failure)
         config.on_change(self._on_config_change)
 
@@ -139,8 +133,13 @@ class ReplicaManager:
 
     def announce(self) -> None:
         """The metadata last applied here is published now: those who wait for a leadership that it
-        gives may begin, and finds there what his log speaks of.
+        gives may begin, and finds there what his log speaks of. New logs are made from now on.
         """
+        self._is_applying = False
+        self._announce()
+        self.partitions.new.go_on()
+
+    def _announce(self) -> None:
         begun, self._unannounced = self._unannounced, {}
         for topic_partition, leader_epoch in begun.items():
             for listener in self._listeners:
@@ -245,7 +244,12 @@ class ReplicaManager:
     # Metadata
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it."""
+        """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it.
+
+        New logs are made later: see ``new_logs``.
+        """
+        self._is_applying = True
+        self.partitions.new.pause()
         before, self.partitions.image = self.partitions.image, image
         if self.leading is not None:
             self.leading.on_brokers(delta.brokers)
@@ -258,8 +262,8 @@ class ReplicaManager:
             self._drop_offline()
         for topic in delta.changed.values():
             config = self._config_of(topic)
-            for partition in self._news(topic, before.topic_by_id(topic.id)):
-                if await self._place(topic, partition, config):
+            for number, partition in enumerate(self._news(topic, before.topic_by_id(topic.id)), 1):
+                if await self._place(topic, partition, config) or number % PLACED_PER_TURN == 0:
                     await asyncio.sleep(0)
         self._started = True
 
@@ -269,10 +273,12 @@ class ReplicaManager:
             yield from topic.partitions
             return
         here = self.partitions.topics.get(topic.name, {})
+        later = self.partitions.new.of(topic.id)
         known = len(before.partitions)
         for index, partition in enumerate(topic.partitions):
             is_same = index < known and partition is before.partitions[index]
-            if not is_same or (index not in here and self.node_id in partition.replicas):
+            is_placed = index in here or index in later
+            if not is_same or (not is_placed and self.node_id in partition.replicas):
                 yield partition
 
     async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
@@ -286,7 +292,6 @@ class ReplicaManager:
                     await self._remove([known])
                 return known is not None
             if known is None:
-                self.partitions.unopened.add((topic.id, image.index))
                 partition = await self._host(topic, image, config)
             elif known.log.config != config:
                 known.log.config = config
@@ -294,45 +299,63 @@ class ReplicaManager:
                 self._give_role(partition, image)
         except errors.KafkaError as error:
             logger.error("%s-%d: %s", topic.name, image.index, error)
-        return known is None
+        return partition is not known
 
     async def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
-        """Opens or makes the log of a partition that is new here."""
+        """Opens the log of a partition that is new here. One that is not there is made later, unless a coordinator
+        needs it at once, or it could not be made before.
+        """
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)
-        if log is None and self._must_wait(topic, image):
+        is_new = not self.partitions.expect(topic.id, image.index)
+        if log is None and self.partitions.must_wait(topic, image, is_start=not self._started):
+            return None
+        if log is None and is_new and not topic.is_internal and not self.logs.is_stray(tp, topic.id):
+            self.partitions.make_later(topic.id, image.index)
             return None
         if log is not None and log.topic_id not in (topic.id, bytes(16)):
             await self._set_aside([log])
-        log = await self._open(tp, topic.id, config)
+        get = self._get_or_create(tp, topic.id, config)
+        if self.logs.is_stray(tp, topic.id):  # it may have to be recovered
+            log = await self._loop.run_in_executor(self._pools.changes, get)
+            log.log_dir.check_online()
+        else:
+            log = get()
+        return self._add(topic.id, log)
+
+    def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Callable[[], Log]:
+        preferred = self.moves.preferred_dir(topic_partition)
+        return partial(self.logs.get_or_create, topic_partition, topic_id, config, preferred)
+
+    def _add(self, topic_id: bytes, log: Log) -> Partition:
         lag_time_max_ms = self.config["replica.lag.time.max.ms"]
-        partition = Partition(tp, topic.id, self.node_id, log, lag_time_max_ms)
+        partition = Partition(log.topic_partition, topic_id, self.node_id, log, lag_time_max_ms)
         self.partitions.add(partition)
         return partition
 
-    async def _open(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """On a thread where it is a stray: it may have to be recovered. A new one is soon made."""
-        get = partial(self.logs.get_or_create, tp, topic_id, config, self.moves.preferred_dir(tp))
-        if not self.logs.is_stray(tp, topic_id):
-            return get()
-        log = await self._loop.run_in_executor(self._pools.changes, get)
-        log.log_dir.check_online()
-        return log
+    def _make_new(self, topic_id: bytes, index: int) -> Partition | None:
+        """Makes a log that was to be made later, and gives the partition its role."""
+        topic = self.partitions.image.topic_by_id(topic_id)
+        image = None if topic is None else self.partitions.image.partition(topic.name, index)
+        if topic is None or image is None or self.node_id not in image.replicas:
+            return None  # the metadata that are just being applied take it away
+        tp = TopicPartition(topic.name, index)
+        self.partitions.expect(topic_id, index)
+        try:
+            partition = self._add(topic_id, self._get_or_create(tp, topic_id, self._config_of(topic))())
+            self._give_role(partition, image)
+        except errors.KafkaError as error:
+            logger.error("%s: %s", tp, error)
+            if self._telling is None:
+                self._telling = self._loop.call_later(TELLING_PAUSE_S, self._tell_lost)
+            return None
+        if not self._is_applying:
+            self._announce()
+        return partition
 
-    def _must_wait(self, topic: TopicImage, image: PartitionImage) -> bool:
-        """Whether the log may be on a disk that is not there, and nobody else surely has what is in it."""
-        replica, tp = (topic.id, image.index), TopicPartition(topic.name, image.index)
-        is_gone = self.logs.offline_dirs or self.logs.directories.missing
-        if not self._started and is_gone and not self.logs.has(tp, topic.id):
-            self.partitions.withheld.add(replica)
-        if replica not in self.partitions.withheld:
-            return False
-        if not self.logs.offline_dirs and self.node_id not in (*image.isr, *image.elr, image.leader):
-            self.partitions.withheld.discard(replica)
-            return False
-        if not self._started:
-            logger.error("%s: its log must be in a log dir that is not there, so it is not started again", tp)
-        return True
+    def _tell_lost(self) -> None:
+        self._telling = None
+        self.on_lost()
 
     def _give_role(self, partition: Partition, image: PartitionImage) -> None:
         led = partition.is_leader
@@ -438,11 +461,11 @@ class ReplicaManager:
 
     def _on_config_change(self, names: frozenset[str]) -> None:
         """Broker keys that are defaults of topic keys may have changed."""
-        for name, partitions in self.partitions.topics.items():
+        for name, partitions in list(self.partitions.topics.items()):
             topic = self.partitions.image.topic(name)
             if topic is not None:
                 config = self._config_of(topic)
-                for partition in partitions.values():
+                for partition in list(partitions.values()):
                     if partition.log.config != config:
                         partition.log.config = config
                         partition.reconfigured()
@@ -461,7 +484,10 @@ class ReplicaManager:
                 self._stop(partition, partition.log.log_dir.storage_error())
 
     def close(self) -> None:
-        """Cancels whatever waits or moves; nothing is appended any more."""
+        """Cancels whatever waits or moves; nothing is appended any more, and no log is made."""
+        self.partitions.new.close()
+        if self._telling is not None:
+            self._telling.cancel()
         if self.fetchers is not None and self.leading is not None:
             self.fetchers.close()
             self.leading.close()

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from pybroker.clock import Clock
 from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.log.producers.marker import EndTxnMarker
-from pybroker.replication.replica_manager import Appended
+from pybroker.replication.promises import Appended
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError

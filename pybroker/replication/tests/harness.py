@@ -125,9 +125,11 @@ class Node:
 
     # Metadata
 
-    def publish(self, delta: MetadataDelta) -> None:
-        """Changes the metadata."""
+    def publish(self, delta: MetadataDelta, *, makes_logs: bool = True) -> None:
+        """Changes the metadata; by default new logs are there when this returns."""
         self.run(self.metadata.publish(delta))
+        while makes_logs and self.replicas.partitions.new:
+            self.turn()
 
     def create(
         self,
@@ -140,6 +142,7 @@ class Node:
         epoch: int = 0,
         partition_epoch: int = 0,
         generation: int = 0,
+        makes_logs: bool = True,
         **configs: str,
     ) -> Partition:
         """Makes or changes a topic; returns its first partition."""
@@ -148,7 +151,7 @@ class Node:
         )
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         topic = TopicImage(name, topic_id(name, generation), images, overrides)
-        self.publish(MetadataDelta(changed={name: topic}))
+        self.publish(MetadataDelta(changed={name: topic}), makes_logs=makes_logs)
         return self.replicas.partitions.topics.get(name, {}).get(0)  # type: ignore[return-value]
 
     def delete(self, name: str = "t") -> None:

@@ -456,6 +456,7 @@ def test_leadership_that_ended_before_its_metadata_was_published_never_began(nod
     gone = MetadataDelta(deleted={"t": topic})
     image = node.metadata.image.apply(MetadataDelta(changed={"t": topic}))
     node.run(node.replicas.apply(MetadataDelta(changed={"t": topic}), image))
+    assert node.replicas.partition(TP).is_leader
     node.run(node.replicas.apply(gone, image.apply(gone)))
     node.replicas.announce()
     assert node.led == [(TP, None)]

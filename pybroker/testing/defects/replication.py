@@ -15,6 +15,7 @@ from pybroker.replication.follower import Followed
 from pybroker.replication.isr import IsrTracker, Shrink
 from pybroker.replication.leader_session import Source
 from pybroker.replication.moves import Moves
+from pybroker.replication.partition_table import PartitionTable
 from pybroker.testing.defects import Patch, defect
 from pybroker.testing.defects.suites import LOGS, in_histories
 
@@ -121,3 +122,26 @@ def what_a_follower_could_not_sync_is_named() -> list[Patch]:
         return not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, lambda error: done(None))
 
     return [(Fetchers, "is_on_disk", is_on_disk)]
+
+
+@defect(f"{TESTS}/test_new_logs.py::test_metadata_do_not_wait_for_logs_which_are_made_in_order")
+def a_topic_is_answered_for_when_it_has_its_logs() -> list[Patch]:
+    """Creating 5 topics of 1,000 partitions took 1.5 s."""
+
+    def make_at_once(self: PartitionTable, topic_id: bytes, index: int) -> None:
+        self.new.add(topic_id, index)
+        self.new.make(topic_id, index)
+
+    return [(PartitionTable, "make_later", make_at_once)]
+
+
+@defect(f"{TESTS}/test_new_logs.py::test_a_log_that_is_not_made_yet_is_not_lost")
+def a_log_that_is_made_later_is_lost() -> list[Patch]:
+    """The controller would give its partition another leader."""
+    return [(PartitionTable, "make_later", lambda self, topic_id, index: self.new.add(topic_id, index))]
+
+
+@defect(f"{TESTS}/test_new_logs.py::test_a_log_that_cannot_be_made_is_lost_and_that_is_told")
+def a_log_that_could_not_be_made_is_forgotten() -> list[Patch]:
+    """Its partition has a leader, which has no log."""
+    return [(PartitionTable, "expect", lambda self, topic_id, index: False)]

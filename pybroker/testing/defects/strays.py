@@ -17,6 +17,7 @@ from pybroker.log.dirs import missing_directories
 from pybroker.log.dirs.strays import Stray, Strays
 from pybroker.log.log import Log
 from pybroker.replication import replica_manager
+from pybroker.replication.partition_table import PartitionTable
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.testing.defects import Patch, defect
 from pybroker.testing.defects.suites import in_histories
@@ -139,12 +140,12 @@ def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
 @defect("pybroker/tests/test_missing_directory.py::test_what_was_there_alone_is_offline_until_the_disk_is_back")
 def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() -> list[Patch]:
     """The very election that its offline disk brought about did so."""
-    must_wait = ReplicaManager._must_wait
+    must_wait = PartitionTable.must_wait
 
-    def at_the_start(self: ReplicaManager, topic: TopicImage, image: PartitionImage) -> bool:
-        return not self._started and must_wait(self, topic, image)
+    def at_the_start(self: PartitionTable, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:
+        return is_start and must_wait(self, topic, image, is_start=True)
 
-    return [(ReplicaManager, "_must_wait", at_the_start)]
+    return [(PartitionTable, "must_wait", at_the_start)]
 
 
 @defect("pybroker/cli/tests/test_strays.py::test_strays_are_removed_by_a_person_only")
