@@ -5,13 +5,18 @@ scripts look for them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, product
 from typing import Final
 
 from pyclient.protocol import errors
 
 MAX_LENGTH: Final = 249
+NAMES_PER_LOOKUP: Final = 10
+"""To look a name up that is alike takes as long as to go past so many names."""
 
+_SEPARATOR = re.compile(r"[._]")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -37,26 +42,46 @@ def unknown_topic(name: str | None) -> errors.UnknownTopicOrPartition:
 
 
 class Collisions:
-    """Finds names that differ only by ``.`` and ``_``: as names of metrics they would be one."""
+    """Finds names that differ only by ``.`` and ``_``: as names of metrics they would be one.
 
-    def __init__(self, existing: Iterable[str]) -> None:
-        self._by_shape = {_shape(name): name for name in existing if _can_collide(name)}
+    The names that could collide with a new one are looked up, however many exist. They are many for a name with many
+    separators. Where that would take longer, all names are gone through, once.
+    """
+
+    def __init__(self, existing: Collection[str], new: int = 1) -> None:
+        """``new``: so many are checked."""
+        self._existing = existing
+        self._most_lookups = len(existing) // (NAMES_PER_LOOKUP * max(1, new))
+        self._added: dict[str, str] = {}
+        """Names by shape, of those that were added."""
 
     def check(self, name: str) -> None:
         """Raises InvalidTopicException where another name collides with ``name``."""
-        if _can_collide(name):
+        pieces = _SEPARATOR.split(name)
+        if len(pieces) == 1:
+            return
+        other = self._added.get(_shape(name))
+        if other is None and 1 << (len(pieces) - 1) <= self._most_lookups:
+            other = next((each for each in _alike(pieces) if each in self._existing), name)
+        elif other is None:
             other = self._by_shape.get(_shape(name), name)
-            if other != name:
-                raise errors.InvalidTopicException(f"Topic '{name}' collides with existing topic: {other}")
+        if other != name:
+            raise errors.InvalidTopicException(f"Topic '{name}' collides with existing topic: {other}")
 
     def add(self, name: str) -> None:
         """``name`` exists from now on."""
-        if _can_collide(name):
-            self._by_shape[_shape(name)] = name
+        self._added[_shape(name)] = name
+
+    @cached_property
+    def _by_shape(self) -> Mapping[str, str]:
+        return {_shape(name): name for name in self._existing}
 
 
-def _can_collide(name: str) -> bool:
-    return "." in name or "_" in name
+def _alike(pieces: Sequence[str]) -> Iterator[str]:
+    """All names that have these pieces between their separators."""
+    first, *rest = pieces
+    for separators in product("._", repeat=len(rest)):
+        yield first + "".join(chain.from_iterable(zip(separators, rest, strict=True)))
 
 
 def _shape(name: str) -> str:

@@ -77,7 +77,7 @@ class Controller:
             )
             return Plan([refusal for _ in requests])
         names = Counter(request.name for request in requests)
-        collisions = Collisions(image.topics)
+        collisions = Collisions(image.topics, len(requests))
         results: list[Outcome] = []
         for request in requests:
             try:

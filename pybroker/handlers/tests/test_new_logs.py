@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from pybroker.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.tests import test_fetch, test_log_dirs
 from pybroker.handlers.tests.harness import Node
 from pybroker.replication.tests.harness import batch
@@ -101,6 +104,23 @@ def test_a_fetch_reads_empty_logs(fresh: Node, version: int) -> None:
     ]
     assert len(fresh.logs) == MANY
     assert fresh.connection.held == 0
+
+
+def test_a_fetch_of_many_new_partitions_leaves_turns_to_others(fresh: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Turn, "is_over", lambda turn: True)
+    fresh.replicas.partitions.new.pause()
+    counts: list[int] = []
+
+    async def count() -> None:
+        while len(fresh.logs) < MANY:
+            counts.append(len(fresh.logs))
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(count(), fetch.handle(test_fetch.request(*[0] * MANY, max_wait_ms=0), fresh.call(12)))
+
+    fresh.run(both())
+    assert max(after - before for before, after in pairwise(counts)) == 1
 
 
 def test_a_fetch_of_a_new_partition_waits_for_its_first_record(fresh: Node) -> None:

@@ -1,0 +1,53 @@
+"""Which names of topics collide, and what it costs to find that out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.cluster.decisions.topic_names import Collisions
+from pyclient.protocol import errors
+
+MANY = 20
+SOME = [f"other_{n}" for n in range(1000)]
+
+
+class Names(set[str]):
+    """Names that are looked up, but not gone through."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all names are gone through")
+
+
+@pytest.mark.parametrize("name", ["plain", "a.b", "a_b_c", "__x__", "......"])
+def test_the_check_of_a_name_costs_the_same_however_many_exist(name: str) -> None:
+    Collisions(Names(SOME)).check(name)
+
+
+def test_names_are_gone_through_where_that_is_less_than_to_look_up_all_that_are_alike() -> None:
+    for name, new in ((".......", 1), ("a.b", 1000), ("." * 249, 1)):
+        with pytest.raises(AssertionError, match="gone through"):
+            Collisions(Names(SOME), new).check(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("a_b", "a.b"), (".", "_"), ("a_b.c_d", "a_b_c.d"), ("x" + "._" * MANY, "x" + "__" * MANY)],
+)
+def test_names_that_are_alike_collide(name: str, other: str) -> None:
+    for one, two in ((name, other), (other, name)):
+        for existing in ([one], [one, *SOME]):
+            with pytest.raises(errors.InvalidTopicException, match="collides with existing topic"):
+                Collisions(existing).check(two)
+        collisions = Collisions([])
+        collisions.add(one)
+        with pytest.raises(errors.InvalidTopicException):
+            collisions.check(two)
+
+
+@pytest.mark.parametrize("other", ["ab", "a.c", "b.b", "a-b", "a.b.", ".a.b", "a.bb"])
+def test_other_names_do_not_collide(other: str) -> None:
+    Collisions([other]).check("a.b")
+    Collisions([other, *SOME]).check("a.b")
+    Collisions([other + "." * MANY]).check("a.b" + "_" * MANY)
