@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
-from pybroker.cluster.metadata.image import TopicImage
+from pybroker.cluster.metadata.image import Configs, TopicImage
 from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
@@ -41,7 +41,8 @@ async def _create(request: CreateTopics.Request, call: Call) -> CreateTopics.Res
     except KafkaError as error:
         outcomes = [error] * len(wanted)
     by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
-    results = [_result(name, outcome, call.broker.config) for name, outcome in by_name.items()]
+    described = _Described(call.broker.config)
+    results = [_result(name, outcome, described) for name, outcome in by_name.items()]
     return CreateTopics.Response(topics=results)
 
 
@@ -58,7 +59,7 @@ def _new_topic(topic: Creatable) -> NewTopic:
     )
 
 
-def _result(name: str, outcome: Outcome, config: BrokerConfig) -> Result:
+def _result(name: str, outcome: Outcome, described: _Described) -> Result:
     if not isinstance(outcome, TopicImage):
         return CreateTopics.Response.CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=str(outcome)
@@ -69,21 +70,31 @@ def _result(name: str, outcome: Outcome, config: BrokerConfig) -> Result:
         error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
-        configs=_configs(outcome, config),
+        configs=described.of(outcome.configs),
     )
 
 
-def _configs(topic: TopicImage, config: BrokerConfig) -> list[Config]:
-    configs = []
-    for name in sorted(TOPICS):
-        shown = describe_topic_key(config, name, topic.configs)
-        configs.append(
-            CreateTopics.Response.CreatableTopicConfigs(
-                name=name,
-                value=shown.text,
-                read_only=False,
-                config_source=shown.source,
-                is_sensitive=TOPICS[name].is_sensitive,
-            )
+class _Described:
+    """The configurations of a request's topics. Those that override the same share one answer."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._found: dict[frozenset[tuple[str, str]], list[Config]] = {}
+
+    def of(self, overrides: Configs) -> list[Config]:
+        """What a topic with these overrides has."""
+        key = frozenset(overrides.items())
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = [self._describe(name, overrides) for name in sorted(TOPICS)]
+        return found
+
+    def _describe(self, name: str, overrides: Configs) -> Config:
+        shown = describe_topic_key(self._config, name, overrides)
+        return CreateTopics.Response.CreatableTopicConfigs(
+            name=name,
+            value=shown.text,
+            read_only=False,
+            config_source=shown.source,
+            is_sensitive=TOPICS[name].is_sensitive,
         )
-    return configs

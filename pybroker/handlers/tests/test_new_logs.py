@@ -115,6 +115,7 @@ def test_a_fetch_of_many_new_partitions_leaves_turns_to_others(fresh: Node, monk
         while len(fresh.logs) < MANY:
             counts.append(len(fresh.logs))
             await asyncio.sleep(0)
+        counts.append(MANY)
 
     async def both() -> None:
         await asyncio.gather(count(), fetch.handle(test_fetch.request(*[0] * MANY, max_wait_ms=0), fresh.call(12)))

@@ -47,6 +47,20 @@ def test_a_created_topic_is_answered_in_every_version(version: int) -> None:
     run(scenario)
 
 
+def test_each_topic_of_a_request_has_its_own_configuration() -> None:
+    async def scenario(ask: Administration) -> None:
+        values = {"a": "5", "b": None, "c": "6", "d": "5"}
+        configs = {name: [Config(name="retention.ms", value=value)] if value else [] for name, value in values.items()}
+        topics = [
+            Creatable(name=name, num_partitions=1, replication_factor=1, configs=each) for name, each in configs.items()
+        ]
+        response = await ask(CreateTopics, 7, CreateTopics.Request(topics=topics))
+        told = {topic.name: {each.name: each.value for each in topic.configs} for topic in response.topics}
+        assert {name: shown["retention.ms"] for name, shown in told.items()} == values | {"b": "604800000"}
+
+    run(scenario)
+
+
 def test_each_topic_of_a_request_has_its_own_result() -> None:
     async def scenario(ask: Administration) -> None:
         names = ["ok", "a/b", "twice", "twice"]
