@@ -63,6 +63,19 @@ def test_a_killed_broker_stays_away_until_it_is_restarted_and_has_lost_nothing()
     assert not broker.data_dir.exists()
 
 
+def test_a_broker_that_is_killed_while_it_makes_the_logs_of_a_topic_makes_the_others_when_it_is_back() -> None:
+    partitions = 3000
+    with pybroker.run() as broker, Admin(broker.bootstrap_servers) as admin:
+        with Producer(broker.bootstrap_servers) as producer:
+            admin.create_topics("wide", num_partitions=partitions)
+            producer.send("wide", value=b"first", partition=partitions - 1).result(30)
+            broker.kill()
+        broker.restart()
+        with Producer(broker.bootstrap_servers) as producer:
+            sent = [producer.send("wide", value=b"later", partition=n) for n in range(partitions)]
+            assert [each.result(60).offset for each in sent] == [0] * (partitions - 1) + [1]
+
+
 def test_a_halted_broker_answers_nothing_until_it_goes_on() -> None:
     with pybroker.run() as broker:
         broker.pause()
