@@ -247,7 +247,7 @@ class Broker:
         self.logs = LogManager(
             self.folder.log_dirs,
             self._storage,
-            lambda topic: topic_config(self.config, {}),
+            topic_config(self.config, {}),
             self.clock,
             cluster_id=self.cluster_id,
             node_id=self.node_id,

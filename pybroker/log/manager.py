@@ -61,7 +61,7 @@ class NoLogDir(Exception):
 class LogManager:
     """The logs of one broker.
 
-    ``config_for(topic)`` gives the configuration of a log that is opened at the start;
+    Logs that are opened at the start have ``config`` without retention and compaction until their topics' is known.
     ``pools`` run what may take long (None: at once, on the caller's thread).
     """
 
@@ -69,7 +69,7 @@ class LogManager:
         self,
         log_dirs: Iterable[str],
         storage: Storage,
-        config_for: Callable[[str], LogConfig],
+        config: LogConfig,
         clock: Clock,
         *,
         cluster_id: str,
@@ -81,7 +81,7 @@ class LogManager:
         directories: Directories = NOTHING_MISSING,
     ) -> None:
         self._storage = storage
-        self._config_for = config_for
+        self._config = config
         self._clock = clock
         self._cluster_id = cluster_id
         self._node_id = node_id
@@ -173,7 +173,8 @@ class LogManager:
     def _load_dir(self, log_dir: LogDir) -> None:
         clean = log_dir.take_clean_shutdown()
         self._remove_leftovers(log_dir)
-        opened = open_logs(log_dir, self._config_at_start, self._threads, self._clock.now_ms(), clean=clean)
+        config = self._configs.one_for(self._config.keeping_everything())
+        opened = open_logs(log_dir, config, self._threads, self._clock.now_ms(), clean=clean)
         pairs = [self._adopt(log_dir, log) for log in opened.logs]
         log_dir.stale |= opened.checkpointed - log_dir.logs.keys()
         for pair in filter(None, pairs):
@@ -184,9 +185,6 @@ class LogManager:
         self._strays.look_into(log_dir)
         stop = " after a clean stop" if clean else " after an unclean stop" if log_dir.logs else ""
         logger.info("%d logs opened in %s%s", len(log_dir.logs), log_dir.path, stop)
-
-    def _config_at_start(self, topic: str) -> LogConfig:
-        return self._configs.one_for(self._config_for(topic).keeping_everything())
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
         """Removals go on where they were cut off; of moves that were cut off the copies go."""

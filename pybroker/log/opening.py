@@ -8,8 +8,9 @@ Thread-safety: blocks; no other code knows the logs yet.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -39,12 +40,11 @@ class Opened(NamedTuple):
 
 
 def open_logs(
-    log_dir: LogDir, config_for: Callable[[str], LogConfig], threads: int, now_ms: int, *, clean: bool
+    log_dir: LogDir, config: LogConfig, threads: int, now_ms: int, *, clean: bool
 ) -> Opened:
     """Opens every log in ``log_dir``, after an unclean stop on so many threads.
 
-    ``config_for(topic)`` gives a log's configuration; ``clean`` says whether the last stop was. Raises OSError and
-    KafkaStorageError.
+    ``clean`` says whether the last stop was. Raises OSError and KafkaStorageError.
     """
     recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
     starts = log_dir.read_checkpoint(checkpoints.LOG_START)
@@ -61,27 +61,36 @@ def open_logs(
             recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
         )
         path = log_dir.file(folder)
-        if tp not in known and not _is_log(log_dir.storage, path):
+        found = log_dir.storage.files(path)
+        if tp not in known and not _is_log(log_dir.storage, path, found):
             logger.warning("%s has the name of a log, and nothing of one: it is left alone", path)
             return None
-        note = strays.read_note(log_dir.storage, path)
+        note = strays.read_note(log_dir.storage, path) if strays.FILE_NAME in found else None
         if note is not None:
             returned.append(path)
             checkpointed = strays.merged(checkpointed, note)
-        config = config_for(tp.topic)
-        return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms)
+        return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms, found=found)
 
     folders = log_dir.storage.folders(log_dir.path)
-    with ThreadPoolExecutor(1 if clean else threads, thread_name_prefix="log-recovery") as pool:
-        logs = [log for log in pool.map(open_one, folders) if log is not None]
+    with _mapping(1 if clean else threads) as over:
+        logs = [log for log in over(open_one, folders) if log is not None]
     return Opened(logs, known, returned)
 
 
-def _is_log(storage: Storage, folder: str) -> bool:
-    """Whether a folder has something of a log, or is empty as one that has just been made."""
-    if storage.exists(f"{folder}/{partition_metadata.FILE_NAME}"):
+@contextlib.contextmanager
+def _mapping(threads: int) -> Iterator[Callable[..., Iterable[Log | None]]]:
+    """Gives ``map``, on so many threads; the caller's is enough where nothing has to be checked."""
+    if threads == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+        yield pool.map
+
+
+def _is_log(storage: Storage, folder: str, files: Mapping[str, int]) -> bool:
+    """Whether a folder with these files has something of a log, or is empty as one that has just been made."""
+    if partition_metadata.FILE_NAME in files:
         return True
-    files = storage.files(folder)
     if not files and not storage.folders(folder):
         return True
     return any(state is not None and state.start is not Start.REMOVES for state in map(file_state, files))

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pybroker.log.cleaned_segment import CLEANED_SUFFIX, INDEX_SUFFIXES, SWAP_SUFFIX, finish_swap
@@ -71,10 +72,15 @@ def load(
     *,
     clean: bool,
     now_ms: int,
+    found: Mapping[str, int] | None = None,
 ) -> Log:
-    """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError."""
+    """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError.
+
+    ``found``: the files in the folder, by name with their sizes, where that is known.
+    """
     with log_dir.failing(f"opening {folder}"):
-        return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms).load()
+        found = log_dir.storage.files(folder) if found is None else found
+        return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms, found).load()
 
 
 class _Loader:
@@ -89,6 +95,7 @@ class _Loader:
         checkpointed: Checkpointed,
         clean: bool,
         now_ms: int,
+        found: Mapping[str, int],
     ) -> None:
         self.log_dir = log_dir
         self.storage = log_dir.storage
@@ -98,10 +105,9 @@ class _Loader:
         self.checkpointed = checkpointed
         self.clean = clean
         self.now_ms = now_ms
-        self.files: dict[str, int] = {}
+        self.files = self._known_files(found)
 
     def load(self) -> Log:
-        self.files = self._known_files()
         self._remove_leftovers()
         segments = self._segments()
         epochs, epochs_known = self._epochs()
@@ -158,9 +164,8 @@ class _Loader:
 
     # Leftovers
 
-    def _known_files(self) -> dict[str, int]:
+    def _known_files(self, found: Mapping[str, int]) -> dict[str, int]:
         """Returns names and sizes. Files that are not the log's are ignored, and logged."""
-        found = self.storage.files(self.folder)
         known = {name: size for name, size in found.items() if file_state(name) is not None}
         if len(known) < len(found):
             foreign = ", ".join(sorted(found.keys() - known.keys()))
@@ -201,7 +206,7 @@ class _Loader:
                         self._remove(f"{offset:020d}{suffix}")
             finish_swap(self.storage, f"{self.folder}/{base:020d}")
             self.storage.sync_folder(self.folder)
-            self.files = self._known_files()
+            self.files = self._known_files(self.storage.files(self.folder))
         for name in [name for name in self.files if name.endswith(SWAP_SUFFIX)]:
             self._remove(name)
 

@@ -55,7 +55,7 @@ class Bench:
         logs = LogManager(
             [folder],
             Storage(),
-            lambda topic: topic_config(config, {}),
+            topic_config(config, {}),
             clock,
             cluster_id="bench",
             node_id=1,

@@ -132,7 +132,7 @@ class History:
         self.logs = LogManager(
             [f"{self.root}/data"],
             UnsyncedStorage(),
-            lambda topic: self.config,
+            self.config,
             self.clock,
             cluster_id="cluster",
             node_id=1,

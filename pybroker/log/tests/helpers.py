@@ -184,7 +184,7 @@ def manager(
     return LogManager(
         [str(path) for path in dirs],
         storage or Storage(),
-        lambda topic: used,
+        used,
         ManualClock(NOW),
         **options,
     )

@@ -44,7 +44,7 @@ class Compacted:
         self.clock = ManualClock(NOW)
         self.storage = storage or UnsyncedStorage()
         self.logs = LogManager(
-            [f"{root}/data"], self.storage, lambda topic: config, self.clock, cluster_id="cluster", node_id=1
+            [f"{root}/data"], self.storage, config, self.clock, cluster_id="cluster", node_id=1
         )
         self.logs.load()
         self.log = self.logs.get_or_create(TP, TOPIC_ID, config)
@@ -498,7 +498,7 @@ def test_a_log_that_is_moved_is_not_compacted(tmp_path):
     logs = LogManager(
         [f"{tmp_path}/data", str(other)],
         made.storage,
-        lambda topic: CONFIG,
+        CONFIG,
         made.clock,
         cluster_id="cluster",
         node_id=1,

@@ -28,7 +28,7 @@ def config_with(**values: str) -> BrokerConfig:
 
 
 def a_log(root):
-    logs = LogManager([str(root)], Storage(), lambda topic: CONFIG, SystemClock(), cluster_id="c", node_id=1)
+    logs = LogManager([str(root)], Storage(), CONFIG, SystemClock(), cluster_id="c", node_id=1)
     logs.load()
     log = logs.get_or_create(TP, bytes(16), CONFIG)
     for value in (b"1", b"2", b"3"):

@@ -158,7 +158,7 @@ class Scenario:
         monkeypatch.setattr(index_file, "_saving", self.run.lock())
         self.loop = self.run.lock()
         self.logs = LogManager(
-            [str(root)], self.disk, lambda topic: CONFIG, ManualClock(NOW), cluster_id="cluster", node_id=1
+            [str(root)], self.disk, CONFIG, ManualClock(NOW), cluster_id="cluster", node_id=1
         )
         self.logs.load()
         self.log: Log = self.logs.get_or_create(TP, TOPIC_ID, CONFIG)

@@ -90,7 +90,7 @@ class Node:
         self.logs = LogManager(
             self.paths,
             self.storage,
-            lambda topic: topic_config(self.config, {}),
+            topic_config(self.config, {}),
             self.clock,
             cluster_id="cluster",
             node_id=self.node_id,
