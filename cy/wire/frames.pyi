@@ -54,6 +54,11 @@ class FrameReader:
         """Receives once: the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError,
         OSError.
         """
+    def receive_by(self, read: Callable[[int, memoryview], int]) -> int:
+        """Receives all that ``read(size, view)`` has, as a layer that decrypts gives it; the view dies with the call.
+
+        ``read`` returns the number of bytes, 0 at the end, AGAIN. Returns and raises as ``receive``.
+        """
     def go_on(self) -> None:
         """Begins a visit without receiving."""
     def visit_s(self) -> float:

@@ -15,9 +15,9 @@ A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any*
 memory. A pooled block is not reused while views of it are alive.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_WRITE, PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
-from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.memoryview cimport PyMemoryView_FromMemory, PyMemoryView_FromObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
@@ -174,6 +174,16 @@ def protocol_of(prefix):
     return ""
 
 
+cdef inline Py_ssize_t read_into(object read, char* data, Py_ssize_t size) except? -2:
+    return read(size, PyMemoryView_FromMemory(data, size, PyBUF_WRITE))
+
+
+cdef bint owns_whole(FrameReader reader) except -1:
+    """A frame is in own from its first byte to its last."""
+    cdef Py_ssize_t used = reader.filled - reader.begin
+    return used >= 4 and used >= 4 + reader.declared()
+
+
 cdef class FrameReader:
     """The receiving half of one connection.
 
@@ -236,6 +246,37 @@ cdef class FrameReader:
         self.spilled = max(0, count - <Py_ssize_t> parts[0].iov_len)
         self.begin_visit()
         return count
+
+    def receive_by(self, read):
+        """Receives all that ``read`` has, which is little enough for scratch: what lies below decrypts.
+
+        ``read(size, view)`` fills the view, which dies with the call: the number of bytes, 0 at the end,
+        AGAIN. Returns and raises as ``receive``; STARVED where ``read`` has more.
+        """
+        cdef Block scratch = self.memory.scratch
+        cdef Py_ssize_t count, needed, total = 0, room
+        while True:
+            if self.own is None:
+                count = read_into(read, scratch.data + self.filled, scratch.capacity - self.filled)
+                self.filled += max(count, 0)
+            elif owns_whole(self):
+                count = read_into(read, scratch.data + self.spilled, scratch.capacity - self.spilled)
+                self.spilled += max(count, 0)
+            else:
+                needed = self.make_room()
+                if needed < 0:
+                    return STARVED
+                if needed == 0:  # first the length: what follows the frame must not lie in own
+                    needed = 4 - (self.filled - self.begin)
+                room = min(self.own.capacity - self.filled, needed)
+                count = read_into(read, self.own.data + self.filled, room)
+                self.filled += max(count, 0)
+            if count <= 0:
+                break
+            total += count
+        if total:
+            self.begin_visit()
+        return total or count
 
     def go_on(self):
         """Begins a visit without receiving."""

@@ -18,5 +18,9 @@ class SendQueue:
         """Sends until the socket takes no more; True when nothing is left. Raises OSError,
         EOFError.
         """
+    def peek(self, size: int) -> bytes:
+        """The next bytes, at most ``size``, for a layer that encrypts. Raises OSError, EOFError."""
+    def drop(self, count: int) -> bool:
+        """The next ``count`` bytes, as ``peek`` gave them, are on their way. True when nothing is left."""
     def close(self) -> None:
         """Forgets what was not sent."""

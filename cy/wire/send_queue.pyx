@@ -9,6 +9,8 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport memset
 
+import os
+
 from cy.wire.sendfile cimport FileSlice, send_slice
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -149,6 +151,36 @@ cdef class SendQueue:
         self.items = None
         self.head = self.sent = 0
         return 0
+
+    def peek(self, Py_ssize_t size):
+        """The next bytes, at most ``size``, for a layer that encrypts; empty where nothing is left.
+
+        File slices are read. Raises OSError, and EOFError as ``flush``.
+        """
+        cdef Py_ssize_t index = self.head, skip = self.sent, wanted, end
+        cdef list pieces = []
+        cdef object part
+        end = 0 if self.items is None else len(self.items)
+        while index < end and size > 0:
+            part = self.items[index]
+            wanted = min(size_of(part) - skip, size)
+            if type(part) is bytes:
+                pieces.append(part[skip:skip + wanted])
+            else:
+                piece = os.pread((<FileSlice> part).fd, wanted, (<FileSlice> part).position + skip)
+                if len(piece) < wanted:
+                    raise EOFError(f"file ended at {skip + len(piece)} of {size_of(part)} bytes of {part!r}")
+                pieces.append(piece)
+            size -= wanted
+            skip = 0
+            index += 1
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def drop(self, Py_ssize_t count):
+        """The next ``count`` bytes, as ``peek`` gave them, are on their way. True when nothing is left."""
+        if self.items is not None:
+            self.advance(count)
+        return self.items is None
 
     def close(self):
         """Forgets what was not sent."""
