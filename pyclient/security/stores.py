@@ -1,0 +1,235 @@
+"""Key stores and trust stores, as Kafka's settings name them: PEM as a file or as text, PKCS12, JKS.
+
+``ssl.keystore.type`` and ``ssl.truststore.type`` are PEM, PKCS12 or JKS. Java opens PKCS12 also where JKS is named,
+and so does this: the first bytes of a file tell which of them it is. Where no type is given, they tell PEM too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pyclient.security import jks, pem, pkcs12
+from pyclient.security.trouble import BadStore, TlsConfigError, WrongPassword
+
+Settings = Mapping[str, Any]
+"""Kafka's keys without a listener's prefix; None, or no entry, is a setting that is not given."""
+
+PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+TYPES: Final = (PEM, PKCS12, JKS)
+_BEGIN: Final = "-----BEGIN"
+
+KEY_PASSWORD: Final = "ssl.key.password"
+_KEY_TYPE, _TRUST_TYPE = "ssl.keystore.type", "ssl.truststore.type"
+_KEY_FILE, _TRUST_FILE = "ssl.keystore.location", "ssl.truststore.location"
+_KEY_FILE_PASSWORD, _TRUST_FILE_PASSWORD = "ssl.keystore.password", "ssl.truststore.password"
+_KEY, _CHAIN = "ssl.keystore.key", "ssl.keystore.certificate.chain"
+_CERTIFICATES: Final = "ssl.truststore.certificates"
+
+
+class KeyStore(NamedTuple):
+    """A private key and its certificates, in PEM."""
+
+    key: str
+    """Encrypted where it was so in a PEM."""
+    password: str | None
+    """Opens the key where it is encrypted."""
+    chain: tuple[str, ...]
+    """The key's own certificate first."""
+    setting: str
+    """Which has named it."""
+    file: str
+    """Empty: the setting's own text."""
+
+    def __repr__(self) -> str:
+        return f"KeyStore({self.setting}, {self.file or 'text'})"
+
+
+class TrustStore(NamedTuple):
+    """The certificates that are trusted, in PEM."""
+
+    certificates: tuple[str, ...]
+    setting: str
+    file: str
+
+    def __repr__(self) -> str:
+        return f"TrustStore({self.setting}, {self.file or 'text'})"
+
+
+def key_store(settings: Settings) -> KeyStore | None:
+    """The key store that the settings name; None where they name none. Raises TlsConfigError."""
+    key, chain, path = (_text(settings, name) for name in (_KEY, _CHAIN, _KEY_FILE))
+    password, key_password = settings.get(_KEY_FILE_PASSWORD), settings.get(KEY_PASSWORD)
+    declared = _type(settings, _KEY_TYPE)
+    if key:
+        _check_inline(_KEY, _KEY_TYPE, declared)
+        if not chain:
+            raise TlsConfigError(_CHAIN, f"is missing beside {_KEY}")
+        if path:
+            raise TlsConfigError(_KEY_FILE, f"is given beside {_KEY}, which is the key itself: one of them")
+        _check_no_password(_KEY_FILE_PASSWORD, password, f"; {KEY_PASSWORD} is the one of its key")
+        return _pem_keys(key, chain, key_password, _KEY, "")
+    if chain:
+        raise TlsConfigError(_KEY, f"is missing beside {_CHAIN}")
+    if not path:
+        if password is not None:
+            raise TlsConfigError(_KEY_FILE, f"is missing beside {_KEY_FILE_PASSWORD}")
+        return None
+    data = _load(_KEY_FILE, path)
+    kind = _kind(data, _KEY_FILE, path, _KEY_TYPE, declared)
+    if kind == PEM:
+        _check_no_password(_KEY_FILE_PASSWORD, password, f"; {KEY_PASSWORD} is the one of its key")
+        text = data.decode("utf-8", "replace")
+        return _pem_keys(text, text, key_password, _KEY_FILE, path)
+    if password is None:
+        raise TlsConfigError(_KEY_FILE_PASSWORD, f"is missing for {path}, which is {kind}")
+    found, ders = _opened(data, kind, password, key_password, path)
+    blocks = tuple(pem.block(pem.CERTIFICATE, der) for der in ders)
+    return KeyStore(pem.block(pem.PRIVATE_KEY, found), None, blocks, _KEY_FILE, path)
+
+
+def trust_store(settings: Settings) -> TrustStore | None:
+    """The trust store that the settings name; None where they name none. Raises TlsConfigError."""
+    text, path = _text(settings, _CERTIFICATES), _text(settings, _TRUST_FILE)
+    password = settings.get(_TRUST_FILE_PASSWORD)
+    declared = _type(settings, _TRUST_TYPE)
+    if text:
+        _check_inline(_CERTIFICATES, _TRUST_TYPE, declared)
+        if path:
+            raise TlsConfigError(_TRUST_FILE, f"is given beside {_CERTIFICATES}: one of them")
+        _check_no_password(_TRUST_FILE_PASSWORD, password)
+        return _trusted(pem.certificates(text), _CERTIFICATES, "")
+    if not path:
+        if password is not None:
+            raise TlsConfigError(_TRUST_FILE, f"is missing beside {_TRUST_FILE_PASSWORD}")
+        return None
+    data = _load(_TRUST_FILE, path)
+    kind = _kind(data, _TRUST_FILE, path, _TRUST_TYPE, declared)
+    if kind == PEM:
+        _check_no_password(_TRUST_FILE_PASSWORD, password)
+        return _trusted(pem.certificates(data.decode("utf-8", "replace")), _TRUST_FILE, path)
+    ders = _ders(data, kind, password, path)
+    return _trusted([pem.block(pem.CERTIFICATE, der) for der in ders], _TRUST_FILE, path)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _text(settings: Settings, name: str) -> str:
+    """The value, empty where it is not given. A place that holds a PEM, and the reverse, are told."""
+    value = settings.get(name)
+    if value is None:
+        return ""
+    text = str(value).strip()
+    is_place = name in (_KEY_FILE, _TRUST_FILE)
+    if is_place and _BEGIN in text:
+        right = _CERTIFICATES if name == _TRUST_FILE else f"{_KEY} and {_CHAIN}"
+        raise TlsConfigError(name, f"is a PEM, not the name of a file: give it as {right}")
+    if text and not is_place and _BEGIN not in text:
+        right = _TRUST_FILE if name == _CERTIFICATES else _KEY_FILE
+        raise TlsConfigError(name, f"is no PEM, which begins with {_BEGIN}: the name of a file is {right}")
+    return text
+
+
+def _type(settings: Settings, name: str) -> str | None:
+    value = settings.get(name)
+    if not value:
+        return None
+    declared = str(value).strip().upper()
+    if declared not in TYPES:
+        raise TlsConfigError(name, f"{value} is none of {', '.join(TYPES)}")
+    return declared
+
+
+def _check_inline(setting: str, type_setting: str, declared: str | None) -> None:
+    if declared not in (None, PEM):
+        raise TlsConfigError(type_setting, f"is {declared}, but {setting} is given, which needs {PEM}")
+
+
+def _check_no_password(setting: str, password: Any, more: str = "") -> None:
+    if password is not None:
+        raise TlsConfigError(setting, f"is given, but a PEM has no store password{more}")
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _load(setting: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise TlsConfigError(setting, f"{path}: {error.strerror}") from None
+
+
+def _kind(data: bytes, setting: str, path: str, type_setting: str, declared: str | None) -> str:
+    """What the file is, by its first bytes. Raises TlsConfigError where that is not what it has to be."""
+    if data.startswith(jks.MAGIC):
+        found = JKS
+    elif data.startswith(jks.JCEKS_MAGIC):
+        convert = "keytool -importkeystore -deststoretype PKCS12"
+        raise TlsConfigError(setting, f"{path} is JCEKS, which is not read: {convert} makes a PKCS12 of it")
+    elif data.startswith(pkcs12.MAGIC):
+        found = PKCS12
+    elif _BEGIN.encode() in data:
+        found = PEM
+    else:
+        raise TlsConfigError(setting, f"{path} is none of {', '.join(TYPES)}")
+    if declared is not None and (declared == PEM) is not (found == PEM):
+        raise TlsConfigError(type_setting, f"is {declared}, but {path} is {found}")
+    return found
+
+
+def _opened(
+    data: bytes, kind: str, password: str, key_password: str | None, path: str
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """The key and its chain, in DER."""
+    setting = _KEY_FILE_PASSWORD
+    try:
+        if kind == PKCS12:
+            key, chain = pkcs12.read(data, password)
+        else:
+            store = jks.read(data, password)
+            setting = KEY_PASSWORD
+            key, chain = None, ()
+            if store.keys:
+                chain = store.keys[0].chain
+                key = jks.reveal(store.keys[0].hidden, password if key_password is None else key_password)
+    except WrongPassword as error:
+        raise TlsConfigError(setting, f"{path}: {error}") from None
+    except BadStore as error:
+        raise TlsConfigError(_KEY_FILE, f"{path}: {error}") from None
+    if key is None or not chain:
+        raise TlsConfigError(_KEY_FILE, f"{path} has no private key with a certificate")
+    return key, chain
+
+
+def _ders(data: bytes, kind: str, password: str | None, path: str) -> tuple[bytes, ...]:
+    """The certificates of a trust store, those of keys too, as Java has it."""
+    try:
+        if kind == PKCS12:
+            return pkcs12.read(data, password).certificates
+        store = jks.read(data, password)
+        return store.trusted + tuple(each.chain[0] for each in store.keys if each.chain)
+    except WrongPassword as error:
+        raise TlsConfigError(_TRUST_FILE_PASSWORD, f"{path}: {error}") from None
+    except BadStore as error:
+        raise TlsConfigError(_TRUST_FILE, f"{path}: {error}") from None
+
+
+def _pem_keys(text: str, chain_text: str, password: str | None, setting: str, path: str) -> KeyStore:
+    keys, chain = pem.keys(text), pem.certificates(chain_text)
+    where = f"{path} has" if path else "has"
+    if len(keys) != 1:
+        raise TlsConfigError(setting, f"{where} {len(keys)} private keys, and has to have one")
+    if not chain:
+        raise TlsConfigError(setting if path else _CHAIN, f"{where} no certificate")
+    if pem.is_encrypted(keys[0]) and password is None:
+        raise TlsConfigError(KEY_PASSWORD, f"is missing: the key of {path or setting} is encrypted")
+    return KeyStore(keys[0], password, tuple(chain), setting, path)
+
+
+def _trusted(certificates: list[str], setting: str, path: str) -> TrustStore:
+    if not certificates:
+        raise TlsConfigError(setting, f"{path} has no certificate" if path else "has no certificate")
+    return TrustStore(tuple(certificates), setting, path)

@@ -1,0 +1,25 @@
+"""What is wrong with settings of TLS, or with the files that they name."""
+
+from __future__ import annotations
+
+
+class TlsConfigError(ValueError):
+    """A setting that is missing, wrong or contradicts another. ``setting`` is its name; the text names setting and
+    file, and never a password or a key.
+    """
+
+    def __init__(self, setting: str, complaint: str) -> None:
+        super().__init__(f"{setting}: {complaint}")
+        self.setting = setting
+        self.complaint = complaint
+
+    def __reduce__(self) -> tuple[type[TlsConfigError], tuple[str, str]]:
+        return type(self), (self.setting, self.complaint)
+
+
+class BadStore(Exception):
+    """A store that cannot be read; the text says why, without a name."""
+
+
+class WrongPassword(BadStore):
+    """The password does not open the store, or its key."""
