@@ -1,0 +1,79 @@
+"""The name in a certificate as Kafka shows it: the text of Java's ``X500Principal.getName()``, which is RFC 2253."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from cryptography import x509
+
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+"""The types that RFC 2253 names. Java writes all others as numbers, and their values as bytes."""
+_TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1B: "latin-1", 0x1E: "utf-16-be"}
+"""Tags of strings that Java shows as text, and how their bytes are to be read."""
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+_LONG_FORM: Final = 0x80
+_HEADER: Final = 2
+
+Element = tuple[int, bytes, bytes]
+"""Tag, content, and all bytes of an element of DER."""
+
+
+def subject(certificate: bytes) -> str:
+    """The subject of a certificate in DER, its last part first. Raises ValueError."""
+    encoded = x509.load_der_x509_certificate(certificate).subject.public_bytes()
+    ((_, parts, _),) = elements(encoded)
+    names = ["+".join(_attribute(content) for _, content, _ in elements(part)) for _, part, _ in elements(parts)]
+    return ",".join(reversed(names))
+
+
+def elements(data: bytes) -> Iterator[Element]:
+    """What lies side by side in DER that was checked."""
+    while data:
+        tag, size, start = data[0], data[1], _HEADER
+        if size >= _LONG_FORM:
+            start += size - _LONG_FORM
+            size = int.from_bytes(data[_HEADER:start], "big")
+        yield tag, data[start : start + size], data[: start + size]
+        data = data[start + size :]
+
+
+def _attribute(data: bytes) -> str:
+    (_, oid, _), (tag, content, whole) = elements(data)
+    name = _dotted(oid)
+    keyword = _KEYWORDS.get(name)
+    if keyword is None or tag not in _TEXTS:
+        return f"{keyword or name}=#{whole.hex()}"
+    return f"{keyword}={escaped(content.decode(_TEXTS[tag], 'replace'))}"
+
+
+def _dotted(oid: bytes) -> str:
+    numbers, number = list[int](), 0
+    for byte in oid:
+        number = number << 7 | byte & 0x7F
+        if byte < _LONG_FORM:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def escaped(value: str) -> str:
+    """With a backslash before what has a meaning in a name, and before white space at either end."""
+    text = [f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in value]
+    characters = "".join(text)
+    inner = characters.strip(" \r")
+    if not inner:
+        return "".join(f"\\{each}" for each in characters)
+    before, _, after = characters.partition(inner)
+    return "".join((*(f"\\{each}" for each in before), inner, *(f"\\{each}" for each in after)))
