@@ -15,6 +15,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import isr_messages
@@ -31,6 +32,7 @@ from pybroker.config import (
     listeners,
     topic_config,
 )
+from pybroker.config.listeners import TLS
 from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
@@ -56,6 +58,9 @@ from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.store.interface import ConnectionLoss, CoordinationStore, SessionExpired
 from pybroker.store.stores import StoreFactory, StoreOptions, open_store
+
+if TYPE_CHECKING:
+    from pybroker.security.listener_tls import ListenerTls
 
 UNPACKERS = 2
 GRACE_S = 1.0
@@ -99,6 +104,7 @@ class Broker:
         """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
+        self._secured: Mapping[str, ListenerTls] = {}
         self._opened = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -106,6 +112,7 @@ class Broker:
         self._watch_loop()
         self._opened.callback(self.unpackers.shutdown, wait=False, cancel_futures=True)
         self._opened.callback(self.pools.shutdown)
+        await self._secure()
         self._bind()
         try:
             await self._open_cluster()
@@ -133,10 +140,13 @@ class Broker:
         self.watch.start()
         self._opened.callback(self.watch.stop)
 
+    async def _secure(self) -> None:
+        """TLS of the listeners that speak it. Raises ConfigError."""
+        if any(endpoint.security_protocol == TLS for endpoint in listeners(self.config)):
+            self._secured = await self.loop.run_in_executor(self.pools.changes, _tls_of, self.config)
+
     def _bind(self) -> None:
         for endpoint in listeners(self.config):
-            if endpoint.security_protocol != "PLAINTEXT":
-                raise StartError(f"listener {endpoint}: only PLAINTEXT is there yet")
             try:
                 listener = bind(endpoint)
             except OSError as error:
@@ -189,6 +199,7 @@ class Broker:
             lambda: self.peer_secret,
             self.loop,
             listener=self.config["inter.broker.listener.name"],
+            protocol=self.config["security.inter.broker.protocol"],
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
             if self.config.is_set("replica.socket.receive.buffer.bytes")
             else -1,
@@ -300,7 +311,7 @@ class Broker:
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
-            self.net.start(self._bound)
+            self.net.start(self._bound, self._secured)
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
@@ -311,6 +322,8 @@ class Broker:
             self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
+        if self._secured:
+            self._watch_certificates()
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
@@ -318,6 +331,14 @@ class Broker:
         compaction.start()
         self._opened.push_async_callback(compaction.stop)
         self._opened.push_async_callback(self.node.retire)
+
+    def _watch_certificates(self) -> None:
+        from pybroker.security.certificate_watch import CertificateWatch
+
+        watch = CertificateWatch(self._secured.values(), self.loop, self.pools.upkeep)
+        self.config.on_change(watch.on_change)
+        watch.start()
+        self._opened.push_async_callback(watch.stop)
 
     async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """Asks the controller, wherever it is, to change in-sync replicas. Raises KafkaError."""
@@ -374,6 +395,13 @@ class Broker:
 
     async def _on_pool(self, work: Callable[[], None]) -> None:
         await self.loop.run_in_executor(self.pools.changes, work)
+
+
+def _tls_of(config: BrokerConfig) -> Mapping[str, ListenerTls]:
+    """TLS of the listeners. What is off costs nothing, not even its import."""
+    from pybroker.security.listener_tls import secured
+
+    return secured(config, listeners(config))
 
 
 def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:

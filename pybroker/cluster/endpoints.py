@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import Endpoint
+from pybroker.config.listeners import PLAIN
 
 Address = tuple[str, int]
 
@@ -24,12 +25,14 @@ def addresses(
     """Host and port by node id of every live broker that has this ``listener``.
 
     ``advertised`` are this broker's advertised listeners by name. If it has none for the listener, the client gets the
-    address it already uses: ``local``, the local address of its connection.
+    address it already uses: ``local``, the local address of its connection. On a listener of TLS it gets the name that
+    is registered, because a certificate names hosts.
     """
     found = {}
     for broker in image.brokers.values():
         endpoint = broker.endpoint(listener)
-        if broker.id == own_id and listener not in advertised:
+        is_plain = endpoint is None or endpoint.security_protocol == PLAIN
+        if broker.id == own_id and listener not in advertised and is_plain:
             found[broker.id] = local
         elif endpoint is not None:
             found[broker.id] = (endpoint.host, endpoint.port)

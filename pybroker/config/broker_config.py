@@ -18,10 +18,10 @@ from pybroker.config.foreign_keys import is_foreign
 from pybroker.config.inert_keys import INERT_KEYS
 from pybroker.config.key import ConfigError, Key, Scope, Value, format_value
 from pybroker.config.sources import Setting
+from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, key_of_listener, of_listener
 
-KEYS: dict[str, Key] = {key.name: key for key in (*BROKER_KEYS, *INERT_KEYS)}
+KEYS: dict[str, Key] = {key.name: key for key in (*BROKER_KEYS, *TLS_KEYS, *INERT_KEYS)}
 
-_LISTENER_PREFIX = "listener.name."
 _FREE_PREFIXES = ("rlmm.config.", "rsm.config.", "sasl.", "ssl.")
 
 Listener = Callable[[frozenset[str]], None]
@@ -56,13 +56,18 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]}?" if near else ""
 
 
+def key_of(name: str) -> Key | None:
+    """The row of a key, also of one of a single listener; None where there is none."""
+    return KEYS.get(name) or key_of_listener(name)
+
+
 def is_known(name: str) -> bool:
     return name in KEYS or is_ignored(name)
 
 
 def is_ignored(name: str) -> bool:
     """True for settings of plug-ins and of single listeners, whose names no table can list."""
-    return name.startswith(_LISTENER_PREFIX) or name.startswith(_FREE_PREFIXES)
+    return name.startswith(LISTENER_PREFIX) or name.startswith(_FREE_PREFIXES)
 
 
 def unused_of(known: Mapping[str, Setting], given: Mapping[str, Setting]) -> tuple[str, ...]:
@@ -81,7 +86,7 @@ class BrokerConfig:
     ):
         self._static_text: dict[str, Setting] = {}
         self.ignored: dict[str, Setting] = {}
-        """Settings of plug-ins and of single listeners."""
+        """Settings of plug-ins, and of single listeners but for those of TLS."""
         self.foreign: dict[str, Setting] = {}
         """Keys of files that are none of Kafka's."""
         self.unused: dict[str, Setting] = {}
@@ -147,7 +152,7 @@ class BrokerConfig:
     @staticmethod
     def key(name: str, source: str = "") -> Key | None:
         """The row of ``name``, None for a plug-in's; raises ConfigError for an unknown one."""
-        key = KEYS.get(name)
+        key = key_of(name)
         if key is None and not is_ignored(name):
             where = f" (from {source})" if source else ""
             raise ConfigError(f"{name} is unknown{suggestion(name, KEYS)}{where}")
@@ -165,6 +170,18 @@ class BrokerConfig:
     def __getitem__(self, name: str) -> Any:
         """The effective value, typed (LIST: tuple of str; null: None); KeyError if unknown."""
         return self._values[name]
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """The value that a key of TLS has for one listener: its own, else that of all; None where nobody gives one."""
+        own = of_listener(listener, name)
+        if own in self._values:
+            return self._values[own]
+        return self._values[name] if self.is_set(name) else None
+
+    @property
+    def keys_of_listeners(self) -> list[Key]:
+        """The rows of the keys of single listeners that are set."""
+        return [key for name in self._values if name not in KEYS and (key := key_of(name)) is not None]
 
     def is_set(self, name: str) -> bool:
         """True where any layer but the default gives the key a value."""
@@ -199,7 +216,7 @@ class BrokerConfig:
             for layer, source in layers
             if name in layer
         ]
-        default = KEYS[name].default
+        default = KEYS[name].default if name in KEYS else None
         if default is not None or not found:
             found.append(Origin(name, format_value(default), Source.DEFAULT))
         return found
@@ -213,7 +230,8 @@ class BrokerConfig:
         before = self._values
         self._broker, self._cluster = _parse_stored(broker), _parse_stored(cluster)
         self._resolve()
-        changed = frozenset(name for name, value in self._values.items() if before[name] != value)
+        names = before.keys() | self._values.keys()
+        changed = frozenset(name for name in names if before.get(name) != self._values.get(name))
         if changed:
             for listener in tuple(self._listeners):
                 listener(changed)
@@ -240,7 +258,7 @@ class BrokerConfig:
 def _parse_stored(texts: Mapping[str, str]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for name, text in texts.items():
-        key = KEYS.get(name)
+        key = key_of(name)
         if key is None or key.scope is Scope.READ_ONLY:
             continue
         try:

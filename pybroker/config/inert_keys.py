@@ -191,27 +191,16 @@ _SECURITY: tuple[_Row, ...] = (
     ("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
     ("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
-    ("ssl.cipher.suites", LIST, (), ANY, MEDIUM, PER_BROKER),
-    ("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), MEDIUM, PER_BROKER),
-    ("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, PER_BROKER),
     ("ssl.endpoint.identification.algorithm", STRING, "https", ANY, LOW, PER_BROKER),
     ("ssl.engine.factory.class", CLASS, None, ANY, LOW, PER_BROKER),
-    ("ssl.key.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
+)
+
+_TLS_MACHINERY: tuple[_Row, ...] = (
     ("ssl.keymanager.algorithm", STRING, "SunX509", ANY, MEDIUM, PER_BROKER),
-    ("ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-    ("ssl.keystore.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-    ("ssl.keystore.location", STRING, None, ANY, MEDIUM, PER_BROKER),
-    ("ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-    ("ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER),
-    ("ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, READ_ONLY),
     ("ssl.protocol", STRING, "TLSv1.3", ANY, MEDIUM, PER_BROKER),
     ("ssl.provider", STRING, None, ANY, MEDIUM, PER_BROKER),
     ("ssl.secure.random.implementation", STRING, None, ANY, LOW, PER_BROKER),
     ("ssl.trustmanager.algorithm", STRING, "PKIX", ANY, MEDIUM, PER_BROKER),
-    ("ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-    ("ssl.truststore.location", STRING, None, ANY, MEDIUM, PER_BROKER),
-    ("ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-    ("ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER),
 )
 
 _SHARE_AND_STREAMS: tuple[_Row, ...] = (
@@ -349,7 +338,8 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
 REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
-    ("listeners are plain text and there is no authorizer", _SECURITY),
+    ("there is no SASL and no authorizer", _SECURITY),
+    ("OpenSSL does this work, and ssl.enabled.protocols says what it speaks", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
     ("there are no JMX metrics", _METRICS),
     ("one event loop does this work", _MACHINERY),
@@ -365,6 +355,8 @@ UNMET: Final[dict[str, str]] = {
         ("client.quota.callback.class", "quota.consumer.default", "quota.producer.default"), "there are no quotas"
     ),
     **dict.fromkeys(("advertised.host.name", "advertised.port"), "advertised.listeners sets the addresses for clients"),
+    "ssl.endpoint.identification.algorithm": "brokers reach each other without TLS",
+    "ssl.engine.factory.class": "OpenSSL does the work of TLS",
     "config.providers": "values in the file are used literally",
     "cordoned.log.dirs": "no log dir can be cordoned",
     "transaction.two.phase.commit.enable": "there is no two-phase commit",

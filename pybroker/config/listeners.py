@@ -9,8 +9,9 @@ from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):(\d+)\Z")
-PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAIN: Final = "PLAINTEXT"
+TLS: Final = "SSL"
+PROTOCOLS: Final = (PLAIN, TLS, "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
@@ -89,7 +90,7 @@ def _endpoint(key: str, text: str, protocols: dict[str, str], origin: str) -> En
 def _protocol_map(config: BrokerConfig) -> dict[str, str]:
     """By listener name. A controller's listener needs no entry where nobody has set the map."""
     key = "listener.security.protocol.map"
-    protocols = {} if config.is_set(key) else dict.fromkeys(_controllers(config), PLAINTEXT)
+    protocols = {} if config.is_set(key) else dict.fromkeys(_controllers(config), PLAIN)
     for entry in filter(None, (part.strip() for part in config[key].split(","))):
         name, _, protocol = entry.partition(":")
         if protocol.upper() not in PROTOCOLS:

@@ -9,7 +9,7 @@ from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggesti
 from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
 
-OF_LISTENERS = "no setting of a single listener has an effect"
+OF_LISTENERS = "of the settings of a single listener only those of TLS have an effect"
 CLUSTER_ID = "CLUSTER_ID"
 
 
@@ -57,4 +57,4 @@ def reason_of(name: str) -> str:
         return OF_LISTENERS
     if name.startswith(("rlmm.", "rsm.")):
         return UNMET["remote.log.storage.system.enable"]
-    return UNMET.get(name, UNMET["ssl.protocol"])
+    return UNMET.get(name, UNMET["sasl.jaas.config"])

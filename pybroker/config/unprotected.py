@@ -1,50 +1,80 @@
-"""Settings that promise protection which is not built: a broker that took them would stand open, so it does not start.
+"""Settings that promise protection which is not built. A broker that took them would stand open: it does not start.
 
-What is built takes its lines out of here; when TLS, SASL and an authorizer all are, this file goes, with its only
-caller, ``start_options.configure``.
+What is built takes its lines out of here; when SASL, TLS between brokers and an authorizer all are, this file goes.
+Its callers are ``start_options.configure`` and ``doctor``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
-from pybroker.config.listeners import listeners
+from pybroker.config.listeners import PLAIN, TLS, Endpoint, listeners
+from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
 
-PLAIN = "PLAINTEXT"
-ADVICE = "Without it the broker starts, open to everybody who reaches its port"
+OPEN: Final = ". Without it the broker starts, open to everybody who reaches its port"
+CLIENT_AUTH: Final = "ssl.client.auth"
+BETWEEN: Final = "security.inter.broker.protocol"
+BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
+NO_SASL: Final = f"there is no SASL yet, only PLAINTEXT and SSL{OPEN}"
+NO_TLS_BETWEEN: Final = (
+    "several brokers reach each other by PLAINTEXT only: let them have such a listener in a private network"
+)
 
 
-def check(config: BrokerConfig) -> None:
-    """Raises ConfigError for the first setting whose promise would be broken."""
-    for error in errors_of(config):
+def check(config: BrokerConfig, *, alone: bool) -> None:
+    """Raises ConfigError for the first setting whose promise would be broken. ``alone``: it has no other broker."""
+    for error in errors_of(config, alone=alone):
         raise error
 
 
-def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
+def errors_of(config: BrokerConfig, *, alone: bool) -> Iterator[ConfigError]:
     """One for each setting whose promise would be broken. Raises ConfigError for bad listeners."""
-    for name, text, reason in broken_promises(config):
+    for name, text, reason in broken_promises(config, alone=alone):
         where = config.where(name)
-        yield ConfigError(f"{name}={text}{f' (from {where})' if where else ''}: {reason}. {ADVICE}")
+        yield ConfigError(f"{name}={text}{f' (from {where})' if where else ''}: {reason}")
 
 
-def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
+def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
     """Name and text of each such setting, and what is not there yet. Raises ConfigError for bad listeners."""
     if authorizer := config["authorizer.class.name"]:
-        yield "authorizer.class.name", authorizer, "there is no authorizer yet, ACLs would not hold"
-    for endpoint in listeners(config):
-        if endpoint.security_protocol != PLAIN:
-            protocol = endpoint.security_protocol
-            yield "listeners", str(endpoint), f"it is {protocol}, and there is no TLS and no SASL yet, only {PLAIN}"
-    if config["security.inter.broker.protocol"] != PLAIN:
-        text = config["security.inter.broker.protocol"]
-        yield "security.inter.broker.protocol", text, f"brokers reach each other by {PLAIN} only"
-    if config["ssl.client.auth"] == "required":
-        yield "ssl.client.auth", "required", "there is no TLS yet, no client would have to show a certificate"
-    for name, setting in config.ignored.items():
-        if name.startswith("listener.name.") and name.endswith(".ssl.client.auth") and setting.text == "required":
-            yield name, "required", "there is no TLS yet, no client would have to show a certificate"
+        yield "authorizer.class.name", authorizer, f"there is no authorizer yet, ACLs would not hold{OPEN}"
+    endpoints = listeners(config)
+    for endpoint in endpoints:
+        if endpoint.security_protocol not in (PLAIN, TLS):
+            yield "listeners", str(endpoint), f"it is {endpoint.security_protocol}, and {NO_SASL}"
+    yield from _between_brokers(config, endpoints, alone=alone)
+    yield from _client_auth(config, {each.listener for each in endpoints if each.security_protocol == TLS})
     for name in ("zookeeper.set.acl", "zookeeper.ssl.client.enable"):
         if config["zookeeper.connect"] and config[name]:
-            yield name, "true", "the way to ZooKeeper is plain, and its nodes are open"
+            yield name, "true", f"the way to ZooKeeper is plain, and its nodes are open{OPEN}"
+
+
+def _between_brokers(
+    config: BrokerConfig, endpoints: tuple[Endpoint, ...], *, alone: bool
+) -> Iterator[tuple[str, str, str]]:
+    """A broker that is alone may have any listener for brokers that is there."""
+    protocol, listener = config[BETWEEN], config[BETWEEN_BY_NAME]
+    if protocol not in (PLAIN, TLS) or (protocol == TLS and not alone):
+        yield BETWEEN, protocol, NO_SASL if alone else NO_TLS_BETWEEN
+    if alone:
+        return
+    protocols = {each.listener: each.security_protocol for each in endpoints}
+    if listener is not None and protocols.get(listener.upper()) == TLS:
+        yield BETWEEN_BY_NAME, listener, f"it is {TLS}, and {NO_TLS_BETWEEN}"
+    elif endpoints and set(protocols.values()) == {TLS}:
+        yield "listeners", ",".join(map(str, endpoints)), f"all are {TLS}, and {NO_TLS_BETWEEN}"
+
+
+def _client_auth(config: BrokerConfig, secured: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Who wants certificates of clients must have a listener that asks for them."""
+    if config[CLIENT_AUTH] == "required" and not secured:
+        yield CLIENT_AUTH, "required", f"no listener is {TLS}, no client would have to show a certificate{OPEN}"
+    own = {of_listener(listener, CLIENT_AUTH) for listener in secured}
+    for name in (key.name for key in config.keys_of_listeners):
+        if name.endswith(f".{CLIENT_AUTH}") and config[name] == "required" and name not in own:
+            listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{CLIENT_AUTH}")
+            reason = f"no listener that is {TLS} has the name {listener}, which is in small letters here"
+            yield name, "required", f"{reason}: no client would have to show a certificate{OPEN}"

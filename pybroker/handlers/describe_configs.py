@@ -103,7 +103,7 @@ def _broker(name: str, call: Call) -> Iterable[Row]:
     config = call.broker.config
     return [
         (key, describe_broker_key(config, key.name), key.scope is Scope.READ_ONLY)
-        for key in KEYS.values()
+        for key in (*KEYS.values(), *config.keys_of_listeners)
     ]
 
 

@@ -7,17 +7,38 @@ from __future__ import annotations
 
 import logging
 import traceback
-from typing import Protocol
+from typing import Final, Protocol
 
 from pybroker.net.ratelimit import RateLimitedLog
 from pyclient.protocol.errors import KafkaError
 
+_REFUSED: Final = (
+    "it does not accept this broker's certificate: its trust store must have the CA that signed it, and the "
+    "certificate the name of the host that it connects to"
+)
+_PROTOCOLS: Final = "it speaks no protocol and cipher of this listener (ssl.enabled.protocols, ssl.cipher.suites)"
+_REASONS: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        "it shows no certificate, and ssl.client.auth=required: give it a key store (ssl.keystore.location)",
+    "TLSV1_ALERT_UNKNOWN_CA": _REFUSED,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED,
+    "NO_SHARED_CIPHER": _PROTOCOLS,
+    "UNSUPPORTED_PROTOCOL": _PROTOCOLS,
+}
+"""What OpenSSL's reasons mean for who runs the broker."""
 
-class Accused(Protocol):
-    """What is needed of the connection."""
+
+class Arrived(Protocol):
+    """What is needed of a socket, or of the connection on it."""
 
     listener_name: str
     peer_address: tuple[str, int]
+
+
+class Accused(Arrived, Protocol):
+    """What is needed of the connection."""
 
     @property
     def id(self) -> str: ...
@@ -32,6 +53,30 @@ def malformed(log: RateLimitedLog, connection: Accused, error: Exception) -> Non
         "malformed",
         f"closed the connection of {peer} to {connection.listener_name}: {error}{hint}",
     )
+
+
+def no_handshake(log: RateLimitedLog, arrival: Arrived, why: str, level: int) -> None:
+    """A handshake of TLS has come to nothing."""
+    peer = f"{arrival.peer_address[0]}:{arrival.peer_address[1]}"
+    text = f"closed the connection of {peer} to {arrival.listener_name}, which speaks TLS: {why}"
+    log(level, "handshake", text)
+
+
+def not_tls(first: bytes) -> str:
+    """Of a peer that begins with other bytes than a handshake of TLS."""
+    if _is_http(first):
+        return "it speaks HTTP: this is a Kafka listener"
+    if first[:1] == b"\0":
+        return "it speaks Kafka's protocol without TLS: set its security.protocol=SSL"
+    return "what it sends is no TLS: set security.protocol=SSL, if it is a Kafka client"
+
+
+def of_handshake(error: BaseException) -> str:
+    """What an error of OpenSSL means, and what to set; other errors speak for themselves."""
+    reason = getattr(error, "reason", None)
+    if reason == "CERTIFICATE_VERIFY_FAILED":
+        return f"its certificate is not accepted: {getattr(error, 'verify_message', '')} (ssl.truststore.location)"
+    return str(error) if reason is None else _REASONS.get(reason, f"the handshake failed: {reason}")
 
 
 def failed(log: RateLimitedLog, connection: Accused, what: str, error: BaseException) -> None:
@@ -51,10 +96,14 @@ def short_file(log: RateLimitedLog, connection: Accused, error: EOFError) -> Non
     log(logging.ERROR, "short file", f"{connection.id}: {error}: closed")
 
 
+def _is_http(prefix: bytes) -> bool:
+    return prefix[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ")
+
+
 def _hint(prefix: bytes) -> str:
     """What a peer that speaks another protocol should know."""
     if prefix[:2] == b"\x16\x03":
         return " (it speaks TLS, and this listener does not: security.protocol=PLAINTEXT)"
-    if prefix[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
+    if _is_http(prefix):
         return " (it speaks HTTP: this is a Kafka listener)"
     return ""

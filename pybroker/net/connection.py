@@ -40,6 +40,8 @@ from pybroker.net.routes import Refused, Route, Routes
 from pyclient.protocol.frames import decode_request_header
 
 MALFORMED = (FrameError, DecodeError, Refused)
+ANONYMOUS = "User:ANONYMOUS"
+"""Who has not said who it is."""
 VISIT_S = 0.003
 """A visit to a connection is over then: what is left of its frames waits until others have been served."""
 
@@ -88,6 +90,7 @@ class Connection:
         "local_address",
         "number",
         "peer_address",
+        "principal",
     )
 
     def __init__(
@@ -98,12 +101,16 @@ class Connection:
         listener_name: str,
         local_address: tuple[str, int],
         peer_address: tuple[str, int],
+        reader: FrameReader | None = None,
+        out: SendQueue | None = None,
+        principal: str = ANONYMOUS,
     ) -> None:
+        """``reader`` and ``out``: what TLS puts in the place of a socket's own."""
         self._server = server
         self._socket: socket.socket | None = sock
         self._fd = sock.fileno()
-        self._reader = FrameReader(server.memory, server.limits.max_request_bytes)
-        self._out = SendQueue()
+        self._reader = reader or FrameReader(server.memory, server.limits.max_request_bytes)
+        self._out = out or SendQueue()
         self._replies: deque[Reply] | None = None
         self._call: Any = None
         self._reading = self._writing = self._stopped = self._sending_soon = False
@@ -119,6 +126,7 @@ class Connection:
         self.client_software_name = self.client_software_version = "unknown"
         self.broker_id: int | None = None
         self.authentication: Any = None
+        self.principal = principal
         self._read(True)
 
     @property
@@ -167,9 +175,14 @@ class Connection:
             assert count == AGAIN
 
     def resume(self) -> None:
-        """Goes on after the server's memory was at its limit."""
+        """Goes on after the server's memory was at its limit, or after the handshake: TLS may hold bytes already."""
         if self._socket is not None and not self._stopped:
             self._read(True)
+            self._server.loop.call_soon(self._on_resumed)
+
+    def _on_resumed(self) -> None:
+        if self._socket is not None:
+            self._on_readable()
 
     def _visit(self) -> None:
         """Serves the frames that are here and sends the replies, as far as the limits let it."""
@@ -462,10 +475,10 @@ class Connection:
         self._read(False)
         if self._writing:
             self._write(False)
+        self._out.close()  # TLS has a last word
         self._socket.close()
         self._socket = None
         self._reader.close()
-        self._out.close()
         replies, self._replies = self._replies, None
         for reply in replies or ():
             if reply.source is not None:

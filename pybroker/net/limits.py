@@ -48,6 +48,13 @@ class Limits:
     frame_rate: int = 16 * 1024
     """… and one second more for each so many bytes that have arrived."""
 
+    handshake_s: float = 10.0
+    """A handshake of TLS must be over after this time …"""
+    handshake_bytes: int = 128 * 1024
+    """… and so many bytes of the client; the certificates that it shows are most of them."""
+    max_handshakes: int = 1000
+    """Handshakes under way; one more ends the one that has waited longest."""
+
     def of_address(self, address: str) -> int:
         """How many connections ``address`` may have."""
         return self.per_ip.get(address, self.max_per_ip)

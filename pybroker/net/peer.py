@@ -25,6 +25,7 @@ from cy.wire.messages import Message
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.config import Endpoint
+from pybroker.config.listeners import PLAIN
 from pybroker.net.peer_connection import PeerConnection, connect
 from pyclient.protocol import errors
 from pyclient.protocol.answers import OnDone, answer_on
@@ -113,7 +114,8 @@ class Peer:
                 await asyncio.sleep(max(0.0, self._retry_at - self._loop.time()))
                 endpoint = self._peers.endpoint(self.node_id)
                 if endpoint is None:
-                    self._fail(errors.BrokerNotAvailable(f"broker {self.node_id} is not registered"))
+                    text = f"broker {self.node_id} is not registered, or has no listener for brokers that is {PLAIN}"
+                    self._fail(errors.BrokerNotAvailable(text))
                     return
                 try:
                     self._ready(await self._peers.open(self.node_id, endpoint, self._on_lost))
@@ -179,12 +181,14 @@ class Peers:
         loop: asyncio.AbstractEventLoop,
         *,
         listener: str | None = None,
+        protocol: str = PLAIN,
         receive_buffer: int = -1,
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
         """``secret()``: that of the cluster, as it is known now; ``listener``: the one for brokers, None for the first
-        that they have; ``on_lost(broker)`` when a connection has ended.
+        that they have of this ``protocol``, which is PLAINTEXT, or nobody is reached; ``on_lost(broker)`` when a
+        connection has ended.
         """
         self.node_id = node_id
         self._secret = secret
@@ -194,6 +198,7 @@ class Peers:
         self.on_lost = on_lost
         self.connect_timeout_s = connect_timeout_s
         self._listener = listener
+        self._protocol = protocol
         self._brokers: Mapping[int, BrokerRegistration] = {}
         self._peers: dict[tuple[int, str], Peer] = {}
 
@@ -248,9 +253,10 @@ class Peers:
         return None if broker is None else self._endpoint_of(broker)
 
     def _endpoint_of(self, broker: BrokerRegistration) -> Endpoint | None:
+        ways = [each for each in broker.endpoints if each.security_protocol == PLAIN == self._protocol]
         if self._listener is not None:
-            return broker.endpoint(self._listener)
-        return broker.endpoints[0] if broker.endpoints else None
+            ways = [each for each in ways if each.listener == self._listener]
+        return ways[0] if ways else None
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Handles brokers that came, went or registered again. This is the first listener of the metadata."""

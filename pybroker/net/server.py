@@ -11,7 +11,8 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
@@ -22,6 +23,10 @@ from pybroker.net.connection import Connection
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Routes
+
+if TYPE_CHECKING:  # they cost a broker without TLS nothing
+    from pybroker.net.handshakes import Handshake, Handshakes, Secured
+    from pybroker.net.tls import Tls
 
 ACCEPTS_PER_TURN = 64
 RETRY_S = 0.25
@@ -78,6 +83,9 @@ class SocketServer:
         self._listeners: list[BoundSocket] = []
         self._per_ip: Counter[str] = Counter()
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
+        self._secured: Mapping[str, Secured] = {}
+        self.handshakes: Handshakes | None = None
+        """There where a listener speaks TLS."""
         self._number = 0
         self._accepting = False
         self._starved: set[Connection] = set()
@@ -85,8 +93,15 @@ class SocketServer:
 
     # -- letting in --------------------------------------------------------------------------------
 
-    def start(self, listeners: Iterable[BoundSocket]) -> None:
-        """Listens. Raises OSError: another process has taken a port since it was bound."""
+    def start(self, listeners: Iterable[BoundSocket], secured: Mapping[str, Secured] | None = None) -> None:
+        """Listens; ``secured``: those that speak TLS, by name. Raises OSError: another process has taken a port since
+        it was bound.
+        """
+        if secured:
+            from pybroker.net.handshakes import Handshakes
+
+            self._secured = secured
+            self.handshakes = Handshakes(self.loop, self.limits, self.log, self._on_handshake, self._left)
         for listener in listeners:
             listener.listen(self.limits.backlog)
             self._listeners.append(listener)
@@ -107,9 +122,9 @@ class SocketServer:
 
     def _on_acceptable(self, listener: BoundSocket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if len(self.connections) >= self.limits.max_connections:
+            if self._count() >= self.limits.max_connections:
                 text = (
-                    f"{len(self.connections)} connections, the most that max.connections and the file descriptors "
+                    f"{self._count()} connections, the most that max.connections and the file descriptors "
                     "of this process (ulimit -n) allow: others have to wait"
                 )
                 self.log(logging.WARNING, "max connections", text)
@@ -134,8 +149,11 @@ class SocketServer:
         self.loop.call_later(RETRY_S, self._accept_again)
 
     def _accept_again(self) -> None:
-        if self._listeners and len(self.connections) < self.limits.max_connections:
+        if self._listeners and self._count() < self.limits.max_connections:
             self._accept(True)
+
+    def _count(self) -> int:
+        return len(self.connections) + (0 if self.handshakes is None else len(self.handshakes.open))
 
     def _admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
         peer = _plain(address)
@@ -150,14 +168,30 @@ class SocketServer:
         except OSError:
             sock.close()
             return
-        self._number += 1
         local = self._addresses.setdefault(local, local)
         self._per_ip[peer[0]] += 1
-        self.connections.add(
-            Connection(self, sock, self._number, listener.endpoint.listener, local, peer)
-        )
+        name = listener.endpoint.listener
+        secured = self._secured.get(name)
+        if secured is None:
+            self._number += 1
+            self.connections.add(Connection(self, sock, self._number, name, local, peer))
+        else:
+            assert self.handshakes is not None
+            self.handshakes.begin(sock, name, local, peer, secured)
         if self._sweep is None:
             self._schedule_sweep()
+
+    def _on_handshake(self, arrival: Handshake, tls: Tls, principal: str) -> None:
+        """A peer that speaks TLS is known."""
+        from pybroker.net.tls import TlsReader, TlsSendQueue
+
+        self._number += 1
+        reader = TlsReader(tls, self.memory, self.limits.max_request_bytes)
+        name, local, peer = arrival.listener_name, arrival.local_address, arrival.peer_address
+        out = TlsSendQueue(tls)
+        connection = Connection(self, arrival.sock, self._number, name, local, peer, reader, out, principal)
+        self.connections.add(connection)
+        connection.resume()
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -174,7 +208,11 @@ class SocketServer:
         """Forgets a connection that has closed."""
         self.connections.discard(connection)
         self._starved.discard(connection)
-        host = connection.peer_address[0]
+        self._left(connection)
+
+    def _left(self, gone: Connection | Handshake) -> None:
+        """The place of a peer is free again."""
+        host = gone.peer_address[0]
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
@@ -215,8 +253,10 @@ class SocketServer:
                 f"closed {connection.id}: {why}",
             )
             connection.close()
+        if self.handshakes is not None:
+            self.handshakes.sweep(now)
         self._sweep = None
-        if self.connections:
+        if self._count():
             self._schedule_sweep()
         else:
             self.memory.trim()
@@ -233,6 +273,8 @@ class SocketServer:
     async def close(self, grace_s: float = 1.0) -> None:
         """Lets requests in work be answered for at most ``grace_s``, then closes everything."""
         self.stop_accepting()
+        if self.handshakes is not None:
+            self.handshakes.close()
         deadline = self.loop.time() + grace_s
         while self.connections and self.loop.time() < deadline:
             for connection in [each for each in self.connections if each.is_quiet()]:

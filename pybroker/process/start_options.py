@@ -9,16 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pybroker.config import (
-    KEYS,
     BrokerConfig,
     ConfigError,
     Endpoint,
-    Type,
     advertised_listeners,
     listeners,
     remarks,
     unprotected,
 )
+from pybroker.config.broker_config import key_of
 from pybroker.data_folder import DataFolder, plan
 from pybroker.store.stores import StoreOptions
 
@@ -77,7 +76,8 @@ def configure(options: StartOptions) -> BrokerConfig:
     """The configuration of the (first) broker. Raises ConfigError."""
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
-    unprotected.check(given)  # what is chosen below hides who gave it
+    alone = is_alone(options, given)
+    unprotected.check(given, alone=alone)  # what is chosen below hides who gave it
     chosen = list(options.settings)
     node_id = given.node_id if options.node_id is None else options.node_id
     chosen.append(f"node.id={1 if node_id is None else node_id}")
@@ -90,8 +90,14 @@ def configure(options: StartOptions) -> BrokerConfig:
         raise ConfigError(f"--zookeeper (zookeeper.connect) {text} is not of the form host:port,host:port/chroot")
     if config["zookeeper.connect"] and options.join:
         raise ConfigError("--join is for brokers of one data folder: with --zookeeper, give each its own --data-dir")
-    unprotected.check(config)
+    unprotected.check(config, alone=alone)
     return config
+
+
+def is_alone(options: StartOptions, config: BrokerConfig) -> bool:
+    """It is the only broker of its cluster."""
+    several = options.processes > 1 or options.shares_folder
+    return not (several or options.zookeeper or config["zookeeper.connect"])
 
 
 def remark(config: BrokerConfig, options: StartOptions) -> None:
@@ -121,7 +127,12 @@ def with_base(options: StartOptions) -> StartOptions:
 def settings_to_share(config: BrokerConfig) -> dict[str, str]:
     """The settings that brokers get when they join one with this configuration, unless they have their own."""
     given = config.given().items()
-    return {name: text for name, text in given if name not in OWN and KEYS[name].type is not Type.PASSWORD}
+    return {name: text for name, text in given if name not in OWN and not is_secret(name)}
+
+
+def is_secret(name: str) -> bool:
+    key = key_of(name)
+    return key is not None and key.is_sensitive
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:

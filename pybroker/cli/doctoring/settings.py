@@ -40,7 +40,7 @@ def errors_of(file: str | None) -> list[str]:
     found: list[ConfigError] = []
     try:
         config = BrokerConfig.load(file=file, errors=found)
-        found += unprotected.errors_of(config)
+        found += unprotected.errors_of(config, alone=not config["zookeeper.connect"])
         advertised_listeners(config)
     except ConfigError as error:
         found.append(error)

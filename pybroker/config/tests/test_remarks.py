@@ -126,7 +126,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("create.topic.policy.class.name=a.B", "there are no policies: create.topic.policy.class.name"),
         ("remote.log.storage.system.enable=true", "there is no tiered storage: remote.log.storage.system.enable"),
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
-        ("listener.name.a.ssl.protocol=x", "single listener has an effect: listener.name.a.ssl.protocol"),
+        ("listener.name.a.ssl.protocol=x", "those of TLS have an effect: listener.name.a.ssl.protocol"),
         ("sasl.enabled.mechanisms=PLAIN", "no authorizer: sasl.enabled.mechanisms"),
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],

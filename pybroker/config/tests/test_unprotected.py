@@ -14,24 +14,41 @@ SASL = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL"
     ("settings", "says"),
     [
         (["authorizer.class.name=a.StandardAuthorizer"], "authorizer.class.name=a.StandardAuthorizer.*no authorizer"),
-        (["ssl.client.auth=required"], "ssl.client.auth=required.*no TLS"),
-        (["listener.name.a.ssl.client.auth=required"], "listener.name.a.ssl.client.auth=required.*no TLS"),
+        (["ssl.client.auth=required"], "ssl.client.auth=required.*no listener is SSL"),
+        (["listener.name.a.ssl.client.auth=required"], "listener.name.a.ssl.client.auth=required.*the name a,"),
+        (["listeners=SSL://:1", "listener.name.SSL.ssl.client.auth=required"], "SSL.ssl.client.auth.*small letters"),
         (["listeners=SASL_PLAINTEXT://:9092", "sasl.enabled.mechanisms=PLAIN"], "it is SASL_PLAINTEXT"),
         (["listeners=PLAINTEXT://:1,OUTSIDE://:2", SASL], "listeners=OUTSIDE://:2.*it is SASL_SSL"),
-        (["security.inter.broker.protocol=SSL"], "security.inter.broker.protocol=SSL"),
+        (["security.inter.broker.protocol=SASL_SSL"], "security.inter.broker.protocol=SASL_SSL.*no SASL"),
         (["zookeeper.set.acl=true", "zookeeper.connect=a:1"], "zookeeper.set.acl=true.*nodes are open"),
         (["zookeeper.ssl.client.enable=true", "zookeeper.connect=a:1"], "zookeeper.ssl.client.enable"),
     ],
 )
 def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=rf"{says}.*open to everybody"):
-        check(BrokerConfig.load(settings, {}))
+        check(BrokerConfig.load(settings, {}), alone=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["security.inter.broker.protocol=SSL"], "security.inter.broker.protocol=SSL .*: several brokers"),
+        (["listeners=SSL://:1"], "listeners=SSL://:1 .*: all are SSL, and several brokers reach each other"),
+        (["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=ssl"], "listener.name=ssl .*: it is SSL"),
+    ],
+)
+def test_tls_between_brokers_is_refused_where_there_are_several(settings: list[str], says: str) -> None:
+    config = BrokerConfig.load(settings, {})
+    with pytest.raises(ConfigError, match=says):
+        check(config, alone=False)
+    check(config, alone=True)
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         [],
+        ["listeners=SSL://:1,PLAINTEXT://:2", "ssl.client.auth=required", "listener.name.ssl.ssl.client.auth=required"],
         ["sasl.enabled.mechanisms=PLAIN", "ssl.keystore.location=/k", "ssl.client.auth=requested"],
         ["listeners=PLAINTEXT://:1,CONTROLLER://:2", "controller.listener.names=CONTROLLER",
          "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL,SSL:SSL"],
@@ -39,4 +56,4 @@ def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: lis
     ],
 )
 def test_what_protects_no_listener_that_is_open_is_accepted(settings: list[str]) -> None:
-    check(BrokerConfig.load(settings, {}))
+    check(BrokerConfig.load(settings, {}), alone=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 import struct
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ import uvloop
 from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.config import Endpoint
 from pybroker.net.connection import Connection
+from pybroker.net.handshakes import Secured
 from pybroker.net.limits import Limits
 from pybroker.net.routes import Routes
 from pybroker.net.server import SocketServer, bind
@@ -142,7 +144,7 @@ def frame(key: int, correlation_id: int, body: bytes, version: int = 1) -> bytes
 class Harness:
     """The server, its handlers' state, and its clients."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, secured: Secured | None = None) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Loop)
         self.loop = loop
@@ -162,9 +164,14 @@ class Harness:
         self.server = SocketServer(
             Routes(rows, self.make_call, self.unsupported), limits, self.loop
         )
-        listener = bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0))
-        self.port = listener.endpoint.port
-        self.server.start([listener])
+        plain = bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0))
+        self.port = plain.endpoint.port
+        if secured is None:
+            self.server.start([plain])
+            return
+        by_tls = bind(Endpoint("OUTSIDE", "SSL", "127.0.0.1", 0))
+        self.tls_port = by_tls.endpoint.port
+        self.server.start([plain, by_tls], {"OUTSIDE": secured})
 
     def make_call(self, version: int, client_id: str | None, connection: Connection) -> Any:
         call = SimpleNamespace(version=version, client_id=client_id, connection=connection)
@@ -209,6 +216,10 @@ class Harness:
     async def connect(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.port))
 
+    async def connect_tls(self, context: ssl.SSLContext | None) -> Client:
+        """To the listener of TLS; without a context it speaks none."""
+        return Client(*await asyncio.open_connection("127.0.0.1", self.tls_port, ssl=context))
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Lets the loop run until ``condition()``."""
         async with asyncio.timeout(LIMIT_S):
@@ -224,7 +235,7 @@ class Harness:
 
 
 def scenario(
-    limits: Limits | None = None,
+    limits: Limits | None = None, secured: Secured | None = None
 ) -> Callable[[Callable[[Harness], Awaitable[None]]], Callable[[], None]]:
     """Makes a test of ``async def test(harness)``: runs it on a loop of its own, with a server that
     is closed afterwards.
@@ -232,7 +243,7 @@ def scenario(
 
     def decorate(test: Callable[[Harness], Awaitable[None]]) -> Callable[[], None]:
         async def run() -> None:
-            harness = Harness(limits or Limits())
+            harness = Harness(limits or Limits(), secured)
             try:
                 await test(harness)
             finally:

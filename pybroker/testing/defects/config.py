@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pybroker.cluster.decisions import config_changes, topics
-from pybroker.config import KEYS, BrokerConfig, broker_config, sources, unprotected
+from pybroker.config import KEYS, broker_config, sources, unprotected
 from pybroker.config.key import READ_ONLY
 from pybroker.testing.defects import Patch, defect
 from pyclient.protocol import errors
@@ -61,7 +61,7 @@ def a_left_over_zookeeper_is_waited_for() -> list[Patch]:
 @defect("pybroker/tests/test_start.py::test_a_file_that_promises_acls_is_refused")
 def a_broker_with_acls_stands_open() -> list[Patch]:
     """The key is accepted, and everybody may do everything."""
-    return [(unprotected, "check", lambda config: None)]
+    return [(unprotected, "check", lambda config, alone: None)]
 
 
 @defect("pybroker/tests/test_start.py::test_a_listener_that_cannot_be_is_told_with_the_line_that_names_it")
@@ -70,8 +70,8 @@ def listeners_are_always_an_options() -> list[Patch]:
     return [(unprotected, "check", _once_chosen(unprotected.check))]
 
 
-def _once_chosen(check: Callable[[BrokerConfig], None]) -> Callable[[BrokerConfig], None]:
-    return lambda config: check(config) if config.where("listeners") == "--set" else None
+def _once_chosen(check: Callable[..., None]) -> Callable[..., None]:
+    return lambda config, alone: check(config, alone=alone) if config.where("listeners") == "--set" else None
 
 
 @defect("pybroker/config/tests/test_remarks.py::test_a_line_that_is_no_property_is_told_with_its_place")

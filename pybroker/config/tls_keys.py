@@ -1,0 +1,61 @@
+"""The broker keys of TLS: for all listeners, or with ``listener.name.<name in small letters>.`` before them for one.
+
+Text of certificates and keys, as well as passwords, cannot be changed while the broker runs: they would lie open in the
+coordination store.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pybroker.config.key import ANY, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, READ_ONLY, STRING, Key, one_of
+
+LISTENER_PREFIX: Final = "listener.name."
+_FAMILY: Final = ".ssl."
+
+TLS_KEYS: Final[tuple[Key, ...]] = (
+    Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, PER_BROKER,
+        "The protocols that listeners of SSL speak."),
+    Key("ssl.cipher.suites", LIST, (), ANY, MEDIUM, PER_BROKER,
+        "The cipher suites that listeners of SSL accept; empty, those of OpenSSL."),
+    Key("ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER,
+        "PEM, PKCS12 or JKS; unset, the first bytes of the file tell."),
+    Key("ssl.keystore.location", STRING, None, ANY, MEDIUM, PER_BROKER,
+        "The file with the broker's private key and its certificates. It is read again when it changes."),
+    Key("ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The password of the file ssl.keystore.location; a PEM has none."),
+    Key("ssl.keystore.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The private key itself, as PEM (PKCS#8), in place of a file."),
+    Key("ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The certificates of ssl.keystore.key, as PEM, its own first."),
+    Key("ssl.key.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The password of the private key, where it has one of its own."),
+    Key("ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER,
+        "PEM, PKCS12 or JKS; unset, the first bytes of the file tell."),
+    Key("ssl.truststore.location", STRING, None, ANY, MEDIUM, PER_BROKER,
+        "The file with the certificates that clients' certificates are checked against. It is read again when it "
+        "changes."),
+    Key("ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The password of the file ssl.truststore.location; a PEM has none."),
+    Key("ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "Those certificates themselves, as PEM, in place of a file."),
+    Key("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), MEDIUM, PER_BROKER,
+        "Whether a client has to show a certificate, may show one, or is not asked."),
+    Key("ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, READ_ONLY,
+        "How the name in a client's certificate becomes the name of its user: RULE:pattern/replacement/[LU] and "
+        "DEFAULT, comma-separated; the first that matches."),
+)
+
+_ROWS: Final = {key.name: key for key in TLS_KEYS}
+
+
+def of_listener(listener: str, name: str) -> str:
+    """The name that a key of TLS has for one listener."""
+    return f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+
+
+def key_of_listener(name: str) -> Key | None:
+    """The row of ``listener.name.<name>.ssl.…``, None where it is something else."""
+    listener, family, rest = name.removeprefix(LISTENER_PREFIX).partition(_FAMILY)
+    row = _ROWS.get(_FAMILY[1:] + rest) if family and listener and name.startswith(LISTENER_PREFIX) else None
+    return None if row is None else row._replace(name=name, default=None)

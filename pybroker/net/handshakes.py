@@ -1,0 +1,212 @@
+"""Handshakes of TLS: what stands between an accepted socket and a connection.
+
+A step of a handshake costs up to some milliseconds of CPU (a signature, a chain that is verified). It is taken on a
+thread, where OpenSSL gives up the GIL, so the loop goes on meanwhile. Each handshake is limited in time and bytes, and
+all together in number: one more ends the one that has waited longest for its peer. A socket that has sent nothing
+costs no more than itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from pybroker.net import complaint
+from pybroker.net.limits import Limits
+from pybroker.net.ratelimit import RateLimitedLog
+from pybroker.net.tls import AT_ONCE, FLAGS, Tls
+
+RECORD: Final = 0x16
+"""The first byte of every handshake of TLS."""
+Address = tuple[str, int]
+PREFIX: Final = 8
+"""Bytes that tell which protocol a peer speaks."""
+
+
+class Secured(Protocol):
+    """What is needed of a listener's protection (``security.listener_tls``)."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The one for new connections."""
+
+    def principal(self, certificate: bytes | None) -> str:
+        """The name of who shows this certificate (DER), or none. Raises ValueError where no rule gives one."""
+
+
+class Handshake:
+    """One that is under way.
+
+        waiting for the peer <-> a step on the thread -> a connection, or the end
+    """
+
+    __slots__ = (
+        *("_all", "_fd", "_received", "_secured", "_tls", "began_at"),
+        *("listener_name", "local_address", "peer_address", "sock"),
+    )
+
+    def __init__(
+        self,
+        handshakes: Handshakes,
+        sock: socket.socket,
+        listener_name: str,
+        local_address: Address,
+        peer_address: Address,
+        secured: Secured,
+    ) -> None:
+        self._all = handshakes
+        self._secured = secured
+        self._fd = sock.fileno()
+        self._received = 0
+        self._tls: Tls | None = None
+        self.sock = sock
+        self.listener_name = listener_name
+        self.local_address = local_address
+        self.peer_address = peer_address
+        self.began_at = handshakes.loop.time()
+        self._wait()
+
+    def _wait(self) -> None:
+        """For what the peer says next."""
+        self._all.waiting[self] = None
+        self._all.loop.add_reader(self._fd, self._on_readable)
+
+    def _stop_waiting(self) -> None:
+        if self in self._all.waiting:
+            del self._all.waiting[self]
+            self._all.loop.remove_reader(self._fd)
+
+    def _on_readable(self) -> None:
+        try:
+            if self._tls is None:
+                first = self.sock.recv(PREFIX, FLAGS | socket.MSG_PEEK)
+                if first and first[0] != RECORD:
+                    self.fail(complaint.not_tls(first))
+                    return
+                self._tls = Tls(self._secured.context, self.sock, self._all.buffer)
+            count = self._tls.receive()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.end()
+            return
+        if count == 0:
+            level = logging.INFO if self._received else logging.DEBUG
+            self.fail("it went away before the handshake was over", level=level)
+        elif count > 0:
+            self._received += count
+            if self._received > self._all.limits.handshake_bytes:
+                self.fail(f"its handshake has more than {self._all.limits.handshake_bytes} bytes")
+            else:
+                self._stop_waiting()
+                self._all.work(self._step, self._on_step)
+
+    def _step(self) -> str | None:
+        """The principal where the handshake is done, None where the peer has to say more. On the thread.
+
+        Raises SSLError, ValueError.
+        """
+        assert self._tls is not None
+        try:
+            self._tls.object.do_handshake()
+        except ssl.SSLWantReadError:
+            return None
+        return self._secured.principal(self._tls.object.getpeercert(binary_form=True))
+
+    def _on_step(self, step: asyncio.Future[str | None]) -> None:
+        error = None if step.cancelled() else step.exception()
+        if step.cancelled() or self not in self._all.open:
+            return
+        assert self._tls is not None
+        if error is not None:
+            self._tls.end()
+            self.fail(complaint.of_handshake(error))
+            return
+        principal = step.result()
+        try:
+            is_sent = self._tls.push()
+        except OSError:
+            self.end()
+            return
+        if principal is not None:
+            self._all.done(self, self._tls, principal)
+        elif is_sent:
+            self._wait()
+        else:
+            self.fail("it does not read what the handshake says")
+
+    def fail(self, why: str, *, level: int = logging.WARNING) -> None:
+        """Ends it, and tells why."""
+        complaint.no_handshake(self._all.log, self, why, level)
+        self.end()
+
+    def end(self) -> None:
+        """Closes the socket."""
+        self._all.forget(self)
+        self._stop_waiting()
+        self.sock.close()
+
+
+class Handshakes:
+    """All that are under way on one event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        log: RateLimitedLog,
+        on_done: Callable[[Handshake, Tls, str], object],
+        on_failed: Callable[[Handshake], object],
+    ) -> None:
+        """``on_done(handshake, tls, principal)`` or ``on_failed(handshake)``, once for each that began."""
+        self.loop = loop
+        self.limits = limits
+        self.log = log
+        self.buffer = bytearray(AT_ONCE)
+        self.open: dict[Handshake, None] = {}
+        """The oldest first."""
+        self.waiting: dict[Handshake, None] = {}
+        """Those for which it is the peer's turn, longest first."""
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._thread = ThreadPoolExecutor(1, "handshake")
+
+    def begin(
+        self, sock: socket.socket, listener_name: str, local_address: Address, peer_address: Address, secured: Secured
+    ) -> None:
+        """Waits for what the peer on ``sock`` says."""
+        if len(self.open) >= self.limits.max_handshakes and self.waiting:
+            why = f"it gives way to others, as {self.limits.max_handshakes} handshakes are under way"
+            next(iter(self.waiting)).fail(why, level=logging.INFO)
+        self.open[Handshake(self, sock, listener_name, local_address, peer_address, secured)] = None
+
+    def work(self, step: Callable[[], str | None], then: Callable[[asyncio.Future[str | None]], None]) -> None:
+        """Takes a step on the thread, ``then`` goes on."""
+        self.loop.run_in_executor(self._thread, step).add_done_callback(then)
+
+    def done(self, handshake: Handshake, tls: Tls, principal: str) -> None:
+        """The peer is known."""
+        del self.open[handshake]
+        self._on_done(handshake, tls, principal)
+
+    def forget(self, handshake: Handshake) -> None:
+        """It has failed."""
+        del self.open[handshake]
+        self._on_failed(handshake)
+
+    def sweep(self, now: float) -> None:
+        """Ends those that take too long by ``now``, the loop's time."""
+        since = now - self.limits.handshake_s
+        for handshake in [each for each in self.open if each.began_at < since]:
+            handshake.fail(f"its handshake was not over after {self.limits.handshake_s:.0f} s", level=logging.INFO)
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for handshake in list(self.open):
+            handshake.end()
+        self._thread.shutdown(wait=False, cancel_futures=True)

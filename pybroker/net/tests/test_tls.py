@@ -1,0 +1,251 @@
+"""TLS below the frames, and what stands before them: the handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+import ssl
+import struct
+from dataclasses import dataclass
+
+import pytest
+import trustme
+
+from pybroker.net.limits import Limits
+from pybroker.net.tests.harness import BULK, ECHO, LIMIT_S, WAIT, Answer, Client, Harness, frame, scenario, turns
+
+CA = trustme.CA()
+OTHER_CA = trustme.CA()
+MB = 1 << 20
+
+
+@dataclass
+class Secured:
+    """TLS of a listener, without a configuration."""
+
+    context: ssl.SSLContext
+
+    def principal(self, certificate: bytes | None) -> str:
+        if certificate is None:
+            return "User:ANONYMOUS"
+        if b"stranger" in certificate:
+            raise ValueError("no rule matches")
+        return "User:known"
+
+
+def server(verify: ssl.VerifyMode = ssl.CERT_NONE) -> Secured:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    CA.issue_cert("127.0.0.1").configure_cert(context)
+    CA.configure_trust(context)
+    context.verify_mode = verify
+    return Secured(context)
+
+
+def client(ca: trustme.CA = CA, name: str | None = None, issuer: trustme.CA = CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    ca.configure_trust(context)
+    if name:
+        issuer.issue_cert("client.test", organization_name=name).configure_cert(context)
+    return context
+
+
+async def is_served(harness: Harness) -> bool:
+    """Whatever went before, a client is served."""
+    answer = await (await harness.connect_tls(client())).ask(ECHO, 9, b"served")
+    return answer == (9, b"served")
+
+
+async def raw(harness: Harness, data: bytes = b"") -> Client:
+    connected = await harness.connect_tls(None)
+    connected.writer.write(data)
+    return connected
+
+
+async def ended(connected: Client) -> None:
+    """The server has closed, perhaps after an alert."""
+    with contextlib.suppress(ConnectionResetError):
+        async with asyncio.timeout(LIMIT_S):
+            await connected.reader.read()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "pybroker.net"]
+
+
+@scenario(secured=server())
+async def test_requests_by_tls_are_answered_in_order(harness: Harness) -> None:
+    connected = await harness.connect_tls(client())
+    for number in range(500):
+        connected.send(ECHO, number, b"%d" % number)
+    assert [await connected.receive() for _ in range(500)] == [(n, b"%d" % n) for n in range(500)]
+    assert {each.principal for each in harness.server.connections} == {"User:ANONYMOUS"}
+    assert (await (await harness.connect()).ask(ECHO, 1))[0] == 1, "the plain one beside it"
+
+
+@scenario(secured=server())
+async def test_large_requests_and_replies_by_tls_arrive_whole(harness: Harness) -> None:
+    connected = await harness.connect_tls(client())
+    body = bytes(range(256)) * 8192
+    connected.send(ECHO, 1, body + b"end")
+    connected.send(BULK, 2, b"%d" % (20 * MB))
+    connected.send(ECHO, 3, b"after")
+    assert await connected.receive() == (1, body + b"end")
+    assert await connected.receive() == (2, b"z" * 20 * MB)
+    assert await connected.receive() == (3, b"after")
+
+
+@scenario(secured=server())
+async def test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted(harness: Harness) -> None:
+    connected = await harness.connect_tls(client())
+    connected.send(BULK, 1, b"%d" % (20 * MB))
+    await harness.until(lambda: any(each.unsent for each in harness.server.connections))
+    (connection,) = harness.server.connections
+    await turns()
+    assert connection.unsent > 10 * MB, "as plain bytes, once for all connections that fetch them"
+    assert await connected.receive() == (1, b"z" * 20 * MB)
+    await harness.until(lambda: connection.unsent == 0)
+
+
+@scenario(secured=server())
+async def test_a_reply_that_waits_comes_by_tls_when_it_is_there(harness: Harness) -> None:
+    connected = await harness.connect_tls(client())
+    connected.send(WAIT, 1)
+    await harness.until(lambda: bool(harness.waiting))
+    harness.waiting[0].set_result(Answer(b"now"))
+    assert await connected.receive() == (1, b"now")
+
+
+@scenario(Limits(queued_bytes=3 * MB), secured=server())
+async def test_at_the_limit_of_memory_tls_waits_and_goes_on(harness: Harness) -> None:
+    first, second = [await harness.connect_tls(client()) for _ in range(2)]
+    body = b"x" * (2 * MB)
+    whole = frame(ECHO, 1, body)
+    first.writer.write(whole[:-9])
+    await harness.until(lambda: harness.server.memory.taken > 2 * MB)
+    second.send(ECHO, 2, body)
+    await harness.until(lambda: bool(harness.server._starved))
+    first.writer.write(whole[-9:])
+    assert await first.receive() == (1, body)
+    assert await second.receive() == (2, body)
+
+
+def hello() -> bytes:
+    """How a client begins."""
+    outgoing = ssl.MemoryBIO()
+    begun = client().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        begun.do_handshake()
+    return outgoing.read()
+
+
+BAD = {
+    "kafka": (struct.pack(">ihhi", 20, 18, 3, 1) + b"x" * 20, "without TLS: set its security.protocol=SSL"),
+    "http": (b"GET / HTTP/1.1\r\n\r\n", "it speaks HTTP"),
+    "garbage": (b"\xff" * 100, "no TLS"),
+    "no hello": (b"\x16\x03\x01\x00\x10" + b"\xff" * 16, "handshake failed"),
+    "a huge record": (b"\x16\x03\x01\xff\xff" + b"\x01" * 70_000, "handshake failed"),
+    "a hello and garbage": (hello() + b"\xff" * 100, "handshake failed"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_case_58_what_is_no_handshake_closes_and_is_told(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    data, told = BAD[what]
+
+    @scenario(secured=server())
+    async def run(harness: Harness) -> None:
+        connected = await raw(harness, data)
+        await ended(connected)
+        (line,) = lines(caplog)
+        assert "closed the connection of 127.0.0.1:" in line
+        assert "to OUTSIDE, which speaks TLS" in line
+        assert told in line
+        assert await is_served(harness)
+
+    run()
+
+
+@scenario(secured=server())
+async def test_what_is_no_tls_after_the_handshake_closes_that_connection_only(harness: Harness) -> None:
+    near = socket.create_connection(("127.0.0.1", harness.tls_port))
+    near.setblocking(False)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    begun = client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    while True:
+        try:
+            begun.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            await harness.loop.sock_sendall(near, outgoing.read())
+            incoming.write(await harness.loop.sock_recv(near, 65536))
+    await harness.loop.sock_sendall(near, outgoing.read() + b"\x17\x03\x03\x00\x20" + b"\xff" * 32)
+    await harness.until(lambda: not harness.server.connections and not harness.server.handshakes.open)  # type: ignore[union-attr]
+    near.close()
+    assert await is_served(harness)
+
+
+@scenario(Limits(max_handshakes=3, max_per_ip=20), secured=server())
+async def test_handshakes_that_do_not_go_on_give_way_to_new_ones(harness: Harness) -> None:
+    silent = [await raw(harness) for _ in range(5)]
+    half = [await raw(harness, hello()[:100]) for _ in range(5)]
+    assert await is_served(harness)
+    assert len(harness.server.handshakes.open) <= 3  # type: ignore[union-attr]
+    assert all([await each.is_closed() for each in (*silent, *half[:2])])
+
+
+@scenario(secured=server())
+async def test_a_handshake_that_takes_too_long_is_ended(harness: Harness) -> None:
+    silent, half = await raw(harness), await raw(harness, hello())
+    await harness.until(lambda: len(harness.server.handshakes.open) == 2)  # type: ignore[union-attr]
+    harness.later(Limits().handshake_s - 1)
+    assert len(harness.server.handshakes.open) == 2  # type: ignore[union-attr]
+    harness.later(2)
+    assert not harness.server.handshakes.open  # type: ignore[union-attr]
+    assert await silent.is_closed()
+    await ended(half)
+    assert not harness.server._per_ip
+
+
+@scenario(Limits(max_connections=2), secured=server())
+async def test_handshakes_count_as_connections(harness: Harness) -> None:
+    clients = [await raw(harness) for _ in range(3)]
+    await harness.until(lambda: harness.server._count() == 2)
+    await turns()
+    assert harness.server._count() == 2
+    for each in clients:
+        each.reset()
+    assert await is_served(harness)
+
+
+@pytest.mark.parametrize(
+    ("context", "told"),
+    [
+        (client(), "shows no certificate, and ssl.client.auth=required"),
+        (client(name="org", issuer=OTHER_CA), "its certificate is not accepted: .*issuer.*ssl.truststore.location"),
+        (client(OTHER_CA, "org"), "does not accept this broker's certificate: its trust store|it went away"),
+        (client(name="stranger"), "no rule matches"),
+    ],
+    ids=["no certificate", "of another CA", "that trusts another CA", "without a principal"],
+)
+def test_clients_that_must_not_come_in_are_refused_with_a_reason(
+    context: ssl.SSLContext, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    @scenario(secured=server(ssl.CERT_REQUIRED))
+    async def run(harness: Harness) -> None:
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await (await harness.connect_tls(context)).ask(ECHO, 1)
+        await harness.until(lambda: bool(lines(caplog)))
+        assert not harness.seen
+        known = await harness.connect_tls(client(name="org"))
+        assert await known.ask(ECHO, 1, b"mine") == (1, b"mine")
+        (connection,) = harness.server.connections
+        assert connection.principal == "User:known"
+
+    run()
+    (line,) = lines(caplog)
+    assert re.search(told, line), line
