@@ -102,7 +102,7 @@ class TlsReader(FrameReader):
             count = self.receive_by(self._tls.read)
         except ssl.SSLError as error:
             raise FrameError(f"what came is no TLS that was agreed upon: {error.reason}", b"") from None
-        if self._tls.outgoing.pending > MOST_UNASKED:
+        if self._tls.outgoing.pending and not self._tls.push() and self._tls.outgoing.pending > MOST_UNASKED:
             raise FrameError("it has TLS change its keys again and again", b"")
         return count
 
