@@ -11,13 +11,17 @@ import asyncio
 import socket
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from errno import EINPROGRESS, EINTR
+from functools import partial
 from typing import Any, Final
 
 from cy.wire.buffer import DecodeError
 from cy.wire.frames import AGAIN, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
+from pyclient.protocol.readiness import writable
+from pyclient.protocol.tls import TlsPipe
 
 MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
 
@@ -27,18 +31,26 @@ class BrokenStream(Exception):
 
 
 class FrameStream(ABC):
-    """Owns the socket. A subclass says what becomes of a frame, and of the end, which comes once."""
+    """Owns the socket. A subclass says what becomes of a frame, and of the end, which comes once.
 
-    __slots__ = ("_fd", "_loop", "_out", "_reader", "_sock", "_writing")
+    With a ``pipe``, which has shaken hands, what goes and comes is encrypted.
+    """
+
+    __slots__ = ("_fd", "_loop", "_out", "_reader", "_receive", "_send", "_sock", "_writing")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, memory: ReceiveMemory
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, memory: ReceiveMemory, pipe: TlsPipe | None = None
     ) -> None:
         self._loop = loop
         self._sock: socket.socket | None = sock
         self._fd = sock.fileno()
         self._reader = FrameReader(memory, MAX_FRAME)
         self._out = SendQueue()
+        self._receive: Callable[[int], int] = self._reader.receive
+        self._send: Callable[[int], bool] = self._out.flush
+        if pipe is not None:
+            self._receive = partial(pipe.receive, self._reader)
+            self._send = partial(pipe.flush, self._out)
         self._writing = False
         loop.add_reader(self._fd, self._on_readable)
 
@@ -64,7 +76,7 @@ class FrameStream(ABC):
 
     def _flush(self) -> None:
         try:
-            done = self._out.flush(self._fd)
+            done = self._send(self._fd)
         except (OSError, EOFError) as error:
             self._loop.call_soon(self.lose, error)
             return
@@ -88,7 +100,7 @@ class FrameStream(ABC):
         if self._sock is None:
             return
         try:
-            count = self._reader.receive(self._fd)
+            count = self._receive(self._fd)
             if count > 0:
                 self._reader.hand_on(self._on_frame)
             elif count == 0:
@@ -192,17 +204,7 @@ async def reach(loop: asyncio.AbstractEventLoop, sock: socket.socket, address: A
     """
     code = sock.connect_ex(address)
     if code in (EINPROGRESS, EINTR):
-        writable: asyncio.Future[None] = loop.create_future()
-
-        def on_writable() -> None:
-            if not writable.done():
-                writable.set_result(None)
-
-        loop.add_writer(sock.fileno(), on_writable)
-        try:
-            await writable
-        finally:
-            loop.remove_writer(sock.fileno())
+        await writable(loop, sock)
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise OSError(code, f"Connect call failed {address}")

@@ -1,0 +1,144 @@
+"""Frames through TLS, between two streams of ours: whatever the sizes, and however little the sockets take."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+
+import pytest
+
+from cy.wire.frames import ReceiveMemory
+from pyclient.protocol.readiness import readable
+from pyclient.protocol.stream import FrameStream
+from pyclient.protocol.tls import Tls, TlsPipe
+from pyclient.security import client_context, server_context
+from pyclient.security.tests.making import world
+
+PATIENCE_S = 60.0
+LITTLE = 4096
+
+
+class Collector(FrameStream):
+    """Keeps what comes, and gives it back where it is an echo."""
+
+    def __init__(self, *arguments, echoes=False):
+        super().__init__(*arguments)
+        self.frames = []
+        self.end = None
+        self.echoes = echoes
+        self.wanted = asyncio.Event()
+        self.target = -1
+
+    def send(self, body):
+        self._out.append([len(body).to_bytes(4, "big"), body])
+        self._push()
+
+    def _on_frame(self, view, start, end, reused):
+        body = bytes(view[start:end])
+        if self.echoes:
+            self.send(body)
+        else:
+            self.frames.append(body)
+        if len(self.frames) == self.target:
+            self.wanted.set()
+
+    def _on_end(self, cause):
+        self.end = cause
+        self.wanted.set()
+
+
+class ServerPipe(TlsPipe):
+    """The other side, for the test."""
+
+    def __init__(self, context, sock):
+        super().__init__(Tls(client_context({"ssl.truststore.certificates": world().authority})), sock, "localhost")
+        self.ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+
+def contexts(**server_settings):
+    made = world()
+    keys = {"ssl.keystore.key": made.server.key, "ssl.keystore.certificate.chain": "\n".join(made.server.chain)}
+    given = {name.replace("_", "."): value for name, value in server_settings.items()}
+    return server_context(keys | given), client_context({"ssl.truststore.certificates": made.authority})
+
+
+async def pair(server, client):
+    """Two streams that have shaken hands: the second is an echo."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    for each in (ours, theirs):
+        each.setblocking(False)
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LITTLE)
+    here, there = TlsPipe(Tls(client), ours, "localhost"), ServerPipe(server, theirs)
+    await asyncio.gather(here.handshake(loop), there.handshake(loop))
+    memory = ReceiveMemory()
+    return Collector(loop, ours, memory, here), Collector(loop, theirs, memory, there, echoes=True)
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_frames_of_all_sizes_come_back_as_they_were(version):
+    chance = random.Random(3)
+    sizes = [0, 1, 5, 1 << 14, (1 << 14) - 4, 3 << 20, 1 << 16] + [chance.randrange(1 << 17) for _ in range(60)]
+    sent = [chance.randbytes(size) for size in sizes]
+
+    async def work():
+        here, there = await pair(*contexts(ssl_enabled_protocols=version))
+        here.target = len(sent)
+        for body in sent:
+            here.send(body)
+        await asyncio.wait_for(here.wanted.wait(), PATIENCE_S)
+        assert here.frames == sent
+        here.close()
+        there.wanted.clear()
+        await asyncio.wait_for(there.wanted.wait(), PATIENCE_S)
+        assert isinstance(there.end, EOFError)
+
+    asyncio.run(work())
+
+
+def test_bytes_that_were_changed_on_the_way_end_the_stream():
+    async def work():
+        here, there = await pair(*contexts())
+        there._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
+        await asyncio.wait_for(here.wanted.wait(), PATIENCE_S)
+        assert isinstance(here.end, ssl.SSLError)
+        assert here.is_closed
+        there.close()
+
+    asyncio.run(work())
+
+
+def test_a_handshake_that_is_cancelled_leaves_the_socket_without_a_watch():
+    async def work():
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        shaking = asyncio.ensure_future(TlsPipe(Tls(contexts()[1]), ours, "localhost").handshake(loop))
+        await readable(loop, theirs)  # it has said hello, and waits
+        shaking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await shaking
+        assert not loop.remove_reader(ours.fileno())
+        assert not loop.remove_writer(ours.fileno())
+        ours.close()
+        theirs.close()
+
+    asyncio.run(work())
+
+
+def test_the_server_learns_why_the_client_refused_its_certificate():
+    async def work():
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        here, there = TlsPipe(Tls(client_context({})), ours, "localhost"), ServerPipe(contexts()[0], theirs)
+        refused, told = await asyncio.gather(here.handshake(loop), there.handshake(loop), return_exceptions=True)
+        assert isinstance(refused, ssl.SSLCertVerificationError)
+        assert "UNKNOWN_CA" in told.reason
+        ours.close()
+        theirs.close()
+
+    asyncio.run(work())

@@ -1,0 +1,128 @@
+"""TLS between frames and a socket: decrypts what comes, encrypts what goes. Stands where a plain stream has the socket
+itself (``pyclient.protocol.stream``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from typing import Final
+
+from cy.wire.frames import AGAIN, FrameReader
+from cy.wire.send_queue import SendQueue
+from pyclient.protocol.readiness import readable, writable
+
+MEMORY: Final = 128 * 1024
+"""Bytes of one visit to the socket. Decrypted, they fit into the memory that all connections receive into."""
+PIECE: Final = 64 * 1024
+"""Bytes that are encrypted ahead of the socket."""
+TURN: Final = 4 << 20
+"""Bytes that one connection may send before others do."""
+_FLAGS: Final = getattr(socket, "MSG_NOSIGNAL", 0)
+
+
+class Tls:
+    """What the connections of one loop share: the context, and memory that encrypted bytes are received into."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = context
+        self.memory = memoryview(bytearray(MEMORY))
+
+
+class TlsPipe:
+    """Of one connected socket, which belongs to the stream."""
+
+    __slots__ = ("_incoming", "_left", "_memory", "_outgoing", "_piece", "_sock", "ssl")
+
+    def __init__(self, tls: Tls, sock: socket.socket, host: str) -> None:
+        self._sock = sock
+        self._memory = tls.memory
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.ssl = tls.context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        """Says what was agreed on."""
+        self._left = memoryview(b"")
+        """Encrypted bytes that the socket has not taken yet."""
+        self._piece = 0
+        """So many bytes of the queue are on their way when these are."""
+
+    async def handshake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Agrees with the server on keys. Raises OSError, which is ssl.SSLError where it is TLS that fails."""
+        while True:
+            try:
+                self.ssl.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._send_left(loop)
+                await readable(loop, self._sock)
+                self._receive()
+            except ssl.SSLError:
+                with suppress(OSError):  # the server learns why
+                    self._push()
+                raise
+            else:
+                return await self._send_left(loop)
+
+    async def _send_left(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._push():
+            await writable(loop, self._sock)
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def receive(self, reader: FrameReader, fd: int) -> int:
+        """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too."""
+        if not self._receive():
+            return AGAIN
+        return reader.receive_by(self._read)
+
+    def _receive(self) -> bool:
+        """Receives once; False: nothing is there. Raises OSError."""
+        try:
+            count = self._sock.recv_into(self._memory)
+        except (BlockingIOError, InterruptedError):
+            return False
+        if count:
+            self._incoming.write(self._memory[:count])
+        else:
+            self._incoming.write_eof()
+        return True
+
+    def _read(self, size: int, view: memoryview) -> int:
+        try:
+            return self.ssl.read(size, view)  # type: ignore[return-value]
+        except ssl.SSLWantReadError:
+            return AGAIN
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return 0
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def flush(self, queue: SendQueue, fd: int) -> bool:
+        """As ``queue.flush(fd)``: sends what is queued, encrypted, in pieces. Raises ssl.SSLError too."""
+        turn = 0
+        while self._push():
+            if self._piece:
+                turn += self._piece
+                is_done, self._piece = queue.drop(self._piece), 0
+                if is_done or turn >= TURN:
+                    return is_done
+            piece = queue.peek(PIECE)
+            if not piece:
+                return True
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[self.ssl.write(rest) :]
+            self._piece = len(piece)
+        return False
+
+    def _push(self) -> bool:
+        """Sends what is encrypted; True when nothing is left. Raises OSError."""
+        while True:
+            if not self._left:
+                if not self._outgoing.pending:
+                    return True
+                self._left = memoryview(self._outgoing.read())
+            try:
+                self._left = self._left[self._sock.send(self._left, _FLAGS) :]
+            except (BlockingIOError, InterruptedError):
+                return False
