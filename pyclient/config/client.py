@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyclient.config.key import INT, LIST, MAX_INT, MAX_LONG, STRING, Key
+from pyclient.config.security import PROTOCOL, SSL
 
 MINUTE: Final = 60_000
 
@@ -12,7 +13,8 @@ CLIENT: Final = (
     Key("bootstrap.servers", LIST, (), "host:port, comma-separated: the servers to contact first"),
     Key("client.id", STRING, "pyclient", "the name that brokers see in requests"),
     Key("client.rack", STRING, "", "where the client runs; a consumer then reads from a replica there (KIP-392)"),
-    Key("security.protocol", STRING, "PLAINTEXT", "how connections are secured", words=("PLAINTEXT",)),
+    PROTOCOL,
+    *SSL,
     Key("request.timeout.ms", INT, 30_000, "how long to wait for a response", 1, MAX_INT),
     Key("default.api.timeout.ms", INT, MINUTE, "how long a call may take, retries included", 0, MAX_INT),
     Key("retry.backoff.ms", INT, 100, "the first wait before a retry", 0, MAX_LONG),

@@ -23,11 +23,21 @@ class Kind(Enum):
     FLOAT = "a number"
     STRING = "a string"
     LIST = "a list of strings"
+    PASSWORD = "a password"
     OBJECT = "an object"
 
 
 BOOL, INT, FLOAT = Kind.BOOL, Kind.INT, Kind.FLOAT
-STRING, LIST, OBJECT = Kind.STRING, Kind.LIST, Kind.OBJECT
+STRING, LIST, PASSWORD, OBJECT = Kind.STRING, Kind.LIST, Kind.PASSWORD, Kind.OBJECT
+HIDDEN: Final = "[hidden]"
+"""Stands for a password, as in Kafka."""
+
+
+class Password(str):
+    """A string that is not shown where a setting is."""
+
+    def __repr__(self) -> str:
+        return HIDDEN
 
 
 class Key(NamedTuple):
@@ -67,7 +77,8 @@ class Key(NamedTuple):
         return ""
 
     def _error(self, value: Any, complaint: str) -> ConfigError:
-        return ConfigError(f"{self.name}={value!r} {complaint}")
+        shown = HIDDEN if self.kind is PASSWORD else repr(value)
+        return ConfigError(f"{self.name}={shown} {complaint}")
 
 
 def _is_word(value: str, word: str) -> bool:
@@ -106,6 +117,12 @@ def _string(value: Any) -> str:
     return str(value).strip()  # acks=1
 
 
+def _password(value: Any) -> Password:
+    if not isinstance(value, str):
+        raise ValueError
+    return Password(value)
+
+
 def _list(value: Any) -> tuple[str, ...]:
     members = value.split(",") if isinstance(value, str) else list(value)
     if not all(isinstance(member, str) for member in members):
@@ -113,4 +130,4 @@ def _list(value: Any) -> tuple[str, ...]:
     return tuple(member.strip() for member in members if member.strip())
 
 
-_READ = {BOOL: _bool, INT: _int, FLOAT: _float, STRING: _string, LIST: _list}
+_READ = {BOOL: _bool, INT: _int, FLOAT: _float, STRING: _string, LIST: _list, PASSWORD: _password}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyclient.config.key import Key
+from pyclient.config.security import FOREIGN, PROTOCOL
 from pyclient.errors import ConfigError
 
 Table = Mapping[str, Key]
-_SECURITY = ("ssl.", "sasl.")
+_SASL: Final = "sasl."
 
 
 def table(*parts: tuple[Key, ...]) -> Table:
@@ -77,6 +78,9 @@ def load(
         known["bootstrap.servers"] = bootstrap_servers
     if not known.get("bootstrap.servers"):
         raise ConfigError("bootstrap.servers is missing: Producer('localhost:9092')")
+    protocol = known.get(PROTOCOL.name)
+    if isinstance(protocol, str) and protocol.upper().startswith("SASL"):
+        raise ConfigError(f"{PROTOCOL.name}={protocol}: this client does not speak SASL yet, only PLAINTEXT and SSL")
     return Config(keys, known)
 
 
@@ -102,8 +106,10 @@ def _known(names: Mapping[str, str], name: str) -> str:
     if found is not None:
         return found
     dotted = str(name).replace("_", ".")
-    if dotted.startswith(_SECURITY):
-        raise ConfigError(f"{dotted}: this client speaks PLAINTEXT only")
+    if dotted in FOREIGN:
+        raise ConfigError(f"{dotted} is not a key of Kafka's: it is {FOREIGN[dotted]}")
+    if dotted.startswith(_SASL):
+        raise ConfigError(f"{dotted}: this client does not speak SASL yet")
     similar = difflib.get_close_matches(dotted, names.values(), 1, 0.6)
     hint = f": did you mean {similar[0]}?" if similar else ""
     raise ConfigError(f"unknown setting {name!r}{hint}")

@@ -25,6 +25,7 @@ from pyclient.core.addresses import Addresses
 from pyclient.core.backoff import Backoff, delay
 from pyclient.core.connection import Connection, Pending
 from pyclient.core.outages import AGAIN_S, FIRST_S
+from pyclient.core.secured import PHASE, secured
 from pyclient.core.transport import SocketOptions, Transport, deliver, handshake, open_socket
 from pyclient.core.versions import Versions
 from pyclient.errors import (
@@ -55,6 +56,8 @@ class NodeSettings:
         self.request_timeout = config.request_timeout_ms / 1000
         self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
         self.memory = ReceiveMemory()
+        self.secured = secured(config)
+        """None: in plain text."""
 
 
 class Node:
@@ -206,9 +209,14 @@ class Node:
         timeout = min(delay(*settings.setup, self._backoff.failures), settings.patience)
         host, port = self.host, self.port
         self._phase = "connect"
+        end = self._clock() + timeout
         sock = await open_socket(self._loop, host, port, timeout, settings.options, self._addresses)
+        pipe = None
+        if settings.secured is not None:
+            self._phase = PHASE
+            pipe = await settings.secured.shake(self._loop, sock, host, port, end - self._clock())
         transport = Transport(
-            self._loop, sock, settings.memory, Connection(settings.client_id), self._on_lost
+            self._loop, sock, settings.memory, Connection(settings.client_id), self._on_lost, pipe
         )
         self._phase = "handshake"
         timeout = min(timeout, settings.request_timeout)

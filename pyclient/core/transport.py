@@ -16,6 +16,7 @@ from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, c
 from pyclient.protocol import ApiVersions, stream
 from pyclient.protocol.answers import answer_on
 from pyclient.protocol.stream import FrameStream
+from pyclient.protocol.tls import TlsPipe
 
 SOFTWARE: Final = ("pyclient", "0.1.0")
 _UNSUPPORTED_VERSION: Final = 35
@@ -42,8 +43,9 @@ class Transport(FrameStream):
         memory: ReceiveMemory,
         connection: Connection,
         on_lost: OnLost,
+        pipe: TlsPipe | None = None,
     ) -> None:
-        super().__init__(loop, sock, memory)
+        super().__init__(loop, sock, memory, pipe)
         self.connection = connection
         """The requests in flight; they stay there when the socket is closed."""
         self._on_lost = on_lost

@@ -52,7 +52,14 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(name, meant):
         ("enable_idempotence", 1, "is not a boolean"),
         ("compression_type", "lzma", "is none of none, gzip"),
         ("compression_gzip_level", 10, "is above 9"),
-        ("sasl_mechanism", "PLAIN", "PLAINTEXT only"),
+        ("sasl_mechanism", "PLAIN", "does not speak SASL yet"),
+        ("security_protocol", "SASL_SSL", "does not speak SASL yet, only PLAINTEXT and SSL"),
+        ("security_protocol", "TLS", "is none of PLAINTEXT, SSL"),
+        ("ssl_ca_location", "ca.pem", "it is ssl.truststore.location"),
+        ("ssl_certificate_location", "me.pem", "it is ssl.keystore.location"),
+        ("ssl_key_location", "me.key", "it is ssl.keystore.location"),
+        ("ssl_cafile", "ca.pem", "it is ssl.truststore.location"),
+        ("ssl_truststore_lokation", "ca.pem", "did you mean ssl.truststore.location"),
     ],
 )
 def test_a_bad_value_is_an_error_that_names_key_and_value(name, value, text):
@@ -86,3 +93,14 @@ def test_settings_can_be_pickled():
     config = load(PRODUCER, "h:1", None, {"linger_ms": 2})
     again = pickle.loads(pickle.dumps(config))
     assert (again.linger_ms, again.given) == (2, config.given)
+
+
+def test_no_password_is_shown():
+    given = {"ssl.key.password": "hush", "ssl.keystore.key": "hush", "ssl_truststore_password": "hush"}
+    for keys in TABLES.values():
+        config = load(keys, "h:1", given)
+        assert "hush" not in repr(config)
+        assert config.ssl_key_password == "hush"
+        assert "hush" not in repr(pickle.loads(pickle.dumps(config)))
+    with pytest.raises(ConfigError, match=r"ssl.key.password=\[hidden\] is not a password"):
+        load(ADMIN, "h:1", {"ssl.key.password": ["hush"]})

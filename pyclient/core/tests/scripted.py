@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,9 @@ class ScriptedBroker:
     are. ``requests``: what came, as (API, version, message).
     """
 
-    def __init__(self, node: int = 1) -> None:
+    def __init__(self, node: int = 1, tls: ssl.SSLContext | None = None) -> None:
         self.node = node
+        self.tls = tls
         self.port = 0
         self.connections = 0
         self.requests: list[tuple[Api, int, Any]] = []
@@ -36,7 +38,7 @@ class ScriptedBroker:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> ScriptedBroker:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -60,7 +62,7 @@ class ScriptedBroker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while await self._answer_one(reader, writer):
                 pass
         writer.close()
