@@ -23,6 +23,7 @@ __all__ = [
     "ConnectionLost",
     "KafkaError",
     "RequestTimedOut",
+    "TlsRefused",
     "UnsupportedByBroker",
     "WakeupError",
     "by_code",
@@ -97,17 +98,24 @@ class _AtHost:
 
     def saying(self, more: str) -> Self:
         """The same with more text behind its own."""
-        return type(self)(*self._reduced[:3], more)
+        host, phase, cause, own = self._reduced
+        return type(self)(host, phase, cause, f"{own}{more}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._reduced
 
 
 class ConnectionFailed(_AtHost, ClientError, ConnectionError):
-    """No connection was made; ``phase`` is ``resolve``, ``connect`` or ``handshake``."""
+    """No connection was made; ``phase`` is ``resolve``, ``connect``, ``TLS handshake`` or ``handshake``."""
 
     name = "CONNECTION_FAILED"
     retriable = True
+
+
+class TlsRefused(ConnectionFailed):
+    """A certificate or a setting of TLS was refused, here or by the broker. It will be until one is changed: a client
+    that reaches no other server says so at once.
+    """
 
 
 class ConnectionLost(_AtHost, NetworkException, ConnectionError):

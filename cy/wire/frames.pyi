@@ -13,6 +13,9 @@ class FrameError(ValueError):
     prefix: bytes
     def __init__(self, message: str, prefix: bytes) -> None: ...
 
+def protocol_of(prefix: bytes) -> str:
+    """What the first bytes of a stream that is not Kafka's look like, as the end of a sentence."""
+
 class ReceiveMemory:
     """What the connections of one event loop receive into."""
 

@@ -160,16 +160,16 @@ cdef class ReceiveMemory:
 
 
 cdef inline bint is_other_protocol(const uint8_t* at) noexcept nogil:
-    """A TLS record (as a length: 369 MB) or an HTTP method (over 1.1 GB), whatever the limit is."""
+    """TLS's greeting or alert (as a length: 369, 352 MB), an HTTP method (over 1.1 GB), whatever the limit is."""
     cdef uint32_t word = load_uint32(at)
-    return word >> 16 == 0x1603 or word in (0x47455420, 0x504F5354, 0x48454144, 0x50555420)
+    return word >> 16 in (0x1603, 0x1503) or word in (0x47455420, 0x504F5354, 0x48454144, 0x50555420)
 
 
 def protocol_of(prefix):
     """What the first bytes of a stream that is not Kafka's look like, as the end of a sentence."""
     if prefix[:4] in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
         return ": it speaks HTTP"
-    if prefix[:2] == b"\x16\x03":
+    if prefix[:2] in (b"\x16\x03", b"\x15\x03"):
         return ": it speaks TLS"
     return ""
 

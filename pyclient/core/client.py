@@ -24,7 +24,7 @@ from pyclient.core.node import Node, NodeSettings
 from pyclient.core.outages import Outages
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
-from pyclient.errors import STALE_ROUTE, ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, check
+from pyclient.errors import STALE_ROUTE, ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, TlsRefused, check
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
@@ -126,7 +126,7 @@ class Client:
 
     async def start(self, timeout: float | None = None) -> None:
         """Asks a bootstrap server for the cluster. Raises ConnectionFailed when ``timeout`` seconds
-        (default.api.timeout.ms) are over; at once when no name can be resolved.
+        (default.api.timeout.ms) are over; at once when no name can be resolved, or where TLS is refused.
         """
         if timeout is None:
             timeout = self.config.default_api_timeout_ms / 1000
@@ -137,7 +137,7 @@ class Client:
             in_time = await self._keeper.next_update(deadline)
             self._check_open()
             trouble = [node.trouble for node in self._bootstrap]
-            if all(each is not None and each.phase == "resolve" for each in trouble):
+            if all(each is not None and (each.phase == "resolve" or isinstance(each, TlsRefused)) for each in trouble):
                 raise next(each for each in trouble if each is not None)
             if not in_time:
                 raise self.unreached(timeout)

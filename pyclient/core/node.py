@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +21,7 @@ from typing import Final
 from cy.wire.buffer import EncodeError
 from cy.wire.frames import ReceiveMemory
 from pyclient.config import Config
-from pyclient.core import last_resort
+from pyclient.core import last_resort, tls_trouble
 from pyclient.core.addresses import Addresses
 from pyclient.core.backoff import Backoff, delay
 from pyclient.core.connection import Connection, Pending
@@ -35,6 +36,7 @@ from pyclient.errors import (
     KafkaError,
     RequestTimedOut,
 )
+from pyclient.protocol.tls import TlsPipe
 
 LOG: Final = logging.getLogger("pyclient")
 last_resort.install()
@@ -228,8 +230,7 @@ class Node:
             raise ConnectionFailed(f"{host}:{port}", "handshake", f"no answer in {timeout:.3g} s") from None
         except KafkaError as error:
             transport.close()
-            cause = getattr(error, "cause", None) or error
-            raise ConnectionFailed(f"{host}:{port}", "handshake", cause) from error
+            raise self._unshaken(getattr(error, "cause", None) or error, pipe) from error
         except BaseException:
             transport.close()
             raise
@@ -237,6 +238,14 @@ class Node:
             raise ConnectionFailed(f"{host}:{port}", "handshake", "closed by the broker")
         self.versions = versions
         return transport
+
+    def _unshaken(self, cause: Exception, pipe: TlsPipe | None) -> ConnectionFailed:
+        """Why there was no answer to the first request."""
+        secured = self._settings.secured
+        if secured is not None and isinstance(cause, ssl.SSLError):
+            return secured.failure(cause, self.host, self.port, pipe)
+        advice = "" if self.was_reached else tls_trouble.advice(cause, None if secured is None else secured.has_key)
+        return ConnectionFailed(self.name, "handshake", cause, advice)
 
     def _ready(self, transport: Transport) -> None:
         self._transport = transport

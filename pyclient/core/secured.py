@@ -9,7 +9,8 @@ from typing import Final
 
 from pyclient.config import Config
 from pyclient.config.security import SSL
-from pyclient.errors import ConfigError, ConnectionFailed
+from pyclient.core import tls_trouble
+from pyclient.errors import ConfigError, ConnectionFailed, TlsRefused
 from pyclient.protocol.tls import Tls, TlsPipe
 from pyclient.security import TlsConfigError, client_context
 
@@ -17,10 +18,11 @@ PHASE: Final = "TLS handshake"
 
 
 class Secured:
-    """How the connections of one client are encrypted, which they share."""
+    """How the connections of one client are encrypted, which they share. ``has_key``: it can show a certificate."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, has_key: bool) -> None:
         self._tls = Tls(context)
+        self.has_key = has_key
 
     async def shake(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, host: str, port: int, timeout: float
@@ -28,21 +30,30 @@ class Secured:
         """Agrees on keys with the server at ``host`` within ``timeout`` seconds. Raises ConnectionFailed, and closes
         the socket then.
         """
-        name = f"{host}:{port}"
+        name, pipe = f"{host}:{port}", None
         try:
             pipe = TlsPipe(self._tls, sock, host)
             async with asyncio.timeout(timeout):
                 await pipe.handshake(loop)
         except TimeoutError:
             sock.close()
-            raise ConnectionFailed(name, PHASE, "no answer in time") from None
+            advice = tls_trouble.IS_PROTOCOL_RIGHT.format("SSL")
+            raise ConnectionFailed(name, PHASE, "no answer in time", advice) from None
         except (OSError, ValueError) as error:  # a host that cannot be in a certificate is a ValueError
             sock.close()
-            raise ConnectionFailed(name, PHASE, error) from error
+            raise self.failure(error, host, port, pipe) from error
         except BaseException:
             sock.close()
             raise
         return pipe
+
+    def failure(self, error: Exception, host: str, port: int, pipe: TlsPipe | None) -> ConnectionFailed:
+        """The error of a handshake, or of the first answer after it, in words."""
+        trouble = tls_trouble.of_tls(error, host, {} if pipe is None else pipe.shown(), self.has_key)
+        if trouble is None:
+            return ConnectionFailed(f"{host}:{port}", PHASE, error)
+        kind = TlsRefused if trouble.lasts else ConnectionFailed
+        return kind(f"{host}:{port}", PHASE, trouble.why, trouble.advice)
 
 
 def secured(config: Config) -> Secured | None:
@@ -50,6 +61,8 @@ def secured(config: Config) -> Secured | None:
     if config.security_protocol == "PLAINTEXT":
         return None
     try:
-        return Secured(client_context({key.name: config[key.name] for key in SSL}))
+        settings = {key.name: config[key.name] for key in SSL}
+        has_key = any(settings[name] for name in ("ssl.keystore.location", "ssl.keystore.key"))
+        return Secured(client_context(settings), has_key)
     except TlsConfigError as error:
         raise ConfigError(str(error)) from None

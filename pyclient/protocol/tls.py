@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from cy.wire.frames import AGAIN, FrameReader
 from cy.wire.send_queue import SendQueue
@@ -62,6 +62,14 @@ class TlsPipe:
                 raise
             else:
                 return await self._send_left(loop)
+
+    def shown(self) -> dict[str, Any]:
+        """The server's certificate as ``ssl.SSLSocket.getpeercert`` has it, also one that was refused; empty where
+        there is none, or this Python does not tell.
+        """
+        told = getattr(getattr(self.ssl, "_sslobj", None), "get_unverified_chain", None)
+        chain = told() if told is not None else None
+        return chain[0].get_info() if chain and hasattr(chain[0], "get_info") else {}
 
     async def _send_left(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._push():
