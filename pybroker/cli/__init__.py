@@ -73,7 +73,7 @@ ELSEWHERE = {
 }
 """Words that one might expect to be verbs, and what to do instead."""
 
-CLUSTER_OPTIONS = ("-b", "-P", "-X", "--bootstrap-server", "--profile")
+CLUSTER_OPTIONS = ("-b", "-P", "-X", "--bootstrap-server", "--profile", "--command-config")
 
 
 def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from pybroker.cli.common.verbs import pairs
+from pybroker.cli.common.verbs import BOOTSTRAP, pairs
 from pybroker.cli.common.wrong_addresses import told
 
 if TYPE_CHECKING:
@@ -60,16 +60,17 @@ class Cluster(NamedTuple):
                 yield producer
 
     def _connect(self, client: Admin | Consumer | Producer) -> None:
-        """Connects. One address that refuses, or that is no name, will not do better in ten seconds.
+        """Connects. One address that refuses, TLS too, or that is no name, will not do better in ten seconds.
 
         Raises ConnectionFailed.
         """
-        from pyclient.errors import ConnectionFailed
+        from pyclient.errors import ConnectionFailed, TlsRefused
 
         try:
             client.connect(min(QUICKLY_S, CONNECT_S))
         except ConnectionFailed as error:
-            if "," not in self.bootstrap and isinstance(error.cause, (ConnectionRefusedError, socket.gaierror)):
+            is_closed = isinstance(error.cause, (ConnectionRefusedError, socket.gaierror))
+            if "," not in self.bootstrap and (is_closed or isinstance(error, TlsRefused)):
                 raise
             client.connect(CONNECT_S)
 
@@ -81,6 +82,19 @@ def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any
 
 
 def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb ``cluster`` from -b, -P, -X and --command-config; -v lets the client log."""
+
+    @click.option("--command-config", metavar="FILE", help="Settings of the client, as a .properties file.")
+    @by_words
+    @functools.wraps(function)
+    def call(cluster: Cluster, command_config: str | None, **options: Any) -> Any:
+        known = {**properties(command_config), **cluster.settings}
+        return function(cluster=configured(cluster, known), **options)
+
+    return call
+
+
+def by_words(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a verb ``cluster`` from -b, -P and -X; -v lets the client log."""
 
     @click.option(
@@ -116,12 +130,37 @@ def chosen(bootstrap: str, name: str | None, settings: Mapping[str, str]) -> Clu
     """The cluster of a profile, where one was named; what the line itself says counts more. Raises UsageError."""
     if name is None:
         return Cluster(bootstrap, settings)
-    from pybroker.cli.common.profiles import BOOTSTRAP, profile
+    from pybroker.cli.common.profiles import profile
 
     known = profile(name)
     is_given = click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
     address = bootstrap if is_given else known.get(BOOTSTRAP, bootstrap)
     return Cluster(address, {key: value for key, value in known.items() if key != BOOTSTRAP} | dict(settings))
+
+
+def properties(file: str | None, more: tuple[str, ...] = (), option: str = "") -> dict[str, str]:
+    """The properties of a file, and those given one by one by an option, which count more. Raises UsageError."""
+    found: dict[str, str] = {}
+    if file is not None:
+        from pybroker.config.key import ConfigError
+        from pybroker.config.sources import from_file
+
+        try:
+            found = {name: each.text for name, each in from_file(file).items()}
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+    return {**found, **pairs(more, option)}
+
+
+def configured(cluster: Cluster, known: dict[str, str], older: str | None = None) -> Cluster:
+    """The cluster with these settings, one of which may say where it is, as ``older`` may, an option of Kafka's; -b and
+    -P count more.
+    """
+    address = older or known.pop(BOOTSTRAP, None)
+    context = click.get_current_context()
+    if context.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE or context.params.get("profile"):
+        address = None
+    return Cluster(address or cluster.bootstrap, {key: value for key, value in known.items() if key != BOOTSTRAP})
 
 
 def profile_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

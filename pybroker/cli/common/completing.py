@@ -51,7 +51,8 @@ def bootstrap_of(context: click.Context) -> str:
     name = context.params.get("profile") or os.environ.get("PYBROKER_PROFILE")
     given: str | None = context.params.get("bootstrap")
     if name and not given:
-        from pybroker.cli.common.profiles import BOOTSTRAP, load
+        from pybroker.cli.common.profiles import load
+        from pybroker.cli.common.verbs import BOOTSTRAP
 
         given = load().get(name, {}).get(BOOTSTRAP)
     return given or os.environ.get("PYBROKER_BOOTSTRAP") or "localhost:9092"

@@ -18,9 +18,8 @@ from typing import Any
 import click
 
 from pybroker.cli.common.output import show, with_output
-from pybroker.cli.common.verbs import Verb, suggestion
+from pybroker.cli.common.verbs import BOOTSTRAP, Verb, suggestion
 
-BOOTSTRAP = "bootstrap.servers"
 Profile = dict[str, str]
 
 

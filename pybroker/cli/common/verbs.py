@@ -41,7 +41,10 @@ SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
 
 NEAR = 0.7
 """How alike a name is that was mistyped; difflib's ratio."""
-COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "file", "more"})
+COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "command_config", "file", "more"})
+BOOTSTRAP = "bootstrap.servers"
+TLS = "TLS"
+"""Begins the phase of an error that says itself what to do."""
 
 
 class Failure(click.ClickException):
@@ -187,7 +190,7 @@ def sentence(error: BaseException, what: object = None) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     if what is not None and str(what) not in text:
         text = f"{what}: {text}"
-    hint = HINTS.get(name)
+    hint = None if getattr(error, "phase", "").startswith(TLS) else HINTS.get(name)
     return f"{text} ({name})" + (f": {hint}" if hint else "")
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb, failures
-from pybroker.cli.kafka.options import on_kafka, only, properties
+from pybroker.cli.kafka.options import on_kafka, only
 
 if TYPE_CHECKING:
     from pyclient import Admin

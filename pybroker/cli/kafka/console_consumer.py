@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.places import EARLIEST, LATEST, OFFSET, Spot, offsets_at, partitions_of
 from pybroker.cli.common.verbs import Verb, misuse
 from pybroker.cli.consume import Tally, assign, show_records
 from pybroker.cli.kafka.message_formatter import formatter
-from pybroker.cli.kafka.options import on_kafka, properties
+from pybroker.cli.kafka.options import on_kafka
 
 if TYPE_CHECKING:
     from pyclient import Consumer

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.bench import progress
-from pybroker.cli.common.cluster_options import Cluster
+from pybroker.cli.common.cluster_options import Cluster, configured, properties
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb, sentence
-from pybroker.cli.kafka.options import found, on_kafka, properties
+from pybroker.cli.kafka.options import on_kafka
 
 if TYPE_CHECKING:
     from pybroker.cli.benchmarking.measures import Measured
@@ -53,7 +53,7 @@ def producer_perf_test(
     if [record_size is not None, payload_file is not None, payload_monotonic].count(True) != 1:
         raise click.UsageError("exactly one of --record-size, --payload-file and --payload-monotonic")
     settings = properties(None, (*producer_props, *more_props), "--producer-props")
-    where = found(cluster, {**cluster.settings, **settings}, None)
+    where = configured(cluster, {**cluster.settings, **settings})
     if payload_file is not None:
         values = parts(payload_file, payload_delimiter)
     elif payload_monotonic:

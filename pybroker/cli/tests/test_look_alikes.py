@@ -75,9 +75,13 @@ def test_a_client_is_set_up_by_a_file_and_by_single_properties(at: tuple[Shell, 
     file = tmp_path / "client.properties"
     file.write_text(f"bootstrap.servers={address}\nclient.id=from-file\n")
     assert shell.done("kafka-topics", "--list", "--command-config", file).code == 0
+    assert shell.done("topic", "list", "--command-config", file).code == 0
+    assert shell.done("--command-config", file, "topic", "list").code == 0
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    assert shell.done("topic", "list", "--command-config", file, "-b", address).code == 0
     file.write_text("lingr.ms=5\n")
-    unknown = shell.refused("kafka-topics", "--list", "--command-config", file, code=2)
-    assert "lingr.ms" in unknown
+    for words in (("kafka-topics", "--list"), ("topic", "list")):
+        assert "lingr.ms" in shell.refused(*words, "--command-config", file, code=2)
 
 
 def test_configurations_of_topics_and_brokers_are_altered_and_described(at: tuple[Shell, str, str]) -> None:
