@@ -1,0 +1,54 @@
+"""``pybroker tls create``: files that a broker and its clients take as they are."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from pybroker.cli.tests.running import Shell
+from pybroker.config.sources import from_file
+from pyclient.security import client_context, server_context
+from pyclient.security.tests.test_contexts import meet
+
+shell = Shell("127.0.0.1:1")
+
+
+def settings(text: str, folder: Path) -> dict[str, str]:
+    """Of lines that are shown, with what they say in comments."""
+    file = folder / "shown.properties"
+    file.write_text("".join(line.removeprefix("# ") + "\n" for line in text.splitlines() if "=" in line))
+    return {name: each.text for name, each in from_file(str(file)).items()}
+
+
+@pytest.mark.parametrize("hosts", [(), ("kafka-1.example", "10.0.0.7", "::1", "b\u00fccher.example")])
+def test_a_server_and_a_client_meet_by_the_lines_that_are_shown(hosts: tuple[str, ...], tmp_path: Path) -> None:
+    shown = shell.done("tls", "create", tmp_path / "made", *hosts).out
+    server, client = shown.split("# client.properties")
+    context = server_context(settings(server, tmp_path))
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    for host in hosts or ("localhost", "127.0.0.1"):
+        own = client_context(settings(client, tmp_path))
+        own.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 has it by default
+        _, seen = meet(context, own, host)
+        assert seen.getpeercert()["subject"] == ((("commonName", "client"),),)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        meet(context, client_context(settings(client, tmp_path)), "other.example")
+
+
+def test_keys_are_for_their_owner_alone_and_nothing_is_written_over(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    shell.done("tls", "create", folder)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {"ca.pem": 0o644, "ca-key.pem": 0o600, "server.pem": 0o600, "client.pem": 0o600}
+    (folder / "ca.pem").unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert "ca-key.pem exists" in shell.refused("tls", "create", folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_host_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    assert "a HOST is no name" in shell.refused("tls", "create", tmp_path / "made", "a..b", code=2)
+    (tmp_path / "file").touch()
+    assert "file" in shell.refused("tls", "create", tmp_path / "file" / "made")
