@@ -21,6 +21,7 @@ class Secured:
     """How the connections of one client are encrypted, which they share. ``has_key``: it can show a certificate."""
 
     def __init__(self, context: ssl.SSLContext, has_key: bool) -> None:
+        self.context = context
         self._tls = Tls(context)
         self.has_key = has_key
 

@@ -64,12 +64,8 @@ class TlsPipe:
                 return await self._send_left(loop)
 
     def shown(self) -> dict[str, Any]:
-        """The server's certificate as ``ssl.SSLSocket.getpeercert`` has it, also one that was refused; empty where
-        there is none, or this Python does not tell.
-        """
-        told = getattr(getattr(self.ssl, "_sslobj", None), "get_unverified_chain", None)
-        chain = told() if told is not None else None
-        return chain[0].get_info() if chain and hasattr(chain[0], "get_info") else {}
+        """The server's certificate, as ``certificate_of`` has it."""
+        return certificate_of(self.ssl)
 
     async def _send_left(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._push():
@@ -134,3 +130,12 @@ class TlsPipe:
                 self._left = self._left[self._sock.send(self._left, _FLAGS) :]
             except (BlockingIOError, InterruptedError):
                 return False
+
+
+def certificate_of(side: ssl.SSLObject | ssl.SSLSocket) -> dict[str, Any]:
+    """The peer's certificate as ``ssl.SSLSocket.getpeercert`` has it, also one that was refused; empty where there is
+    none, or this Python does not tell.
+    """
+    told = getattr(getattr(side, "_sslobj", None), "get_unverified_chain", None)
+    chain = told() if told is not None else None
+    return chain[0].get_info() if chain and hasattr(chain[0], "get_info") else {}

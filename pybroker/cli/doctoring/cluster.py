@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.cli.common.cluster_options import Cluster
-from pybroker.cli.doctoring import asking, network
+from pybroker.cli.doctoring import asking, network, secured
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.doctoring.network import Reach
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, TlsRefused
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -29,6 +29,11 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
     served = []
     for way in ways:
         if way.is_open:
+            if not secured.is_plain(cluster.settings):
+                shaken = secured.handshake(cluster.settings, way, timeout)
+                yield shaken
+                if shaken.level == ERROR:
+                    continue
             found = identity(cluster, way, timeout)
             if isinstance(found, Finding):
                 yield found
@@ -47,12 +52,14 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
 
 def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription | Finding:
     """Who answers at an address."""
+    is_plain = secured.is_plain(cluster.settings)
     try:
-        if cluster.settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
-            return asking.brokers(way.host, way.port, timeout)
-        return identity_by_client(cluster, way, timeout)
+        return asking.brokers(way.host, way.port, timeout) if is_plain else identity_by_client(cluster, way, timeout)
+    except TlsRefused as error:
+        return Finding(ERROR, f"bootstrap {way.name}", str(error), "correct the settings of one side")
     except (KafkaError, OSError, asking.Foreign) as error:
-        return network.foreign(way.host, way.port, str(error), network.speaks_tls(way.host, way.port, timeout))
+        is_tls = is_plain and network.speaks_tls(way.host, way.port, timeout)
+        return network.foreign(way.host, way.port, str(error), is_tls)
 
 
 def identity_by_client(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription:
@@ -78,7 +85,9 @@ def described(
     for broker, way in zip(found.brokers, ways, strict=True):
         there = identity(cluster, way, timeout) if way.is_open else None
         if isinstance(there, Finding):
-            yield there._replace(check=f"broker {broker.id} advertises {way.name}", advice=network.remedy(way, came_by))
+            is_plain = secured.is_plain(cluster.settings)
+            advice = network.remedy(way, came_by) if is_plain else there.advice
+            yield there._replace(check=f"broker {broker.id} advertises {way.name}", advice=advice)
             continue
         yield network.advertised(broker.id, way, came_by, ways)
         if there is not None:

@@ -93,10 +93,11 @@ def bootstrap(found: Reach) -> Finding:
 
 
 def foreign(host: str, port: int, error: str, is_tls: bool) -> Finding:
-    """Something answers, and not as Kafka does in plain text."""
+    """Something answers, and not as Kafka does. ``is_tls``: by TLS."""
     what = f"bootstrap {host}:{port}"
     if is_tls:
-        return Finding(ERROR, what, "it speaks TLS", "this client speaks PLAINTEXT only: name a PLAINTEXT listener")
+        advice = "set security.protocol=SSL and ssl.truststore.location by --command-config or -X"
+        return Finding(ERROR, what, "it speaks TLS", f"{advice}, or name a PLAINTEXT listener")
     return Finding(ERROR, what, f"it does not answer as Kafka: {error}", "is it the port of something else?")
 
 

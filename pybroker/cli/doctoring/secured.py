@@ -1,0 +1,69 @@
+"""TLS with an address, as the client's settings have it: does the handshake go through, and how long will it?"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.doctoring.network import Reach
+
+PLAIN: Final = "PLAINTEXT"
+SOON_DAYS: Final = 30
+"""A certificate that ends within so many days is told."""
+DAY_S: Final = 86_400
+
+
+def is_plain(settings: Mapping[str, str]) -> bool:
+    """Whether the client is to speak plain text."""
+    return settings.get("security.protocol", PLAIN).strip() == PLAIN
+
+
+def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Finding:
+    """Shakes hands with the address, and goes away again."""
+    from pyclient.config import ADMIN, load
+    from pyclient.core.secured import secured
+    from pyclient.core.tls_trouble import IS_PROTOCOL_RIGHT, of_tls
+    from pyclient.errors import ConfigError
+    from pyclient.protocol.tls import certificate_of
+
+    what = f"TLS with {way.name}"
+    try:
+        security = secured(load(ADMIN, way.name, dict(settings)))
+    except ConfigError as error:
+        return Finding(ERROR, what, str(error), "correct the settings of the client")
+    assert security is not None
+    try:
+        plain = socket.create_connection((way.host, way.port), timeout)
+    except OSError as error:
+        return Finding(ERROR, what, error.strerror or str(error))
+    with plain, security.context.wrap_socket(plain, server_hostname=way.host, do_handshake_on_connect=False) as tls:
+        try:
+            tls.do_handshake()
+        except TimeoutError:
+            return Finding(ERROR, what, f"no answer in {timeout:g} s", worded(IS_PROTOCOL_RIGHT.format("SSL")))
+        except OSError as error:
+            trouble = of_tls(error, way.host, certificate_of(tls), security.has_key)
+            if trouble is None:
+                return Finding(ERROR, what, str(error))
+            return Finding(ERROR, what, trouble.why, worded(trouble.advice))
+        return agreed(what, tls, time.time())
+
+
+def agreed(what: str, tls: ssl.SSLSocket, now: float) -> Finding:
+    """What was agreed on, and for how long the certificate is valid."""
+    certificate = tls.getpeercert() or {}
+    end = str(certificate["notAfter"])
+    days = int((ssl.cert_time_to_seconds(end) - now) / DAY_S)
+    text = f"{tls.version()}, the certificate is valid until {end}"
+    if days < SOON_DAYS:
+        return Finding(WARNING, what, f"{text}: {days} days", "the broker needs a new one soon")
+    return Finding(OK, what, text)
+
+
+def worded(advice: str) -> str:
+    """An advice as a finding has it, without what joins it to an error."""
+    return advice.removeprefix("; ")
