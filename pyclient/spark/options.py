@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any, Final, NamedTuple
 
@@ -128,7 +128,7 @@ class Given:
 
     values: Mapping[str, Any]
     is_set: frozenset[str]
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     """The options ``kafka.*``, without the prefix."""
 
     def __getitem__(self, name: str) -> Any:

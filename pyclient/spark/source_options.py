@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyclient.config import CONSUMER, load
@@ -70,7 +70,7 @@ class SourceOptions:
     value_prefix: str
     value_schema_id: int | None
     value_errors: str
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     """Settings of a client (``kafka.*``), as they were given."""
 
     @property

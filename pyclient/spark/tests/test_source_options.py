@@ -7,6 +7,7 @@ import pickle
 import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from pyclient.config import CONSUMER, load
 from pyclient.errors import ConfigError
 from pyclient.spark.columns import columns_of
 from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Specific, Time, Times
@@ -44,6 +45,15 @@ def test_one_time_beats_times_and_these_beat_offsets() -> None:
     assert both.starting == Time(9)
 
 
+def test_tls_is_for_the_client_and_passwords_are_not_shown() -> None:
+    made = batch(**{"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.pem",
+                    "kafka.ssl.key.password": "hush"})  # fmt: skip
+    config = load(CONSUMER, config=made.client)
+    assert (config.security_protocol, config.ssl_truststore_location) == ("SSL", "/ca.pem")
+    assert config.ssl_key_password == "hush"
+    assert "hush" not in repr(made)
+
+
 def test_options_can_be_pickled() -> None:
     made = source_options({**SERVERS, "subscribePattern": "a.*"}, Use.STREAM_READ)
     assert pickle.loads(pickle.dumps(made)) == made
@@ -70,6 +80,7 @@ WRONG = [
     ({**TOPIC, "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
     ({**TOPIC, "kafka.interceptor.classes": "x"}, "'interceptor.classes' is not supported"),
     ({**TOPIC, "kafka.isolation.levle": "x"}, "did you mean isolation.level"),
+    ({**TOPIC, "kafka.sasl.mechanism": "PLAIN"}, "does not speak SASL yet"),
 ]
 
 
