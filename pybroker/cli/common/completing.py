@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
+
+from pybroker.cli.common.verbs import BOOTSTRAP
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -39,23 +42,28 @@ def ask(context: click.Context, names: Callable[[Admin], Iterable[str]]) -> list
     from pyclient.errors import KafkaError
 
     logging.getLogger("pyclient").addHandler(logging.NullHandler())
-    address = bootstrap_of(context)
-    with contextlib.suppress(KafkaError, OSError), Admin(address, default_api_timeout_ms=round(WAIT_S * 1000)) as admin:
-        admin.connect(WAIT_S)
-        return sorted(names(admin))
+    with contextlib.suppress(KafkaError, OSError, click.UsageError):
+        address, settings = place_of(context)
+        with Admin(address, settings, default_api_timeout_ms=round(WAIT_S * 1000)) as admin:
+            admin.connect(WAIT_S)
+            return sorted(names(admin))
     return []
 
 
-def bootstrap_of(context: click.Context) -> str:
-    """The address that the line so far, or the environment, names."""
-    name = context.params.get("profile") or os.environ.get("PYBROKER_PROFILE")
-    given: str | None = context.params.get("bootstrap")
-    if name and not given:
-        from pybroker.cli.common.profiles import load
-        from pybroker.cli.common.verbs import BOOTSTRAP
+def place_of(context: click.Context) -> tuple[str, dict[str, str]]:
+    """The address that the line so far, or the environment, names, and the client's settings. Raises UsageError."""
+    from pybroker.cli.common.cluster_options import properties
+    from pybroker.cli.common.profiles import load
 
-        given = load().get(name, {}).get(BOOTSTRAP)
-    return given or os.environ.get("PYBROKER_BOOTSTRAP") or "localhost:9092"
+    params = context.params
+    known = properties(params.get("command_config") or params.get("file"), params.get("settings") or (), "-X")
+    name = params.get("profile") or os.environ.get("PYBROKER_PROFILE")
+    if name:
+        known = {**known, **load().get(name, {})}
+    configured = known.pop(BOOTSTRAP, None)
+    given: str = params.get("bootstrap") or os.environ.get("PYBROKER_BOOTSTRAP") or "localhost:9092"
+    is_said = context.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    return given if is_said else configured or given, known
 
 
 def topics(admin: Admin) -> Iterable[str]:

@@ -19,7 +19,7 @@ DAY_S: Final = 86_400
 
 def is_plain(settings: Mapping[str, str]) -> bool:
     """Whether the client is to speak plain text."""
-    return settings.get("security.protocol", PLAIN).strip() == PLAIN
+    return settings.get("security.protocol", PLAIN).strip().upper() == PLAIN
 
 
 def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,18 @@ def test_what_fits_is_offered(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], found: list[str]
 ) -> None:
     assert offered(shell, monkeypatch, *words) == found
+
+
+def test_the_settings_of_the_line_find_the_cluster(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={shell.bootstrap}\n")
+    monkeypatch.setenv("PYBROKER_BOOTSTRAP", "127.0.0.1:1")
+    elsewhere = Shell("127.0.0.1:1")
+    assert offered(elsewhere, monkeypatch, "topic", "describe", "--command-config", str(file), "be") == ["beta"]
+    file.write_text(f"bootstrap.servers={shell.bootstrap}\nlingr.ms=5\n")
+    assert offered(elsewhere, monkeypatch, "topic", "describe", "--command-config", str(file), "be") == []
 
 
 def test_all_verbs_are_offered(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
