@@ -12,6 +12,7 @@ from pyclient.errors import ConfigError
 
 Table = Mapping[str, Key]
 _SASL: Final = "sasl."
+_SPOKEN: Final = " and ".join(PROTOCOL.words)
 
 
 def table(*parts: tuple[Key, ...]) -> Table:
@@ -79,8 +80,10 @@ def load(
     if not known.get("bootstrap.servers"):
         raise ConfigError("bootstrap.servers is missing: Producer('localhost:9092')")
     protocol = known.get(PROTOCOL.name)
-    if isinstance(protocol, str) and protocol.upper().startswith("SASL"):
-        raise ConfigError(f"{PROTOCOL.name}={protocol}: this client does not speak SASL yet, only PLAINTEXT and SSL")
+    if isinstance(protocol, str):
+        known[PROTOCOL.name] = protocol = protocol.strip().upper()  # Kafka takes small letters too
+        if protocol.startswith("SASL"):
+            raise ConfigError(f"{PROTOCOL.name}={protocol}: this client does not speak SASL yet, only {_SPOKEN}")
     return Config(keys, known)
 
 

@@ -20,6 +20,8 @@ PIECE: Final = 64 * 1024
 """Bytes that are encrypted ahead of the socket."""
 TURN: Final = 4 << 20
 """Bytes that one connection may send before others do."""
+MOST_UNASKED: Final = 16 * 1024
+"""Bytes that TLS itself may want to send, as answers to updates of keys."""
 _FLAGS: Final = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -77,7 +79,15 @@ class TlsPipe:
         """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too."""
         if not self._receive():
             return AGAIN
-        return reader.receive_by(self._read)
+        count = reader.receive_by(self._read)
+        if count and self._outgoing.pending:
+            self._answer()
+        return count
+
+    def _answer(self) -> None:
+        """Sends what TLS itself has to say, or leaves it to the next flush. Raises OSError."""
+        if not self._push() and self._outgoing.pending > MOST_UNASKED:
+            raise ConnectionAbortedError("the peer has TLS change its keys again and again")
 
     def _receive(self) -> bool:
         """Receives once; False: nothing is there. Raises OSError."""

@@ -23,7 +23,7 @@ def client_context(settings: Settings) -> ssl.SSLContext:
     """For a client. Without a trust store it trusts what the system trusts. It checks that the certificate names
     the host, unless ``ssl.endpoint.identification.algorithm`` is empty. Raises TlsConfigError.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _context(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.get(IDENTIFICATION, "https")
     algorithm = str(algorithm or "").strip().lower()
     if algorithm not in ("https", ""):
@@ -41,7 +41,7 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     """For a server, which must have a key store. ``ssl.client.auth`` says whether clients need a certificate.
     Raises TlsConfigError.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
     keys = key_store(settings)
     if keys is None:
         raise TlsConfigError(_KEY_SETTING, "is missing: a server needs a key and its certificate")
@@ -54,6 +54,12 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     if context.verify_mode != ssl.CERT_NONE or trusted is not None:
         _trust(context, trusted, ssl.Purpose.CLIENT_AUTH)
     ciphers.apply(context, settings)
+    return context
+
+
+def _context(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 

@@ -95,6 +95,10 @@ def test_settings_can_be_pickled():
     assert (again.linger_ms, again.given) == (2, config.given)
 
 
+def test_the_protocol_may_be_in_small_letters():
+    assert load(ADMIN, "h:1", {"security.protocol": "ssl"}).security_protocol == "SSL"
+
+
 def test_no_password_is_shown():
     given = {"ssl.key.password": "hush", "ssl.keystore.key": "hush", "ssl_truststore_password": "hush"}
     for keys in TABLES.values():

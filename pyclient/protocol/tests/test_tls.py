@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 import ssl
 
 import pytest
 
-from cy.wire.frames import ReceiveMemory
+from cy.wire.frames import FrameReader, ReceiveMemory
+from cy.wire.send_queue import SendQueue
 from pyclient.protocol.readiness import readable
 from pyclient.protocol.stream import FrameStream
-from pyclient.protocol.tls import Tls, TlsPipe
+from pyclient.protocol.tls import MOST_UNASKED, Tls, TlsPipe
 from pyclient.security import client_context, server_context
 from pyclient.security.tests.making import world
 
@@ -138,6 +140,37 @@ def test_the_server_learns_why_the_client_refused_its_certificate():
         refused, told = await asyncio.gather(here.handshake(loop), there.handshake(loop), return_exceptions=True)
         assert isinstance(refused, ssl.SSLCertVerificationError)
         assert "UNKNOWN_CA" in told.reason
+        ours.close()
+        theirs.close()
+
+    asyncio.run(work())
+
+
+def test_a_peer_that_has_tls_speak_and_does_not_read_is_given_up():
+    async def work():
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        server, client = contexts()
+        here, there = TlsPipe(Tls(client), ours, "localhost"), ServerPipe(server, theirs)
+        await asyncio.gather(here.handshake(loop), there.handshake(loop))
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(LITTLE))
+        queue, reader = SendQueue(), FrameReader(ReceiveMemory(), LITTLE)
+
+        def visit():
+            queue.append(b"\0\0\0\1x")
+            there.flush(queue, theirs.fileno())
+            here._outgoing.write(bytes(MOST_UNASKED))  # as OpenSSL answers to what asks for new keys
+            assert here.receive(reader, ours.fileno()) > 0
+            reader.hand_on(lambda *_: None)
+
+        visit()
+        visit()
+        with pytest.raises(ConnectionAbortedError):
+            visit()
         ours.close()
         theirs.close()
 
