@@ -111,11 +111,19 @@ class ConnectionFailed(_AtHost, ClientError, ConnectionError):
     name = "CONNECTION_FAILED"
     retriable = True
 
+    @property
+    def lasts(self) -> bool:
+        """Whether the next attempt will fail too: a client that reaches no other server does not wait for it."""
+        return self.phase == "resolve"
+
 
 class TlsRefused(ConnectionFailed):
-    """A certificate or a setting of TLS was refused, here or by the broker. It will be until one is changed: a client
-    that reaches no other server says so at once.
-    """
+    """A certificate or a setting of TLS was refused, here or by the broker. It will be until one is changed."""
+
+    @property
+    def lasts(self) -> bool:
+        """True."""
+        return True
 
 
 class ConnectionLost(_AtHost, NetworkException, ConnectionError):

@@ -24,7 +24,7 @@ from pyclient.core.node import Node, NodeSettings
 from pyclient.core.outages import Outages
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
-from pyclient.errors import STALE_ROUTE, ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, TlsRefused, check
+from pyclient.errors import STALE_ROUTE, ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, check
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
@@ -136,12 +136,18 @@ class Client:
             self._keeper.refresh()
             in_time = await self._keeper.next_update(deadline)
             self._check_open()
-            trouble = [node.trouble for node in self._bootstrap]
-            if all(each is not None and (each.phase == "resolve" or isinstance(each, TlsRefused)) for each in trouble):
-                raise next(each for each in trouble if each is not None)
+            if (reason := self._hopeless()) is not None:
+                raise reason
             if not in_time:
                 raise self.unreached(timeout)
         self._settings.patience = float("inf")
+
+    def _hopeless(self) -> ConnectionFailed | None:
+        """Why no bootstrap server will be reached; None while one may be, or brokers are known."""
+        trouble = [node.trouble for node in self._bootstrap]
+        if self.cluster.brokers or not all(each is not None and each.lasts for each in trouble):
+            return None
+        return trouble[0]
 
     def unreached(self, timeout: float) -> KafkaError:
         """Why the cluster was not reached in ``timeout`` seconds: what each bootstrap server met."""
@@ -410,7 +416,7 @@ class Client:
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
         """What ``attempt`` returns; again after a back-off with jitter while it raises retriable
         errors, until ``deadline`` (of ``clock``), which ends an attempt too; the last of them is raised
-        then. Refreshes the metadata where the error says it is stale.
+        then. Refreshes the metadata where the error says it is stale. Raises at once where no server can be reached.
         """
         backoff = self.backoff()
         last: KafkaError | None = None
@@ -422,7 +428,7 @@ class Client:
                 wait = backoff.next()
                 if isinstance(error, OutOfTime) and last is not None:
                     raise last from None
-                if not error.retriable or self.clock() + wait > deadline:
+                if not error.retriable or self.clock() + wait > deadline or self._hopeless() is not None:
                     raise
                 if error.name in STALE_ROUTE:
                     self.refresh()

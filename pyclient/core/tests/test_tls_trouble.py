@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import pickle
 import socket
 import ssl
@@ -18,6 +19,7 @@ from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.core.tests.test_tls import listener, trusting
 from pyclient.errors import ConnectionFailed, TlsRefused
+from pyclient.protocol import Metadata
 from pyclient.security.tests.making import identity, world
 from pyclient.tests.support import PATIENCE_S
 
@@ -119,6 +121,18 @@ async def test_what_lasts_is_told_at_once_by_peer_phase_cause_and_remedy(context
     for text in told:
         assert text in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@on_loop
+async def test_what_lasts_is_told_at_once_too_where_nobody_has_connected_before():
+    with blunt(listening()) as address:
+        async with client_of(address, **trusting(ssl_truststore_certificates=None)) as client:
+
+            async def attempt():
+                return await client.send(client.any_node(), Metadata, Metadata.Request(topics=[]))
+
+            with pytest.raises(TlsRefused):
+                await client.retrying(attempt, deadline=math.inf)
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
