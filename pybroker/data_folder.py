@@ -32,7 +32,7 @@ STORE = "coordination.db"
 SOCKET = "store.sock"
 SETTINGS = "cluster.properties"
 OURS = re.compile(
-    r"(\.lock|\.reserved|pid|coordination\.db|store\.sock|cluster\.properties|meta\.properties|\.kafka_cleanshutdown"
+    r"(\.lock|\.reserved|pid|coordination\.db|store\.sock|cluster\.properties|meta\.properties|\.kafka_cleanshutdown|\.pybroker_closed_logs"
     r"|.+-checkpoint|.+-\d+)([.-].*)?"
 )
 """Names in data folders and log dirs that a broker gives; in the folders of partitions and brokers all is its own."""

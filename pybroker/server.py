@@ -221,7 +221,7 @@ class Broker:
             raise StartError(str(error)) from error
 
     def _known_producers(self) -> Iterator[int]:
-        return (producer.producer_id for log in self.logs for producer in log.producers.active())
+        return (producer_id for log in self.logs for producer_id in log.producers.ids())
 
     async def _create_elsewhere(self, topics: Sequence[NewTopic]) -> list[Outcome]:
         return await create_elsewhere(self.forwarding, self.metadata, topics)
@@ -271,7 +271,7 @@ class Broker:
             await self._on_pool(self.logs.load)
         except (meta_properties.WrongOwner, NoLogDir, ValueError) as error:
             raise StartError(str(error)) from error
-        self._opened.push_async_callback(self._on_pool, self.logs.close)
+        self._opened.push_async_callback(self._on_pool, lambda: self.logs.close(self.node.broker_epoch))
         self.logs.on_dir_failure(self._on_dir_failure)
         return was_clean
 

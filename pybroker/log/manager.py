@@ -27,6 +27,7 @@ from pybroker.clock import Clock
 from pybroker.log import recovery
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs import strays
+from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.dirs.folder_states import Start, folder_state
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.missing_directories import Directories
@@ -42,6 +43,7 @@ from pybroker.log.moving.move import Move
 from pybroker.log.moving.running_moves import RunningMoves
 from pybroker.log.opening import open_logs
 from pybroker.log.recovery import Checkpointed
+from pybroker.log.reopening import describe
 from pybroker.log.segments import REMOVED_PER_TURN
 from pybroker.log.shared_configs import SharedConfigs
 from pybroker.pools import Inline, Pools
@@ -171,10 +173,11 @@ class LogManager:
             self._storage.sync_folder(os.path.dirname(os.path.abspath(path)))
 
     def _load_dir(self, log_dir: LogDir) -> None:
-        clean = log_dir.take_clean_shutdown()
+        closed = log_dir.take_clean_shutdown()
+        clean = closed is not None
         self._remove_leftovers(log_dir)
         config = self._configs.one_for(self._config.keeping_everything())
-        opened = open_logs(log_dir, config, self._threads, self._clock.now_ms(), clean=clean)
+        opened = open_logs(log_dir, config, self._threads, self._clock.now_ms(), closed)
         pairs = [self._adopt(log_dir, log) for log in opened.logs]
         log_dir.stale |= opened.checkpointed - log_dir.logs.keys()
         for pair in filter(None, pairs):
@@ -223,18 +226,17 @@ class LogManager:
             self._strays.set_aside(log, self._clock.now_ms(), why)
         logger.error("%s and %s had the same name: the former is now %s", folder, winner.folder, log.folder)
 
-    def close(self) -> None:
-        """A clean shutdown of every dir that has not failed; blocks."""
+    def close(self, broker_epoch: int = -1) -> None:
+        """A clean shutdown, in this epoch of the broker, of every dir that has not failed; blocks."""
         self.removals.stop()
         for move in self._moves.all():
             _logged(move.end)
         for log_dir in self.online_dirs:
             try:
                 with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="log-closing") as pool:
-                    for _ in pool.map(lambda log: log.close(), log_dir.logs.values()):
-                        pass
+                    closed = list(pool.map(_close, log_dir.logs.values()))
                 log_dir.write_checkpoints()
-                log_dir.mark_clean_shutdown()
+                log_dir.mark_clean_shutdown({folder: log for folder, log in closed if log is not None}, broker_epoch)
             except OSError as error:
                 log_dir.fail(error, "closing")
             except errors.KafkaStorageError as error:
@@ -475,6 +477,13 @@ class LogManager:
 
     def _on_roll(self, log: HeldLog) -> None:
         _submit(self._pools.upkeep, log.flush_sealed)
+
+
+def _close(log: HeldLog) -> tuple[str, ClosedLog | None]:
+    """Gives the name of its folder, and what the next start may know of it."""
+    assert isinstance(log, Log)
+    log.close()
+    return os.path.basename(log.folder), describe(log)
 
 
 def _submit(executor: Executor, work: Callable[[], object]) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pybroker.log import recovery
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs import strays
+from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.folders import parse_folder
 from pybroker.log.dirs.log_dir import LogDir
@@ -24,6 +25,7 @@ from pybroker.log.files import checkpoints, partition_metadata
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.recovery import Checkpointed
+from pybroker.log.reopening import reopen
 from pybroker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -40,12 +42,13 @@ class Opened(NamedTuple):
 
 
 def open_logs(
-    log_dir: LogDir, config: LogConfig, threads: int, now_ms: int, *, clean: bool
+    log_dir: LogDir, config: LogConfig, threads: int, now_ms: int, closed: Mapping[str, ClosedLog] | None
 ) -> Opened:
     """Opens every log in ``log_dir``, after an unclean stop on so many threads.
 
-    ``clean`` says whether the last stop was. Raises OSError and KafkaStorageError.
+    ``closed``: what is known of logs after a clean stop, None after another one. Raises OSError and KafkaStorageError.
     """
+    clean = closed is not None
     recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
     starts = log_dir.read_checkpoint(checkpoints.LOG_START)
     high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
@@ -61,7 +64,7 @@ def open_logs(
             recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
         )
         path = log_dir.file(folder)
-        found = log_dir.storage.files(path)
+        found = log_dir.storage.stamps(path)
         if tp not in known and not _is_log(log_dir.storage, path, found):
             logger.warning("%s has the name of a log, and nothing of one: it is left alone", path)
             return None
@@ -69,7 +72,14 @@ def open_logs(
         if note is not None:
             returned.append(path)
             checkpointed = strays.merged(checkpointed, note)
-        return recovery.load(log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms, found=found)
+        if closed is not None and folder in closed:
+            log = reopen(log_dir, tp, path, config, checkpointed, closed[folder], found, now_ms)
+            if log is not None:
+                return log
+        sizes = {name: size for name, (size, _) in found.items()}
+        return recovery.load(
+            log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms, found=sizes
+        )
 
     folders = log_dir.storage.folders(log_dir.path)
     with _mapping(1 if clean else threads) as over:
@@ -87,7 +97,7 @@ def _mapping(threads: int) -> Iterator[Callable[..., Iterable[Log | None]]]:
         yield pool.map
 
 
-def _is_log(storage: Storage, folder: str, files: Mapping[str, int]) -> bool:
+def _is_log(storage: Storage, folder: str, files: Mapping[str, object]) -> bool:
     """Whether a folder with these files has something of a log, or is empty as one that has just been made."""
     if partition_metadata.FILE_NAME in files:
         return True

@@ -169,6 +169,16 @@ class Segment:
         return self._max_timestamp
 
     @property
+    def knows_max_timestamp(self) -> bool:
+        """True where ``max_timestamp`` needs no look at the disk."""
+        return self._max_timestamp != UNKNOWN_TIMESTAMP
+
+    def resume(self, max_timestamp: int, max_timestamp_offset: int) -> None:
+        """The segment is as it was closed, with these."""
+        self._max_timestamp = max_timestamp
+        self._max_timestamp_offset = max_timestamp_offset
+
+    @property
     def max_timestamp_offset(self) -> int:
         """Last offset of the batch that holds the greatest timestamp."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
@@ -399,7 +409,7 @@ class Segment:
 
     def close(self) -> None:
         """Completes the index files and closes everything; raises OSError."""
-        if self.size and self._max_timestamp != UNKNOWN_TIMESTAMP:
+        if self._bytes_since_index and self.knows_max_timestamp:
             self.seal()
         self.txn_index.save()
         self.files.forget()

@@ -21,10 +21,13 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pybroker.log.files.storage import Bytes, DataFile, Storage
+from pybroker.log.files.storage import Bytes, DataFile, Stamp, Storage
+
+IMAGED_NS = 0
+"""The time of every file of an image: a log that is whole there looks as it did when it was closed."""
 
 
 class Change(NamedTuple):
@@ -75,6 +78,9 @@ class RecordingStorage(Storage):
 
     def sync_folder(self, path: str) -> None:
         self.note("sync_folder", path)
+
+    def stamps(self, path: str) -> Mapping[str, Stamp]:
+        return {name: (size, IMAGED_NS) for name, size in self.files(path).items()}
 
     def make_folder(self, path: str) -> None:
         if not os.path.exists(path):
@@ -270,6 +276,7 @@ class CrashImage(NamedTuple):
             else:
                 with open(target, "wb") as file:
                     file.write(content)
+                os.utime(target, ns=(IMAGED_NS, IMAGED_NS))
 
 
 def crash_images(changes: list[Change], *, losses: int, every: int = 1) -> Iterator[CrashImage]:

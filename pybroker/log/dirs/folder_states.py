@@ -22,7 +22,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pybroker.log.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
-from pybroker.log.dirs import log_dir
+from pybroker.log.dirs import closed_logs, log_dir
 from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_NOTE, STRAY_SUFFIX
 from pybroker.log.files import checkpoints, leader_epochs, meta_properties, partition_metadata
 from pybroker.log.files.storage import TEMPORARY_SUFFIX
@@ -185,6 +185,14 @@ DIR_FILES = (
         "a sign that every log was closed after its last write",
         Start.REMOVES,
         "It is durably removed before a log is opened. Without it, logs are checked.",
+    ),
+    _row(
+        closed_logs.FILE_NAME,
+        _either(closed_logs.FILE_NAME),
+        "what the logs were when they were closed; Kafka ignores it",
+        Start.REMOVES,
+        "It saves a start the look into each log. It counts only with the sign of the same clean stop, and only for a "
+        "log whose files still have the same names, sizes and times. It is removed together with that sign.",
     ),
     _row(
         meta_properties.FILE_NAME,

@@ -3,7 +3,7 @@ fail.
 
 Layout (Kafka's)::
 
-    meta.properties  .kafka_cleanshutdown
+    meta.properties  .kafka_cleanshutdown  .pybroker_closed_logs
     recovery-point-offset-checkpoint  replication-offset-checkpoint  log-start-offset-checkpoint
     cleaner-offset-checkpoint
     <topic>-<partition>/              a log
@@ -31,9 +31,11 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from pybroker.log.dirs import closed_logs
+from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.files import checkpoints
 from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.storage import OutOfDescriptors, Storage
@@ -41,6 +43,8 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+UNKNOWN_EPOCH = -2
+"""No broker has it."""
 
 LACKS_TOLD_S = 1.0
 
@@ -243,19 +247,32 @@ class LogDir:
 
     # Clean shutdown
 
-    def take_clean_shutdown(self) -> bool:
-        """True where the last stop was clean; the marker is gone, durably, when this returns.
+    def take_clean_shutdown(self) -> dict[str, ClosedLog] | None:
+        """What is known of the logs after a clean stop, by the names of their folders; None if the stop was not clean.
+        The marker, and what is known, is gone durably when this returns.
 
         Raises OSError.
         """
-        clean = self.storage.exists(self.file(CLEAN_SHUTDOWN))
-        if clean:
-            self.storage.unlink(self.file(CLEAN_SHUTDOWN))
-            self.storage.sync_folder(self.path)
-        return clean
+        marker, closed = self.file(CLEAN_SHUTDOWN), self.file(closed_logs.FILE_NAME)
+        if not self.storage.exists(marker):
+            self.storage.unlink(closed)
+            return None
+        logs = closed_logs.read(self.storage, closed, self._closed_in(marker))
+        self.storage.unlink(marker)
+        self.storage.unlink(closed)
+        self.storage.sync_folder(self.path)
+        return logs
 
-    def mark_clean_shutdown(self, broker_epoch: int = -1) -> None:
-        """Says that everything is closed; raises OSError."""
+    def _closed_in(self, marker: str) -> int:
+        """The broker epoch of the clean stop; raises OSError."""
+        try:
+            return int(json.loads(self.storage.read(marker))["brokerEpoch"])
+        except (ValueError, TypeError, KeyError):
+            return UNKNOWN_EPOCH
+
+    def mark_clean_shutdown(self, logs: Mapping[str, ClosedLog], broker_epoch: int) -> None:
+        """Says that everything is closed, and of these logs how; raises OSError."""
+        self.storage.replace(self.file(closed_logs.FILE_NAME), closed_logs.encode(logs, broker_epoch))
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
         self.storage.replace(self.file(CLEAN_SHUTDOWN), content.encode())
 

@@ -40,6 +40,8 @@ TEMPORARY_SUFFIX = ".tmp"
 SMALL_FILE_BYTES = 16_384
 
 Bytes = bytes | bytearray | memoryview
+Stamp = tuple[int, int]
+"""Size of a file, and when its content last changed, in nanoseconds."""
 T = TypeVar("T")
 
 
@@ -200,6 +202,12 @@ class Storage:
         """Names and sizes of the files in a folder."""
         with self.with_descriptor(lambda: os.scandir(path)) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def stamps(self, path: str) -> Mapping[str, Stamp]:
+        """Names of the files in a folder; with each what shows that it was changed."""
+        with self.with_descriptor(lambda: os.scandir(path)) as entries:
+            found = ((entry.name, entry.stat()) for entry in entries if entry.is_file())
+            return {name: (status.st_size, status.st_mtime_ns) for name, status in found}
 
     def folders(self, path: str) -> list[str]:
         """Names of the folders in a folder, sorted. A link to a folder elsewhere is none."""

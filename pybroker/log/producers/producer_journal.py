@@ -31,21 +31,23 @@ class ProducerJournal:
     __slots__ = ("_changes", "start")
 
     def __init__(self) -> None:
-        self._changes: deque[Change] = deque()
+        self._changes: deque[Change] | None = None
         self.start = 0
         """All changes by batches at or beyond this offset are here."""
 
     def __len__(self) -> int:
-        return len(self._changes)
+        return 0 if self._changes is None else len(self._changes)
 
     def begin_at(self, offset: int) -> None:
         """Nothing is known of what lies below ``offset``."""
-        self._changes.clear()
+        self._changes = None
         self.start = offset
 
     def note(self, offset: int, producer_id: int, before: BatchMetadata | ProducerState | None) -> None:
         """The producer is about to be changed by the batch at ``offset``."""
         changes = self._changes
+        if changes is None:
+            changes = self._changes = deque()
         changes.append((offset, producer_id, before))
         if len(changes) > MAX_BATCHES:
             self.start = changes.popleft()[0] + 1

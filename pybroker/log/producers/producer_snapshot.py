@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable
 
 from cy.crc32c import crc32c
-from pybroker.log.producers.producer_entry import BatchMetadata, ProducerEntry
+from pybroker.log.producers.producer_entry import NO_OFFSET, BatchMetadata, ProducerEntry
 
 SUFFIX = ".snapshot"
 VERSION = 1
@@ -53,6 +53,16 @@ def decode(data: bytes) -> list[ProducerEntry]:
     if count < 0 or len(data) != _header.size + count * _entry.size:
         raise CorruptSnapshot(f"{count} entries announced in {len(data)} bytes")
     return [_unpack(fields) for fields in _entry.iter_unpack(data[_header.size :])]
+
+
+def ids(data: bytes) -> list[int]:
+    """The ids of the producers in a sound snapshot, or in an empty one."""
+    return [fields[0] for fields in _entry.iter_unpack(data[_header.size :])]
+
+
+def has_ongoing(data: bytes) -> bool:
+    """Whether a producer in a sound snapshot, or in an empty one, has an open transaction."""
+    return any(fields[-1] != NO_OFFSET for fields in _entry.iter_unpack(data[_header.size :]))
 
 
 def _pack(entry: ProducerEntry) -> bytes:

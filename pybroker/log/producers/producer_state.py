@@ -60,9 +60,10 @@ class ProducerStates:
 
     __slots__ = (
         "_journal",
+        "_known",
         "_limit",
         "_ongoing",
-        "_producers",
+        "_packed",
         "_snapshots",
         "_storage",
         "_unreplicated",
@@ -74,7 +75,9 @@ class ProducerStates:
     def __init__(self, storage: Storage, folder: str, snapshots: Iterable[int] = ()) -> None:
         self._storage = storage
         self.folder = folder
-        self._producers: dict[int, ProducerEntry] = {}
+        self._known: dict[int, ProducerEntry] | None = None
+        self._packed = b""
+        """Where ``_known`` is None: what it is to be, as a snapshot has it; empty where there are no producers."""
         self._ongoing: dict[int, int] = {}
         """First offset → producer id of ongoing transactions, in the order of their first
         offsets.
@@ -92,12 +95,27 @@ class ProducerStates:
         self.verifications = Verifications()
         """Producers whose first batch waits for the coordinator; no part of the log's state."""
 
+    @property
+    def _producers(self) -> dict[int, ProducerEntry]:
+        known = self._known
+        return self._unpack() if known is None else known
+
+    def _unpack(self) -> dict[int, ProducerEntry]:
+        entries = producer_snapshot.decode(self._packed) if self._packed else []
+        self._known = {entry.producer_id: entry for entry in entries}
+        self._packed = b""
+        return self._known
+
     def __len__(self) -> int:
         return len(self._producers)
 
     def active(self) -> list[ProducerEntry]:
         """The known producers (DescribeProducers)."""
         return list(self._producers.values())
+
+    def ids(self) -> list[int]:
+        """The ids of the known producers."""
+        return producer_snapshot.ids(self._packed) if self._known is None else list(self._known)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """The state of one producer."""
@@ -251,14 +269,15 @@ class ProducerStates:
         """Forgets producers of which nothing was appended for ``expiration_ms`` and that have no open
         transaction; returns how many.
         """
+        known = self._known or {}  # what nobody has asked for since the start can wait
         expired = [
             entry.producer_id
-            for entry in self._producers.values()
+            for entry in known.values()
             if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.seen_ms >= expiration_ms
         ]
         for producer_id in expired:
-            del self._producers[producer_id]
-        if len(self._producers) > idle_producers.MAX_PRODUCERS:
+            del known[producer_id]
+        if len(known) > idle_producers.MAX_PRODUCERS:
             self._make_room()
         else:
             self._limit = idle_producers.MAX_PRODUCERS
@@ -302,7 +321,7 @@ class ProducerStates:
         """Takes over what ``other`` knows; snapshots of which it does not know go. Raises OSError."""
         known = set(other._snapshots)
         self.remove_snapshots(lambda at: at not in known)
-        self._producers, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
+        self._known, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
         self._journal, self._snapshots, self._limit = other._journal, other._snapshots, other._limit
         self.verifications.clear()
         self.end_offset = other.end_offset
@@ -336,7 +355,7 @@ class ProducerStates:
 
     def clear(self, end_offset: int) -> None:
         """Forgets all producers; the log ends at ``end_offset``."""
-        self._producers.clear()
+        self._known, self._packed = None, b""
         self._ongoing.clear()
         self._unreplicated.clear()
         self.verifications.clear()
@@ -364,6 +383,21 @@ class ProducerStates:
                 return offset
         return start_offset
 
+    def packed(self) -> bytes:
+        """The producers as a snapshot has them; empty where there are none."""
+        if self._known is None:
+            return self._packed
+        return producer_snapshot.encode(self._known.values()) if self._known else b""
+
+    def resume(self, packed: bytes, end_offset: int) -> None:
+        """The producers are those that were ``packed`` at the log's end. They are unpacked with their first use, unless
+        one has an open transaction.
+        """
+        self.clear(end_offset)
+        self._packed = packed
+        if producer_snapshot.has_ongoing(packed):
+            self._find_ongoing(list(self._producers.values()))
+
     def take_snapshot(self, offset: int) -> None:
         """Writes a snapshot at ``offset``, the log's end, unless there is one; raises OSError."""
         if offset not in self._snapshots:
@@ -389,13 +423,16 @@ class ProducerStates:
             logger.warning("%s: %s; the log is read instead", self._path(offset), error)
             self.remove_snapshots(lambda other: other == offset)
             return False
-        self._producers = {entry.producer_id: entry for entry in entries}
-        ongoing = [entry for entry in entries if entry.transaction_first_offset != NO_OFFSET]
-        ongoing.sort(key=lambda entry: entry.transaction_first_offset)
-        self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in ongoing}
+        self._known = {entry.producer_id: entry for entry in entries}
+        self._find_ongoing(entries)
         if len(entries) > idle_producers.MAX_PRODUCERS:
             self._make_room()
         return True
+
+    def _find_ongoing(self, entries: list[ProducerEntry]) -> None:
+        ongoing = [entry for entry in entries if entry.transaction_first_offset != NO_OFFSET]
+        ongoing.sort(key=lambda entry: entry.transaction_first_offset)
+        self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in ongoing}
 
     def _path(self, offset: int) -> str:
         return f"{self.folder}/{producer_snapshot.file_name(offset)}"

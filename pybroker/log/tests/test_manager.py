@@ -103,6 +103,7 @@ def test_the_clean_shutdown_marker_is_written_last(tmp_path):
         "log-start-offset-checkpoint.tmp",
         "replication-offset-checkpoint.tmp",
         "cleaner-offset-checkpoint.tmp",
+        ".pybroker_closed_logs.tmp",
         ".kafka_cleanshutdown.tmp",
     ]
 

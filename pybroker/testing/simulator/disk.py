@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from pybroker.log.dirs.folders import DELETE_SUFFIX
-from pybroker.log.files.storage import Bytes, DataFile, Storage
+from pybroker.log.files.storage import Bytes, DataFile, Stamp, Storage
 from pybroker.testing.crash import Change, Inode
 
 
@@ -241,6 +241,9 @@ class SimulatedStorage(Storage):
         self.check()
         found = ((name, self.disk.names[f"{path}/{name}"]) for name in self.disk.children.get(path, ()))
         return {name: len(node.data) for name, node in found if node is not None}
+
+    def stamps(self, path: str) -> Mapping[str, Stamp]:
+        return {name: (size, self.node(f"{path}/{name}").modified_ms) for name, size in self.files(path).items()}
 
     def folders(self, path: str) -> list[str]:
         self.check()

@@ -1,0 +1,96 @@
+"""``.pybroker_closed_logs``: what the logs of a log dir were when they were closed.
+
+A clean stop writes it, the next start reads it, and removes it together with the clean-shutdown marker. A log whose
+folder still looks as it did is opened from it, without a look into its files (``reopening``). Kafka ignores the file.
+
+It is believed only together with the marker of the same broker epoch: another broker, or an older version, may have
+used the dir in between. Of a log it is believed only where names, sizes and times of all its files are the same. Else
+the log is opened as if it were not mentioned.
+
+Format: two lines of JSON. The first has the version, the broker epoch, and the CRC-32C of the second. The second has
+a list for each folder: the fields of ``ClosedLog``, bytes in hexadecimal digits.
+
+Thread-safety: no state.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from cy.crc32c import crc32c
+from pybroker.log.files.storage import Stamp, Storage
+
+FILE_NAME = ".pybroker_closed_logs"
+VERSION = 0
+DIGEST_BYTES = 8
+
+logger = logging.getLogger(__name__)
+
+
+class ClosedLog(NamedTuple):
+    """What a start needs of a log, and the names of its files do not tell."""
+
+    files: str
+    """The digest of the names, sizes and times of its files."""
+    topic_id: bytes
+    end_offset: int
+    epochs: list[tuple[int, int]]
+    """The start of each leader epoch."""
+    producers: bytes
+    """The producers, as a snapshot has them; empty where there are none."""
+    max_timestamp: int
+    """Of the active segment."""
+    max_timestamp_offset: int
+
+
+def digest(files: Mapping[str, Stamp]) -> str:
+    """Stands for the names, sizes and times of the files in a folder."""
+    text = "\n".join(f"{name} {size} {modified_ns}" for name, (size, modified_ns) in sorted(files.items()))
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def encode(logs: Mapping[str, ClosedLog], broker_epoch: int) -> bytes:
+    """The file's content. ``logs``: by the names of their folders."""
+    rows = {
+        folder: [field.hex() if isinstance(field, bytes) else field for field in log]
+        for folder, log in logs.items()
+    }
+    body = json.dumps(rows, separators=(",", ":")).encode()
+    head = {"version": VERSION, "broker_epoch": broker_epoch, "crc32c": crc32c(body)}
+    return json.dumps(head).encode() + b"\n" + body + b"\n"
+
+
+def decode(data: bytes, broker_epoch: int) -> dict[str, ClosedLog]:
+    """The logs in a file; raises ValueError where it is malformed, or of another broker epoch."""
+    first, _, rest = data.partition(b"\n")
+    body = rest.removesuffix(b"\n")
+    expected = {"version": VERSION, "broker_epoch": broker_epoch, "crc32c": crc32c(body)}
+    head = json.loads(first)
+    if head != expected:
+        raise ValueError(f"{head} is not {expected}")
+    return {
+        folder: ClosedLog(
+            files,
+            bytes.fromhex(topic_id),
+            end_offset,
+            [(epoch, start) for epoch, start in epochs],
+            bytes.fromhex(producers),
+            *timestamps,
+        )
+        for folder, (files, topic_id, end_offset, epochs, producers, *timestamps) in json.loads(body).items()
+    }
+
+
+def read(storage: Storage, path: str, broker_epoch: int) -> dict[str, ClosedLog]:
+    """The logs in the file at ``path``; none where it is missing or not to be believed. Raises OSError."""
+    try:
+        return decode(storage.read(path), broker_epoch)
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError) as error:
+        logger.warning("%s is ignored, logs are read instead: %s", path, error)
+        return {}

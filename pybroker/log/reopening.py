@@ -1,0 +1,122 @@
+"""Opens a log as it was closed, without a look into its files.
+
+``closed_logs`` keeps what a clean stop knew of each log. If the folder looks the same, only names and sizes of files
+are needed. What is in them is read when it is used: indexes with the first lookup, producers with the first batch of a
+producer. If something does not fit, ``recovery`` opens the log.
+
+Thread-safety: no state; nobody else knows the log yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pybroker.log.config import LogConfig
+from pybroker.log.dirs.closed_logs import ClosedLog, digest
+from pybroker.log.dirs.folder_states import Start, file_state
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files.leader_epochs import EpochEntry, LeaderEpochs
+from pybroker.log.files.offset_index import OffsetIndex
+from pybroker.log.files.storage import Stamp
+from pybroker.log.files.time_index import TimeIndex
+from pybroker.log.log import Log
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.recovery import DIGITS, Checkpointed
+from pybroker.log.segment import Segment
+from pybroker.log.segment_files import SUFFIX
+from pybroker.log.segments import Segments
+from pybroker.topic_partition import TopicPartition
+
+MAX_PRODUCERS_BYTES = 4096
+"""More producers than fit in here are read from their snapshot."""
+_KEPT = (Start.OPENS, Start.READS)
+
+
+def describe(log: Log) -> ClosedLog | None:
+    """A log that has just been closed. None where the next start has to look into its files."""
+    storage = log.log_dir.storage
+    found = storage.stamps(log.folder)
+    states = {name: file_state(name) for name in found}
+    if any(state is None or state.start not in _KEPT for state in states.values()):
+        return None
+    segments = list(log.segments)
+    made = [segment for segment in segments if segment.files.is_made]
+    if [(each.base_offset, each.size) for each in made] != _found_segments(found):
+        return None
+    if any(f"{each.base_offset:020d}{suffix}" not in found for each in made for suffix in _INDEXES):
+        return None
+    producers = log.producers.packed()
+    active = log.active_segment
+    if len(producers) > MAX_PRODUCERS_BYTES or not active.knows_max_timestamp:
+        return None
+    return ClosedLog(
+        digest(found),
+        log.topic_id,
+        log.log_end_offset,
+        [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries],
+        producers,
+        active.max_timestamp,
+        active.max_timestamp_offset,
+    )
+
+
+def reopen(
+    log_dir: LogDir,
+    topic_partition: TopicPartition,
+    folder: str,
+    config: LogConfig,
+    checkpointed: Checkpointed,
+    closed: ClosedLog,
+    found: Mapping[str, Stamp],
+    now_ms: int,
+) -> Log | None:
+    """The log in ``folder``, whose files are ``found``, as it was ``closed``. None where they have changed."""
+    if digest(found) != closed.files:
+        return None
+    storage, cache = log_dir.storage, log_dir.cache
+    segments = []
+    for base_offset, size in _found_segments(found):
+        segment = Segment(storage, cache, folder, base_offset, size, now_ms)
+        segment.index_interval_bytes = config.index_interval_bytes
+        segments.append(segment)
+    if not segments:
+        segments.append(Segment.unwritten(storage, cache, folder, 0, now_ms))
+    active, end = segments[-1], closed.end_offset
+    start = max(checkpointed.log_start_offset, segments[0].base_offset)
+    if not start <= end:
+        return None
+    active.resume(closed.max_timestamp, closed.max_timestamp_offset)
+    epochs = LeaderEpochs([EpochEntry(*entry) for entry in closed.epochs])
+    epochs.truncate_from_start(start)
+    producers = ProducerStates(storage, folder, _offsets_of(found, producer_snapshot.SUFFIX))
+    producers.resume(closed.producers, end)
+    log = Log(
+        log_dir,
+        folder,
+        topic_partition,
+        closed.topic_id,
+        config,
+        Segments(segments),
+        producers,
+        epochs,
+        log_start_offset=start,
+        log_end_offset=end,
+        recovery_point=min(checkpointed.recovery_point, end),
+        now_ms=now_ms,
+    )
+    log.update_high_watermark(checkpointed.high_watermark)
+    log.clean_offset = min(checkpointed.clean_offset, end)
+    return log
+
+
+_INDEXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
+
+
+def _found_segments(found: Mapping[str, Stamp]) -> list[tuple[int, int]]:
+    """Base offset and size of each, in the order of their offsets."""
+    return [(base, found[f"{base:020d}{SUFFIX}"][0]) for base in _offsets_of(found, SUFFIX)]
+
+
+def _offsets_of(found: Mapping[str, Stamp], suffix: str) -> list[int]:
+    return sorted(int(name[:DIGITS]) for name in found if name.endswith(suffix))

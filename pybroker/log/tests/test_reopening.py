@@ -1,0 +1,237 @@
+"""A clean stop tells the next start of each log what it needs: it looks into no file."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pybroker.log.config import LogConfig
+from pybroker.log.dirs import closed_logs
+from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
+from pybroker.log.files import leader_epochs
+from pybroker.log.log import Log
+from pybroker.log.manager import LogManager
+from pybroker.log.tests.helpers import NOW, TOPIC_ID, contents, fill, idempotent, manager, marker, numbered
+from pybroker.testing.faulty_storage import FaultyStorage
+from pybroker.topic_partition import TopicPartition
+
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, retention_ms=-1)
+TP = TopicPartition("flights", 0)
+FOLDER = str(TP)
+
+
+def started(root: Path, storage: FaultyStorage | None = None) -> LogManager:
+    logs = manager(root, config=CONFIG, storage=storage)
+    logs.load()
+    return logs
+
+
+def stopped(root: Path, count: int = 1, epoch: int = 7) -> None:
+    """A dir with so many logs, each of several segments, as a clean stop leaves it."""
+    logs = started(root)
+    for index in range(count):
+        log = logs.get_or_create(TopicPartition("flights", index), TOPIC_ID, CONFIG)
+        fill(log, numbered(20), epoch=3)
+        log.append_as_leader(idempotent(0, b"a" * 100), 4, NOW)
+        fill(log, numbered(9), epoch=5)
+        log.update_high_watermark(log.log_end_offset)
+        log.raise_log_start_offset(2)
+    logs.close(epoch)
+
+
+def touched(storage: FaultyStorage, *kinds: str) -> list[tuple[str, str]]:
+    """The operations on files of logs."""
+    return [(kind, path) for kind, path in storage.calls if f"/{TP.topic}-" in path and (not kinds or kind in kinds)]
+
+
+def state(root: Path) -> object:
+    """Everything that a start finds in a dir."""
+    logs = started(root)
+    return {log.topic_partition: described(log) for log in logs}, sorted(str(stray.topic_id) for stray in logs.strays)
+
+
+def described(log: Log) -> object:
+    return (
+        (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point, log.topic_id),
+        [(segment.base_offset, segment.size, segment.max_timestamp) for segment in log.segments],
+        log.leader_epochs.entries,
+        [entry.state() for entry in log.producers.active()],
+        log.last_stable_offset,
+        contents(log),
+    )
+
+
+def test_a_clean_start_opens_and_reads_no_file_of_a_log(tmp_path):
+    stopped(tmp_path, 20)
+    storage = FaultyStorage()
+    logs = started(tmp_path, storage)
+    assert len(logs) == 20
+    assert touched(storage) == []
+
+
+def test_the_next_stop_touches_no_file_of_a_log_that_was_not_used(tmp_path):
+    stopped(tmp_path, 20)
+    storage = FaultyStorage()
+    started(tmp_path, storage).close()
+    assert touched(storage) == []
+    assert started(tmp_path, storage).get(TP) is not None
+    assert touched(storage) == []
+
+
+def test_a_log_is_what_it_was_when_it_was_closed(tmp_path):
+    stopped(tmp_path / "as-closed")
+    shutil.copytree(tmp_path / "as-closed", tmp_path / "read")
+    (tmp_path / "read" / closed_logs.FILE_NAME).unlink()
+    assert state(tmp_path / "as-closed") == state(tmp_path / "read")
+
+
+def active(folder: Path) -> Path:
+    return max(folder.glob("*.log"))
+
+
+def cut_log(folder: Path) -> None:
+    os.truncate(active(folder), 300)
+
+
+def replace_log(folder: Path) -> None:
+    path = active(folder)
+    path.write_bytes(bytes(path.stat().st_size))
+    os.utime(path, (0, 0))
+
+
+def cut_index(folder: Path) -> None:
+    os.truncate(folder / "00000000000000000000.timeindex", 13)
+
+
+def remove_index(folder: Path) -> None:
+    (folder / "00000000000000000000.index").unlink()
+
+
+def remove_active(folder: Path) -> None:
+    for path in list(folder.glob(f"{active(folder).stem}.*")):
+        path.unlink()
+
+
+def remove_log(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def add_log(folder: Path) -> None:
+    shutil.copytree(folder, folder.with_name("flights-9"))
+
+
+def add_leftover(folder: Path) -> None:
+    (folder / f"{active(folder).name}.deleted").write_bytes(b"x")
+
+
+def forget_epochs(folder: Path) -> None:
+    (folder / leader_epochs.FILE_NAME).unlink()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        cut_log,
+        replace_log,
+        cut_index,
+        remove_index,
+        remove_active,
+        remove_log,
+        add_log,
+        add_leftover,
+        forget_epochs,
+    ],
+)
+def test_what_others_have_changed_since_is_noticed(tmp_path, change):
+    stopped(tmp_path / "as-closed")
+    change(tmp_path / "as-closed" / FOLDER)
+    shutil.copytree(tmp_path / "as-closed", tmp_path / "read")
+    (tmp_path / "read" / closed_logs.FILE_NAME).unlink()
+    assert state(tmp_path / "as-closed") == state(tmp_path / "read")
+    left, read = (sorted(path.name for path in (tmp_path / each).rglob("*")) for each in ("as-closed", "read"))
+    assert left == read
+
+
+@pytest.mark.parametrize("epoch", [8, None])
+def test_a_stop_of_another_broker_says_nothing_of_how_ours_closed_its_logs(tmp_path, epoch):
+    stopped(tmp_path)
+    kept = (tmp_path / closed_logs.FILE_NAME).read_bytes()
+    started(tmp_path).close(8)
+    if epoch is None:
+        (tmp_path / CLEAN_SHUTDOWN).write_bytes(b"")
+    (tmp_path / closed_logs.FILE_NAME).write_bytes(kept)
+    storage = FaultyStorage()
+    started(tmp_path, storage)
+    assert touched(storage, "open")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"[]\n{}", b"\xff", None])
+def test_a_damaged_file_is_ignored(tmp_path, content):
+    stopped(tmp_path)
+    path = tmp_path / closed_logs.FILE_NAME
+    path.write_bytes(path.read_bytes()[:-9] + b"00000000\n" if content is None else content)
+    storage = FaultyStorage()
+    log = started(tmp_path, storage).get(TP)
+    assert log is not None
+    assert log.log_end_offset == 30
+    assert touched(storage, "open")
+
+
+def test_the_file_goes_with_the_marker_before_a_log_is_opened(tmp_path):
+    stopped(tmp_path)
+    storage = FaultyStorage()
+    started(tmp_path, storage)
+    removed = [os.path.basename(path) for kind, path in storage.calls if kind in ("unlink", "sync_folder")]
+    assert removed == [CLEAN_SHUTDOWN, closed_logs.FILE_NAME, tmp_path.name]
+
+
+def test_a_killed_broker_leaves_none(tmp_path):
+    stopped(tmp_path)
+    started(tmp_path)
+    assert not (tmp_path / closed_logs.FILE_NAME).exists()
+
+
+def test_producers_are_known_again_when_they_write(tmp_path):
+    stopped(tmp_path)
+    log = started(tmp_path).get(TP)
+    assert log is not None
+    assert log.producers.ids() == [7]
+    assert log.append_as_leader(idempotent(0, b"a" * 100), 6, NOW).duplicate
+    assert not log.append_as_leader(idempotent(1, b"b"), 6, NOW).duplicate
+
+
+def test_an_open_transaction_bounds_what_is_stable(tmp_path):
+    logs = started(tmp_path)
+    log = logs.get_or_create(TP, TOPIC_ID, CONFIG)
+    fill(log, numbered(3))
+    log.append_as_leader(idempotent(0, b"x", transactional=True), 0, NOW)
+    log.update_high_watermark(4)
+    logs.close()
+    log = started(tmp_path).get(TP)
+    assert log is not None
+    assert log.last_stable_offset == 3
+    log.append_as_follower(_marker_at(4), 0, NOW)
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 5
+
+
+def _marker_at(offset: int) -> bytearray:
+    found = marker(1)
+    found[:8] = offset.to_bytes(8, "big")
+    return found
+
+
+def test_records_that_come_after_the_start_are_found_by_time(tmp_path):
+    stopped(tmp_path)
+    logs = started(tmp_path)
+    log = logs.get(TP)
+    assert log is not None
+    fill(log, numbered(4), epoch=6)
+    logs.close()
+    shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns(closed_logs.FILE_NAME))
+    again, read = started(tmp_path).get(TP), started(tmp_path / "copy").get(TP)
+    assert again is not None
+    assert read is not None
+    assert described(again) == described(read)
+    assert again.log_end_offset == 34
