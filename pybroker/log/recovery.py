@@ -1,8 +1,8 @@
 """Opens a log that is on the disk, and mends it after an unclean stop.
 
-After a clean stop nothing is read but names, sizes, the newest producer snapshot and the last few
-batch headers: 10,000 logs open in seconds. After an unclean one everything beyond the recovery
-point is suspect:
+After a clean stop ``reopening`` does it, unless something has changed since. Then nothing is read but names, sizes, the
+newest producer snapshot and the last few batch headers. So it is after an unclean stop, if the log ends at its recovery
+point. Else everything beyond that is suspect:
 
 1. Leftovers go: ``.deleted``, ``.cleaned``, ``.tmp``, indexes without a log. A ``.swap`` is a
    compaction that had finished writing: it replaces the segments it was made from.
@@ -39,6 +39,7 @@ from pybroker.log.files import leader_epochs, partition_metadata
 from pybroker.log.files.batches import MalformedBatch, walk
 from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
+from pybroker.log.files.txn_index import TransactionIndex
 from pybroker.log.log import Log
 from pybroker.log.producers import producer_snapshot
 from pybroker.log.producers.producer_state import ProducerStates
@@ -104,6 +105,8 @@ class _Loader:
         self.config = config
         self.checkpointed = checkpointed
         self.clean = clean
+        self.is_whole = clean
+        """Nothing of the log can be lost or torn."""
         self.now_ms = now_ms
         self.files = self._known_files(found)
 
@@ -114,19 +117,20 @@ class _Loader:
         producers = ProducerStates(self.storage, self.folder, self._offsets_of(producer_snapshot.SUFFIX))
         start = max(self.checkpointed.log_start_offset, segments[0].base_offset)
         recovery_point = self.checkpointed.recovery_point
-        checked = segments.find(recovery_point) if not self.clean else len(segments)
+        self.is_whole = self.clean or self._is_synced(segments[-1], recovery_point)
+        checked = len(segments) if self.is_whole else segments.find(recovery_point)
         self._mend_index_files(segments, checked)
-        if not self.clean:
+        if not self.is_whole:
             self._recover(segments, checked, producers, epochs, recovery_point)
         if not epochs_known:
             self._replay_epochs(segments, epochs)
-        end = self._end_offset(segments)
+        end = recovery_point if self.is_whole and not self.clean else self._end_offset(segments)
         if end < start:
             segments = self._restart_at(segments, start)
             end = start
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(start)
-        if self.clean or producers.end_offset > end:
+        if self.is_whole or producers.end_offset > end:
             self._replay_producers(producers, segments, start, end)
         producers.remove_snapshots(lambda offset: offset > end)
         producers.end_offset = end
@@ -314,6 +318,18 @@ class _Loader:
 
     # Recovery
 
+    def _is_synced(self, active: Segment, recovery_point: int) -> bool:
+        """True where the log ends at its recovery point: then a sync had all of it, and nothing was appended since.
+
+        A transaction index is the exception: it is no longer known to be synced when the log has been cut.
+        """
+        if f"{active.base_offset:020d}{TransactionIndex.SUFFIX}" in self.files:
+            return False
+        try:
+            return active.read_end() + 1 == recovery_point
+        except MalformedBatch:
+            return False
+
     def _recover(
         self,
         segments: Segments,
@@ -460,7 +476,7 @@ class _Loader:
 
     def _replay_producers(self, producers: ProducerStates, segments: Segments, start: int, end: int) -> None:
         try:
-            replay_producers(producers, segments, start, end, None if self.clean else reach_of(segments, end))
+            replay_producers(producers, segments, start, end, None if self.is_whole else reach_of(segments, end))
         except MalformedBatch as error:
             logger.error("producers of %s are known up to a damaged batch only: %s", self.folder, error)
 

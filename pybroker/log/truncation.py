@@ -131,5 +131,6 @@ def _ends_at(log: Truncated, offset: int, producers: ProducerStates | None) -> N
     if producers is not None:
         log.producers.become(producers)
     log.producers.remove_snapshots(lambda at: at > offset)
+    log.files.durability.names_synced = False  # they must not come back when the log is as long again
     log.producers.end_offset = offset  # below what was undone where compaction has left nothing
     log.producers.on_high_watermark(log.high_watermark)

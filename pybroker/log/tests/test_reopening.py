@@ -235,3 +235,18 @@ def test_records_that_come_after_the_start_are_found_by_time(tmp_path):
     assert read is not None
     assert described(again) == described(read)
     assert again.log_end_offset == 34
+
+
+def test_after_a_kill_a_log_that_was_synced_to_its_end_is_not_written(tmp_path):
+    stopped(tmp_path, 5)
+    logs = started(tmp_path)
+    for log in logs:
+        if log.topic_partition.partition:
+            fill(log, numbered(1), epoch=6)
+            log.flush()
+    logs.checkpoint_recovery_points()
+    storage = FaultyStorage()
+    logs = started(tmp_path, storage)
+    assert touched(storage, "write", "truncate", "rename", "sync") == []
+    assert [log.log_end_offset for log in logs] == [30, 31, 31, 31, 31]
+    assert [log.producers.ids() for log in logs] == [[7]] * 5
