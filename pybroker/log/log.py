@@ -458,6 +458,13 @@ class Log:
         self.log_dir = log_dir
         self.files.relocate(log_dir, folder)
 
+    @property
+    def is_synced(self) -> bool:
+        """True where ``close`` has nothing to sync."""
+        durability = self._durability
+        is_there = durability.recovery_point == self.log_end_offset and durability.doubted is None
+        return is_there and not self.leader_epochs.dirty
+
     def close(self) -> None:
         """As ``LogFiles.close``."""
         self.files.close(self.log_start_offset, self.log_end_offset)

@@ -32,6 +32,7 @@ class LogFiles:
     __slots__ = (
         "durability",
         "folder",
+        "found",
         "leader_epochs",
         "log_dir",
         "producers",
@@ -56,6 +57,10 @@ class LogFiles:
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.durability = Durability(self, recovery_point)
+        self.found: tuple[str, int, int] | None = None
+        """Of a log that was opened as it had been closed: the digest of its files (``closed_logs``), its end and its
+        newest epoch then.
+        """
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition})"

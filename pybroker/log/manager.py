@@ -1,14 +1,11 @@
 """All logs of a broker, over all its log dirs.
 
 Owns: which log lives in which dir (a new one goes where the fewest are), opening them at the
-start, deleting them, moving them between dirs, the periodic work, and the order of a clean shutdown. A dir that fails
+start, deleting them, moving them between dirs, the periodic work. A dir that fails
 is left out from then on; its logs stay known, so that their partitions answer KAFKA_STORAGE_ERROR. When every dir has
 failed the broker has to stop: ``all_failed``.
 
 A log of no partition is set aside as a *stray* (``strays``); one whose configuration is not known yet keeps everything.
-
-A clean shutdown: every log completes its indexes, takes a producer snapshot and syncs; then the four checkpoint files;
-then, last, the clean-shutdown marker.
 
 Thread-safety: loop's thread; a method that says that it may block may be given to a pool thread.
 """
@@ -20,14 +17,14 @@ import logging
 import os
 import resource
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 
 from pybroker.clock import Clock
 from pybroker.log import recovery
+from pybroker.log.closing import close_logs
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs import strays
-from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.dirs.folder_states import Start, folder_state
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.missing_directories import Directories
@@ -43,14 +40,12 @@ from pybroker.log.moving.move import Move
 from pybroker.log.moving.running_moves import RunningMoves
 from pybroker.log.opening import open_logs
 from pybroker.log.recovery import Checkpointed
-from pybroker.log.reopening import describe
 from pybroker.log.segments import REMOVED_PER_TURN
 from pybroker.log.shared_configs import SharedConfigs
 from pybroker.pools import Inline, Pools
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
-CLOSING_THREADS = 8
 NOTHING_MISSING = Directories()
 
 logger = logging.getLogger(__name__)
@@ -233,10 +228,7 @@ class LogManager:
             _logged(move.end)
         for log_dir in self.online_dirs:
             try:
-                with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="log-closing") as pool:
-                    closed = list(pool.map(_close, log_dir.logs.values()))
-                log_dir.write_checkpoints()
-                log_dir.mark_clean_shutdown({folder: log for folder, log in closed if log is not None}, broker_epoch)
+                close_logs(log_dir, broker_epoch)
             except OSError as error:
                 log_dir.fail(error, "closing")
             except errors.KafkaStorageError as error:
@@ -477,13 +469,6 @@ class LogManager:
 
     def _on_roll(self, log: HeldLog) -> None:
         _submit(self._pools.upkeep, log.flush_sealed)
-
-
-def _close(log: HeldLog) -> tuple[str, ClosedLog | None]:
-    """Gives the name of its folder, and what the next start may know of it."""
-    assert isinstance(log, Log)
-    log.close()
-    return os.path.basename(log.folder), describe(log)
 
 
 def _submit(executor: Executor, work: Callable[[], object]) -> None:

@@ -35,8 +35,34 @@ _KEPT = (Start.OPENS, Start.READS)
 
 def describe(log: Log) -> ClosedLog | None:
     """A log that has just been closed. None where the next start has to look into its files."""
-    storage = log.log_dir.storage
-    found = storage.stamps(log.folder)
+    digest_of_files = _digest_of_unchanged(log) or _digest_of_files(log)
+    producers = log.producers.packed()
+    active = log.active_segment
+    if digest_of_files is None or len(producers) > MAX_PRODUCERS_BYTES or not active.knows_max_timestamp:
+        return None
+    return ClosedLog(
+        digest_of_files,
+        log.topic_id,
+        log.log_end_offset,
+        [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries],
+        producers,
+        active.max_timestamp,
+        active.max_timestamp_offset,
+        log.files.durability.names_synced,
+    )
+
+
+def _digest_of_unchanged(log: Log) -> str | None:
+    """That of the start. If something has changed unnoticed, the next start finds that it is another one."""
+    if log.files.found is None:
+        return None
+    known, end, epoch = log.files.found
+    is_unchanged = end == log.log_end_offset and epoch == log.leader_epochs.latest
+    return known if is_unchanged and not log.files.durability.truncations else None
+
+
+def _digest_of_files(log: Log) -> str | None:
+    found = log.log_dir.storage.stamps(log.folder)
     states = {name: file_state(name) for name in found}
     if any(state is None or state.start not in _KEPT for state in states.values()):
         return None
@@ -46,19 +72,7 @@ def describe(log: Log) -> ClosedLog | None:
         return None
     if any(f"{each.base_offset:020d}{suffix}" not in found for each in made for suffix in _INDEXES):
         return None
-    producers = log.producers.packed()
-    active = log.active_segment
-    if len(producers) > MAX_PRODUCERS_BYTES or not active.knows_max_timestamp:
-        return None
-    return ClosedLog(
-        digest(found),
-        log.topic_id,
-        log.log_end_offset,
-        [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries],
-        producers,
-        active.max_timestamp,
-        active.max_timestamp_offset,
-    )
+    return digest(found)
 
 
 def reopen(
@@ -107,6 +121,8 @@ def reopen(
     )
     log.update_high_watermark(checkpointed.high_watermark)
     log.clean_offset = min(checkpointed.clean_offset, end)
+    log.files.durability.names_synced = closed.names_synced
+    log.files.found = closed.files, end, epochs.latest
     return log
 
 

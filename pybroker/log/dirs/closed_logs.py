@@ -45,6 +45,8 @@ class ClosedLog(NamedTuple):
     max_timestamp: int
     """Of the active segment."""
     max_timestamp_offset: int
+    names_synced: bool
+    """The names in its folder are durable."""
 
 
 def digest(files: Mapping[str, Stamp]) -> str:
@@ -79,9 +81,9 @@ def decode(data: bytes, broker_epoch: int) -> dict[str, ClosedLog]:
             end_offset,
             [(epoch, start) for epoch, start in epochs],
             bytes.fromhex(producers),
-            *timestamps,
+            *others,
         )
-        for folder, (files, topic_id, end_offset, epochs, producers, *timestamps) in json.loads(body).items()
+        for folder, (files, topic_id, end_offset, epochs, producers, *others) in json.loads(body).items()
     }
 
 

@@ -250,3 +250,35 @@ def test_after_a_kill_a_log_that_was_synced_to_its_end_is_not_written(tmp_path):
     assert touched(storage, "write", "truncate", "rename", "sync") == []
     assert [log.log_end_offset for log in logs] == [30, 31, 31, 31, 31]
     assert [log.producers.ids() for log in logs] == [[7]] * 5
+
+
+def test_a_stop_syncs_one_file_of_each_log_that_was_written(tmp_path):
+    stopped(tmp_path, 5)
+    storage = FaultyStorage()
+    logs = started(tmp_path, storage)
+    for log in logs:
+        if log.topic_partition.partition < 2:
+            fill(log, numbered(1), epoch=5)
+    storage.calls.clear()
+    logs.close()
+    synced = sorted((kind, path.split("/")[-2:]) for kind, path in touched(storage, "sync", "sync_folder"))
+    assert synced == [("sync", [f"flights-{index}", "00000000000000000022.log"]) for index in range(2)]
+    assert {log.log_end_offset for log in started(tmp_path)} == {30, 31}
+
+
+def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records(tmp_path):
+    stopped(tmp_path)
+    storage = FaultyStorage()
+    logs = started(tmp_path, storage)
+    log = logs.get(TP)
+    assert log is not None
+    log.truncate_to(29, NOW)  # snapshots go
+    logs.close()
+    assert touched(storage, "sync_folder") == []
+    storage.calls.clear()
+    log = started(tmp_path, storage).get(TP)
+    assert log is not None
+    assert touched(storage, "open") == []
+    fill(log, numbered(1), epoch=5)
+    log.flush()
+    assert [kind for kind, _ in touched(storage, "sync", "sync_folder")] == ["sync", "sync_folder"]

@@ -10,9 +10,10 @@ from cy.batch import Batch, recompress
 from cy.batch.aborted_transactions import AbortedTransactions
 from cy.compaction.batch_filter import BatchFilter
 from cy.compaction.key_scanner import KeyScanner
-from pybroker.log import deep_cut, expiry, recovery, shared_configs
+from pybroker.log import deep_cut, expiry, recovery, reopening, shared_configs
 from pybroker.log.compaction import cleaner, compaction
 from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.durability import Durability
 from pybroker.log.files import partition_metadata
 from pybroker.log.files.storage import Bytes
@@ -60,6 +61,18 @@ def a_delete_horizon_overflows() -> list[Patch]:
         return BatchFilter(*parts, now_ms=now_ms, delete_retention_ms=delete_retention_ms, **options)
 
     return [(compaction, "BatchFilter", make)]
+
+
+@defect(f"{TESTS}/test_reopening.py::test_a_stop_of_another_broker_says_nothing_of_how_ours_closed_its_logs[8]")
+def a_start_believes_what_an_older_stop_has_left() -> list[Patch]:
+    """Another broker has used the log dir in between."""
+    return [(LogDir, "_closed_in", lambda self, marker: 7)]
+
+
+@defect(f"{TESTS}/test_reopening.py::test_what_others_have_changed_since_is_noticed[cut_log]")
+def a_start_does_not_look_at_the_files_of_a_log() -> list[Patch]:
+    """What somebody has restored or repaired meanwhile counts as it was at the stop."""
+    return [(reopening, "digest", lambda files: "")]
 
 
 @defect(f"{TESTS}/test_interleavings.py")

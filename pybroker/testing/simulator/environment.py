@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pybroker.cluster import node
-from pybroker.log import durability, manager, slicing
+from pybroker.log import closing, durability, slicing
 from pybroker.log.dirs import log_dir, removals
 from pybroker.log.files import index_file
 from pybroker.log.moving import move
@@ -53,7 +53,7 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
         (secrets, "token_bytes", rng.randbytes),
         (node, "boot_of_machine", boot),
         (node, "name_of_machine", machine),
-        (manager, "ThreadPoolExecutor", InlinePool),
+        (closing, "ThreadPoolExecutor", InlinePool),
         (slicing, "FileSlice", Slice),
         *((module, "random", chance) for module in (node, peer, follower_fetches, replica_manager)),
     ]
