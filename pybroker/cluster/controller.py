@@ -136,7 +136,7 @@ class ControllerService:
         await term.write([begin] if begin else [])
         plan = self._controller.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
-        _tell(plan.results, is_start=not self._cache.image.brokers)
+        _tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps of the whole cluster
 
     async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
         """Removes the nodes that deletions have left. Nodes that cannot be removed only block a new topic of the same
@@ -455,7 +455,6 @@ class ControllerService:
 
 
 def _tell(elections: Elections, *, is_start: bool = False) -> None:
-    """``is_start``: of this broker, which may be the first of a cluster that starts as a whole."""
     if elections.moved:
         _log.info("%d partitions have another leader", elections.moved)
     if elections.offline and is_start:
