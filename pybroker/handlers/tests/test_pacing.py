@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker import waiting
+from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers import (
     ROWS,
     alter_replica_log_dirs,
@@ -69,7 +70,8 @@ def of_producers() -> DescribeProducers.Request:
 
 def of_settings() -> DescribeConfigs.Request:
     kind = DescribeConfigs.Request
-    return kind(resources=[kind.DescribeConfigsResource(resource_type=2, resource_name=name) for name in "tunone"])
+    row = kind.DescribeConfigsResource
+    return kind(resources=[row(resource_type=ResourceType.TOPIC, resource_name=name) for name in "tunone"])
 
 
 READS = [
