@@ -14,12 +14,13 @@ import socket
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol
 
 from pybroker.net import complaint
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
-from pybroker.net.tls import AT_ONCE, FLAGS, Tls
+from pyclient.protocol.tls import MEMORY, TlsLayer
 
 RECORD: Final = 0x16
 """The first byte of every handshake of TLS."""
@@ -63,7 +64,7 @@ class Handshake:
         self._secured = secured
         self._fd = sock.fileno()
         self._received = 0
-        self._tls: Tls | None = None
+        self._tls: TlsLayer | None = None
         self.sock = sock
         self.listener_name = listener_name
         self.local_address = local_address
@@ -84,12 +85,13 @@ class Handshake:
     def _on_readable(self) -> None:
         try:
             if self._tls is None:
-                first = self.sock.recv(PREFIX, FLAGS | socket.MSG_PEEK)
+                first = self.sock.recv(PREFIX, socket.MSG_PEEK)
                 if first and first[0] != RECORD:
                     self.fail(complaint.not_tls(first))
                     return
-                self._tls = Tls(self._secured.context, self.sock, self._all.buffer)
-            count = self._tls.receive()
+                wrap = partial(self._secured.context.wrap_bio, server_side=True)
+                self._tls = TlsLayer(self.sock, self._all.memory, wrap)
+            count = self._tls.pull()
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -113,10 +115,10 @@ class Handshake:
         """
         assert self._tls is not None
         try:
-            self._tls.object.do_handshake()
+            self._tls.ssl.do_handshake()
         except ssl.SSLWantReadError:
             return None
-        return self._secured.principal(self._tls.object.getpeercert(binary_form=True))
+        return self._secured.principal(self._tls.ssl.getpeercert(binary_form=True))
 
     def _on_step(self, step: asyncio.Future[str | None]) -> None:
         error = None if step.cancelled() else step.exception()
@@ -160,14 +162,14 @@ class Handshakes:
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
         log: RateLimitedLog,
-        on_done: Callable[[Handshake, Tls, str], object],
+        on_done: Callable[[Handshake, TlsLayer, str], object],
         on_failed: Callable[[Handshake], object],
     ) -> None:
         """``on_done(handshake, tls, principal)`` or ``on_failed(handshake)``, once for each that began."""
         self.loop = loop
         self.limits = limits
         self.log = log
-        self.buffer = bytearray(AT_ONCE)
+        self.memory = memoryview(bytearray(MEMORY))
         self.open: dict[Handshake, None] = {}
         """The oldest first."""
         self.waiting: dict[Handshake, None] = {}
@@ -189,7 +191,7 @@ class Handshakes:
         """Takes a step on the thread, ``then`` goes on."""
         self.loop.run_in_executor(self._thread, step).add_done_callback(then)
 
-    def done(self, handshake: Handshake, tls: Tls, principal: str) -> None:
+    def done(self, handshake: Handshake, tls: TlsLayer, principal: str) -> None:
         """The peer is known."""
         del self.open[handshake]
         self._on_done(handshake, tls, principal)

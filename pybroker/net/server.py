@@ -26,7 +26,7 @@ from pybroker.net.routes import Routes
 
 if TYPE_CHECKING:  # they cost a broker without TLS nothing
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
-    from pybroker.net.tls import Tls
+    from pyclient.protocol.tls import TlsLayer
 
 ACCEPTS_PER_TURN = 64
 RETRY_S = 0.25
@@ -181,7 +181,7 @@ class SocketServer:
         if self._sweep is None:
             self._schedule_sweep()
 
-    def _on_handshake(self, arrival: Handshake, tls: Tls, principal: str) -> None:
+    def _on_handshake(self, arrival: Handshake, tls: TlsLayer, principal: str) -> None:
         """A peer that speaks TLS is known."""
         from pybroker.net.tls import TlsReader, TlsSendQueue
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from cy.wire.frames import AGAIN, FrameReader
@@ -15,7 +17,7 @@ from cy.wire.send_queue import SendQueue
 from pyclient.protocol.readiness import readable, writable
 
 MEMORY: Final = 128 * 1024
-"""Bytes of one visit to the socket. Decrypted, they fit into the memory that all connections receive into."""
+"""Bytes of one visit to the socket. Decrypted, twice as many fit into the memory that all connections receive into."""
 PIECE: Final = 64 * 1024
 """Bytes that are encrypted ahead of the socket."""
 TURN: Final = 4 << 20
@@ -33,51 +35,30 @@ class Tls:
         self.memory = memoryview(bytearray(MEMORY))
 
 
-class TlsPipe:
-    """Of one connected socket, which belongs to the stream."""
+class TlsLayer:
+    """One end of TLS on a connected socket that does not block, and belongs to who made it."""
 
     __slots__ = ("_incoming", "_left", "_memory", "_outgoing", "_piece", "_sock", "ssl")
 
-    def __init__(self, tls: Tls, sock: socket.socket, host: str) -> None:
+    def __init__(
+        self, sock: socket.socket, memory: memoryview, wrap: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject]
+    ) -> None:
+        """``memory``: what encrypted bytes are received into; ``wrap`` makes a client's or a server's end."""
         self._sock = sock
-        self._memory = tls.memory
+        self._memory = memory
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.ssl = tls.context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self.ssl = wrap(self._incoming, self._outgoing)
         """Says what was agreed on."""
         self._left = memoryview(b"")
         """Encrypted bytes that the socket has not taken yet."""
         self._piece = 0
         """So many bytes of the queue are on their way when these are."""
 
-    async def handshake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Agrees with the server on keys. Raises OSError, which is ssl.SSLError where it is TLS that fails."""
-        while True:
-            try:
-                self.ssl.do_handshake()
-            except ssl.SSLWantReadError:
-                await self._send_left(loop)
-                await readable(loop, self._sock)
-                self._receive()
-            except ssl.SSLError:
-                with suppress(OSError):  # the server learns why
-                    self._push()
-                raise
-            else:
-                return await self._send_left(loop)
-
-    def shown(self) -> dict[str, Any]:
-        """The server's certificate, as ``certificate_of`` has it."""
-        return certificate_of(self.ssl)
-
-    async def _send_left(self, loop: asyncio.AbstractEventLoop) -> None:
-        while not self._push():
-            await writable(loop, self._sock)
-
     # -- in ----------------------------------------------------------------------------------------
 
     def receive(self, reader: FrameReader, fd: int) -> int:
         """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too."""
-        if not self._receive():
+        if self.pull() == AGAIN:
             return AGAIN
         count = reader.receive_by(self._read)
         if count and self._outgoing.pending:
@@ -86,20 +67,23 @@ class TlsPipe:
 
     def _answer(self) -> None:
         """Sends what TLS itself has to say, or leaves it to the next flush. Raises OSError."""
-        if not self._push() and self._outgoing.pending > MOST_UNASKED:
+        if not self.push() and self._outgoing.pending > MOST_UNASKED:
             raise ConnectionAbortedError("the peer has TLS change its keys again and again")
 
-    def _receive(self) -> bool:
-        """Receives once; False: nothing is there. Raises OSError."""
+    def pull(self) -> int:
+        """Receives once, for OpenSSL: the number of bytes that wait for it, 0 at the end, AGAIN. Raises OSError."""
+        waiting = self._incoming.pending
+        if waiting >= len(self._memory):  # there was no memory for the frames that they hold
+            return waiting
         try:
             count = self._sock.recv_into(self._memory)
         except (BlockingIOError, InterruptedError):
-            return False
-        if count:
-            self._incoming.write(self._memory[:count])
-        else:
+            return waiting or AGAIN
+        if not count:
             self._incoming.write_eof()
-        return True
+            return 0
+        self._incoming.write(self._memory[:count])
+        return waiting + count
 
     def _read(self, size: int, view: memoryview) -> int:
         try:
@@ -114,7 +98,7 @@ class TlsPipe:
     def flush(self, queue: SendQueue, fd: int) -> bool:
         """As ``queue.flush(fd)``: sends what is queued, encrypted, in pieces. Raises ssl.SSLError too."""
         turn = 0
-        while self._push():
+        while self.push():
             if self._piece:
                 turn += self._piece
                 is_done, self._piece = queue.drop(self._piece), 0
@@ -129,7 +113,7 @@ class TlsPipe:
             self._piece = len(piece)
         return False
 
-    def _push(self) -> bool:
+    def push(self) -> bool:
         """Sends what is encrypted; True when nothing is left. Raises OSError."""
         while True:
             if not self._left:
@@ -140,6 +124,47 @@ class TlsPipe:
                 self._left = self._left[self._sock.send(self._left, _FLAGS) :]
             except (BlockingIOError, InterruptedError):
                 return False
+
+    def end(self) -> None:
+        """Tells the peer that nothing more comes, as far as its socket takes it."""
+        with suppress(OSError, ValueError):  # it has gone
+            if self.push():
+                with suppress(ssl.SSLError):  # it has not said so itself yet
+                    self.ssl.unwrap()
+                self.push()
+
+
+class TlsPipe(TlsLayer):
+    """A client's end, for a stream."""
+
+    __slots__ = ()
+
+    def __init__(self, tls: Tls, sock: socket.socket, host: str) -> None:
+        super().__init__(sock, tls.memory, partial(tls.context.wrap_bio, server_hostname=host))
+
+    async def handshake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Agrees with the server on keys. Raises OSError, which is ssl.SSLError where it is TLS that fails."""
+        while True:
+            try:
+                self.ssl.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._send_left(loop)
+                await readable(loop, self._sock)
+                self.pull()
+            except ssl.SSLError:
+                with suppress(OSError):  # the server learns why
+                    self.push()
+                raise
+            else:
+                return await self._send_left(loop)
+
+    def shown(self) -> dict[str, Any]:
+        """The server's certificate, as ``certificate_of`` has it."""
+        return certificate_of(self.ssl)
+
+    async def _send_left(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self.push():
+            await writable(loop, self._sock)
 
 
 def certificate_of(side: ssl.SSLObject | ssl.SSLSocket) -> dict[str, Any]:

@@ -105,7 +105,7 @@ async def test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted(harne
     (connection,) = harness.server.connections
     await turns()
     assert connection.unsent > 10 * MB
-    assert len(connection._out._tls._rest) < MB  # type: ignore[attr-defined]
+    assert len(connection._out._layer._left) < MB  # type: ignore[attr-defined]
     assert await connected.receive() == (1, b"z" * 20 * MB)
     await harness.until(lambda: connection.unsent == 0)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pybroker.net import complaint, tls
+from pybroker.net import complaint
 from pybroker.net.handshakes import Handshakes
 from pybroker.security import listener_tls
 from pybroker.security.principal_mapping import PrincipalMapping
 from pybroker.testing.defects import Patch, defect
+from pyclient.protocol import tls
 
 NET = "pybroker/net/tests/test_tls.py"
 SECURITY = "pybroker/security/tests"
@@ -36,7 +37,7 @@ def handshakes_may_take_as_long_as_they_like() -> list[Patch]:
 @defect(f"{NET}::test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted")
 def a_reply_is_encrypted_as_a_whole() -> list[Patch]:
     """A client that does not read costs the broker what it has asked for."""
-    return [(tls, "AT_ONCE", 1 << 30)]
+    return [(tls, "PIECE", 1 << 30)]
 
 
 @defect(f"{NET}::test_case_58_what_is_no_handshake_closes_and_is_told[kafka]")
