@@ -103,7 +103,7 @@ SHAPES = {
     "moves": Shape({**CRASHES, "brokers": 4, "faults": frozenset({"reassign", "isolate", "kill"})}),
     "commits": Shape(COMMITS, seeds=(0, 8, 24)),
     "zombies": Shape({**COMMITS, "has_zombies": True}),
-    "late answers": Shape(LATE, seeds=(2, 52)),
+    "late answers": Shape(LATE, seeds=(9, 69)),
     "groups": Shape(GROUPS),
     "groups of deleted topics": Shape(DELETIONS, "topics"),
     "topics": Shape(room="topics", seeds=(8,)),
