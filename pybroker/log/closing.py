@@ -9,6 +9,7 @@ Thread-safety: blocks; nobody else uses the logs any more.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,4 +38,7 @@ def close_logs(log_dir: LogDir, broker_epoch: int) -> None:
 def _close(log: Log) -> tuple[str, ClosedLog | None]:
     """Gives the name of its folder, and what the next start may know of it."""
     log.close()
-    return os.path.basename(log.folder), describe(log)
+    closed = None
+    with contextlib.suppress(OSError):  # the next start looks into its files then
+        closed = describe(log)
+    return os.path.basename(log.folder), closed

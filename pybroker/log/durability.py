@@ -50,6 +50,7 @@ class Durability:
         "_point",
         "deleted",
         "doubted",
+        "is_cut",
         "names_synced",
         "recovery_point",
         "start",
@@ -72,6 +73,8 @@ class Durability:
         """False where the folder has files whose names may be lost."""
         self.truncations = 0
         """How often the log has been cut."""
+        self.is_cut = False
+        """True where it has been cut since the last sync."""
         self.doubted: int | None = None
         """From here on the files are copies that were not synced; the folder that they were made of has what is below
         ``recovery_point``. None: no doubt.
@@ -108,9 +111,11 @@ class Durability:
                 raise errors.KafkaStorageError(f"{self._files} has been deleted")
             truncations = self.truncations
             end = find_end()
-            if end > self.recovery_point or self.doubted is not None:
+            is_of_cut = self.is_cut and end >= self.recovery_point
+            if end > self.recovery_point or self.doubted is not None or is_of_cut:
                 start = self.recovery_point if self.doubted is None else min(self.doubted, self.recovery_point)
-                self._files.segments.sync(start, end, lambda: self.deleted)
+                behind = end + 1 if is_of_cut else end  # also a segment that the cut has left empty
+                self._files.segments.sync(start, behind, lambda: self.deleted)
                 if self.deleted:
                     raise errors.KafkaStorageError(f"{self._files} has been deleted")
                 self._sync_names()
@@ -118,6 +123,7 @@ class Durability:
                     if truncations == self.truncations:
                         self.recovery_point = end
                         self.doubted = None
+                        self.is_cut = self.is_cut and not is_of_cut
             return self.recovery_point
 
     def lower(self, offset: int) -> None:
@@ -126,6 +132,7 @@ class Durability:
         """
         with self._point:
             self.truncations += 1
+            self.is_cut = True
             if offset < self.recovery_point:
                 self.recovery_point = offset
                 self._lowered = True

@@ -49,7 +49,7 @@ from pyclient.protocol import errors
 
 
 class Log:
-    """One partition's log. Built by ``recovery.load`` or ``LogManager``."""
+    """One partition's log. Built by ``recovery``, ``reopening`` or ``LogManager``."""
 
     __slots__ = (
         "_active",
@@ -463,7 +463,7 @@ class Log:
         """True where ``close`` has nothing to sync."""
         durability = self._durability
         is_there = durability.recovery_point == self.log_end_offset and durability.doubted is None
-        return is_there and not self.leader_epochs.dirty
+        return is_there and not durability.is_cut and not self.leader_epochs.dirty
 
     def close(self) -> None:
         """As ``LogFiles.close``."""

@@ -157,6 +157,7 @@ class LogFiles:
         self.log_dir = log_dir
         self.folder = folder
         self.producers.folder = folder
+        self.found = None
         for segment in self.segments:
             segment.files.relocate(folder)
 

@@ -88,11 +88,11 @@ def decode(data: bytes, broker_epoch: int) -> dict[str, ClosedLog]:
 
 
 def read(storage: Storage, path: str, broker_epoch: int) -> dict[str, ClosedLog]:
-    """The logs in the file at ``path``; none where it is missing or not to be believed. Raises OSError."""
+    """The logs in the file at ``path``; none where it is missing, cannot be read or is not to be believed."""
     try:
         return decode(storage.read(path), broker_epoch)
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         logger.warning("%s is ignored, logs are read instead: %s", path, error)
         return {}

@@ -88,6 +88,7 @@ class LogCopy:
             if segment.base_offset not in self._done:
                 self._copy_sealed(segment)
         self._copy_log(active, sync=True)
+        self._copy_txn_index(active, sync=True)
         self._copy_others(active.base_offset)
         self._storage.sync_folder(self._folder)
         if truncations == log.files.durability.truncations:
@@ -156,9 +157,13 @@ class LogCopy:
         return True
 
     def _copy_indexes(self, segment: Segment, *, sync: bool) -> None:
-        self._of_source(segment.txn_index.save)
         for index in (segment.offset_index, segment.time_index):
             self._copy_small(index.path.rpartition("/")[2], sync=False)
+        self._copy_txn_index(segment, sync=sync)
+
+    def _copy_txn_index(self, segment: Segment, *, sync: bool) -> None:
+        """A start takes an index that is not there for one without entries, so its name has to be durable."""
+        self._of_source(segment.txn_index.save)
         self._copy_small(segment.txn_index.path.rpartition("/")[2], sync=sync)
 
     def _date(self, segment: Segment) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import DataFile, Storage
@@ -15,7 +16,19 @@ from pybroker.log.manager import LogManager
 from pybroker.log.moving import log_copy
 from pybroker.log.moving.log_copy import REST_SEGMENTS
 from pybroker.log.moving.move import Move
-from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
+from pybroker.log.tests.helpers import (
+    NOW,
+    TOPIC_ID,
+    TP,
+    batch,
+    complete,
+    contents,
+    fill,
+    idempotent,
+    manager,
+    marker,
+    numbered,
+)
 from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
@@ -53,6 +66,18 @@ def test_the_step_on_the_loop_syncs_nothing_and_does_little(tmp_path):
     assert len(storage.calls) < 50
     move.settle()
     assert storage.count("sync") > 0
+
+
+def test_the_transaction_index_of_the_active_segment_is_durable_before_the_log_switches(tmp_path):
+    """A start takes one that is not there for one without entries, and gives aborted records."""
+    storage = FaultyStorage()
+    move = begun(tmp_path, storage, count=1)
+    move.log.append_as_leader(idempotent(0, producer=7, transactional=True), 0, NOW)
+    move.log.append_as_leader(marker(0, producer=7), 0, NOW, origin=Origin.COORDINATOR)
+    storage.calls.clear()
+    move.copy()
+    names = [path.rpartition("/")[2] for kind, path in storage.calls if kind == "sync" and f"{tmp_path}/b/" in path]
+    assert "00000000000000000000.txnindex" in names
 
 
 def test_the_loop_does_not_copy_what_takes_long(tmp_path):

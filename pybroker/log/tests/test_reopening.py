@@ -272,7 +272,7 @@ def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records
     logs = started(tmp_path, storage)
     log = logs.get(TP)
     assert log is not None
-    log.truncate_to(29, NOW)  # snapshots go
+    log.files.durability.names_synced = False  # as after a retention
     logs.close()
     assert touched(storage, "sync_folder") == []
     storage.calls.clear()
@@ -282,3 +282,26 @@ def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records
     fill(log, numbered(1), epoch=5)
     log.flush()
     assert [kind for kind, _ in touched(storage, "sync", "sync_folder")] == ["sync", "sync_folder"]
+
+
+def test_a_stop_syncs_what_a_cut_has_changed(tmp_path):
+    """The marker says that all is on the disk: also that a file is shorter, and which segments are gone."""
+    stopped(tmp_path)
+    storage = FaultyStorage()
+    logs = started(tmp_path, storage)
+    log = logs.get(TP)
+    assert log is not None
+    log.truncate_to(log.recovery_point - 1, NOW)
+    storage.calls.clear()
+    logs.close()
+    assert log.segments[-1].path in [path for _, path in touched(storage, "sync")]
+    assert log.folder in [path for _, path in touched(storage, "sync_folder")]
+
+
+def test_a_file_of_closed_logs_that_cannot_be_read_costs_no_log_dir(tmp_path):
+    stopped(tmp_path)
+    storage = FaultyStorage()
+    storage.fail("read", where=lambda path: path.endswith(closed_logs.FILE_NAME))
+    log = started(tmp_path, storage).get(TP)
+    assert log is not None
+    assert log.log_end_offset == 30
